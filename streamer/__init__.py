@@ -1,0 +1,1 @@
+"""Risk control for language-model output."""

@@ -1,0 +1,38 @@
+"""The three kinds of trouble: the message is bad, slow down, a part is away. And the one of users: usage."""
+
+from __future__ import annotations
+
+
+class StreamerError(Exception):
+    """Root of the errors that this package raises on purpose; its text is written for people."""
+
+
+class UsageError(StreamerError):
+    """What was asked cannot be done as asked; the message says what to do instead."""
+
+
+class BadMessage(StreamerError):
+    """A message that no retry can help: it is recorded, dead-lettered and passed.
+
+    Parameters
+    ----------
+    code : stable, low-cardinality identifier, for example ``not_json``; a metric label.
+    detail : one sentence for people, without the message's content beyond a short excerpt.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+class Overloaded(StreamerError):
+    """Slow down: a bound was reached; try the same thing later."""
+
+
+class Unavailable(StreamerError):
+    """A part (database, broker, encoder) is away; the same call may succeed later, so retry with back-off."""
+
+
+class Fenced(StreamerError):
+    """Another worker holds this partition's lease: whatever was to be written must not be."""

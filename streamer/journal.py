@@ -1,0 +1,211 @@
+"""What passes between the stream and the store: records in, outcomes out, and the outbox. Pure values and ports.
+
+`streamer.stream` reads records and asks a `Journal` to lease partitions and commit outcomes; `streamer.store`
+implements it. Neither imports the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.policy import HoldAction, Mode, Policy, Unit
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Partition(NamedTuple):
+    """One partition of one log. `log_id` is the cluster's id, so that a new broker never meets an old offset."""
+
+    log_id: str
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One Kafka record as it was read. `value` None is a tombstone; `timestamp_ms` is the broker's."""
+
+    partition: Partition
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A worker's right to write a partition's outcomes: valid while the stored epoch is still `epoch`."""
+
+    partition: Partition
+    epoch: int
+    next_offset: int
+
+
+class BatchKey(NamedTuple):
+    """The identity of a decision."""
+
+    gate: str
+    batch_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxMessage:
+    """A message that must reach Kafka exactly as stored. `id` is 0 before it is stored."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredResponse:
+    """One response of a decided batch. `score` and `raw_energy` are None when the batch was not scored.
+
+    `drawn` tells that the audit sample asks for this response's severity.
+    """
+
+    id: str
+    text: str
+    score: float | None
+    raw_energy: float | None
+    action: Literal["ship"] | HoldAction
+    drawn: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Everything that is kept of one decided batch; `action` is the message that tells the world."""
+
+    record: Record
+    key: BatchKey
+    content_hash: bytes
+    prompt: str
+    references: tuple[str, ...] | None
+    metadata: Mapping[str, object]
+    created_at: datetime | None
+    unit: Unit
+    mode: Mode
+    outcome: Literal["ship", "mixed"] | HoldAction
+    reason: str
+    selected: str | None
+    responses: tuple[ScoredResponse, ...]
+    policy: Policy
+    scorer: str
+    encoder: str
+    embedding_source: Literal["encoder", "event", "none"]
+    sampled: bool
+    sampling_probability: float
+    decided_at: datetime
+    action: OutboxMessage
+    action_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A record that was refused, and the message that says so."""
+
+    record: Record
+    code: str
+    detail: str
+    message: OutboxMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRevision:
+    """One severity that somebody gave to one response. `record` is None for labels from a file or a page."""
+
+    key: BatchKey
+    response_id: str
+    severity: float
+    raw_severity: float | None
+    kind: str
+    labeller: str
+    labelled_at: datetime
+    record: Record | None = None
+
+
+Outcome = Decision | DeadLetter | LabelRevision
+"""What became of one record, before the store has looked for its twin."""
+
+OutcomeKind = Literal["decision", "duplicate", "conflict", "dead_letter", "label"]
+"""What the store recorded in the end: a decision whose key was known became a duplicate (same content: the
+stored action is enqueued again) or a conflict (other content: dead-lettered)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Consecutive outcomes of one leased partition, in offset order.
+
+    The commit succeeds only if the stored progress still reads (`lease.epoch`, `expected_offset`), and moves
+    it to `next_offset`, which is the last outcome's offset + 1 (offset holes are inside).
+    """
+
+    lease: Lease
+    expected_offset: int
+    next_offset: int
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataGap:
+    """Offsets [`from_offset`, `to_offset`) that the broker no longer had when they were due."""
+
+    partition: Partition
+    from_offset: int
+    to_offset: int
+
+
+class Journal(Protocol):
+    """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is away."""
+
+    def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
+        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one)."""
+        ...
+
+    def record_gap(self, lease: Lease, gap: DataGap) -> None:
+        """Write a `data_gap` row and move progress past it. Raises `Fenced`."""
+        ...
+
+    def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
+        """Write everything in one transaction and return what each outcome became, slice by slice.
+
+        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held.
+        """
+        ...
+
+    def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
+        """Content hashes of those keys that are decided already (so that duplicates are not scored again)."""
+        ...
+
+    def policies(self, gates: Sequence[str] | None = None) -> dict[str, ActivePolicy]:
+        """The newest policy of each gate (of all gates when None)."""
+        ...
+
+    def unpublished(self, sources: Sequence[Partition], *, limit: int) -> list[OutboxMessage]:
+        """The oldest outbox rows of these source partitions, and those of no partition, in id order."""
+        ...
+
+    def mark_published(self, ids: Sequence[int]) -> None:
+        """These rows have been acknowledged by the broker."""
+        ...
+
+    def park(self, row: int, error: str) -> None:
+        """This row can never be published; keep it, with its error, out of the others' way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePolicy:
+    """A gate's newest policy with the secret that its audit draw derives from."""
+
+    policy: Policy
+    audit_salt: bytes
