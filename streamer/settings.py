@@ -1,0 +1,218 @@
+"""Everything configurable, in one place: where each value comes from, and how it is shown without its secrets.
+
+A setting ``group.field`` is looked up, in this order, as
+
+1. the environment variable ``STREAMER_GROUP_FIELD``, or the content of the file that
+   ``STREAMER_GROUP_FIELD_FILE`` names (for secrets that an orchestrator mounts);
+2. the same two names in ``.env`` in the working directory;
+3. ``field`` in the table ``[group]`` of ``streamer.toml`` (or of the file that ``STREAMER_CONFIG`` names);
+4. the running ``streamer dev`` of this directory, for the addresses only, and only while no broker is configured;
+5. its default.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from streamer.errors import UsageError
+from streamer.settings_sources import setting_sources
+
+ClientProperty = str | bool | int | float
+
+_PositiveInt = Annotated[int, Field(ge=1)]
+_Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class DatabaseSettings(_Group):
+    """Where the record is kept."""
+
+    url: str = Field(
+        "sqlite:///.streamer/audit.db",
+        repr=False,
+        description="SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`.",
+    )
+
+
+class KafkaSettings(_Group):
+    """How to reach the broker, and what the topics are called."""
+
+    bootstrap_servers: str | None = Field(
+        None,
+        description="`HOST:PORT[,HOST:PORT...]`; without it commands use the `streamer dev` that runs here.",
+    )
+    log_id: str | None = Field(
+        None,
+        description="Identity of the log, part of every stored offset; by default the Kafka cluster's own id.",
+    )
+    group_id: str = Field("streamer", min_length=1, description="Consumer group of the workers.")
+    topic_prefix: str = Field(
+        "streamer.", pattern=r"^[A-Za-z0-9._-]*$", description="What every topic's name starts with."
+    )
+    partitions: _PositiveInt = Field(4, description="Partitions of a topic that `topics create` makes.")
+    replication_factor: int = Field(
+        -1, ge=-1, description="Replicas of a topic that `topics create` makes; -1 leaves it to the broker."
+    )
+    allow_plaintext: bool = Field(
+        False, description="Permit unencrypted connections to a broker that is not on this machine."
+    )
+    properties: dict[str, ClientProperty] = Field(
+        default_factory=dict,
+        repr=False,
+        description=(
+            "Any Kafka client property (`security_protocol`, `sasl_mechanism`, `sasl_plain_username`, "
+            "`ssl_cafile`, ...); dots in names count as underscores. One variable each: "
+            "`STREAMER_KAFKA_PROPERTIES_SASL_PLAIN_PASSWORD_FILE`."
+        ),
+    )
+
+    @field_validator("properties", mode="before")
+    @classmethod
+    def _underscored(cls, properties: Any) -> Any:
+        if not isinstance(properties, dict):
+            return properties
+        return {str(name).replace(".", "_").lower(): value for name, value in properties.items()}
+
+
+class WorkerSettings(_Group):
+    """How much a worker takes on at once, and when it gives up."""
+
+    commit_max_records: _PositiveInt = Field(1000, description="Most records in one database transaction.")
+    buffer_max_records: _PositiveInt = Field(
+        4000, description="Records waiting per worker before it stops reading (back-pressure)."
+    )
+    dead_letter_max_ratio: float = Field(
+        0.5, gt=0, le=1, description="Share of dead letters among the last records at which the worker halts."
+    )
+    dead_letter_window: _PositiveInt = Field(
+        1000, description="Number of last records over which `dead_letter_max_ratio` is taken."
+    )
+    dead_letter_max_run: _PositiveInt = Field(
+        200, description="Dead letters one after another at which the worker halts."
+    )
+
+
+class EncoderSettings(_Group):
+    """The model that turns answers into vectors."""
+
+    name: str = Field(
+        "all-MiniLM-L6-v2", min_length=1, description="Encoder of new gates, and of this worker."
+    )
+    device: str = Field("cpu", min_length=1, description="`cpu`, `cuda`, `cuda:1`, `mps`.")
+    cache_texts: int = Field(100_000, ge=0, description="Vectors of this many last texts are kept in memory.")
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads of the encoder; by default the library's."
+    )
+
+
+class EventSettings(_Group):
+    """What an event may hold; whatever is larger becomes a dead letter."""
+
+    max_responses: int = Field(256, ge=2, description="Responses in one batch.")
+    max_text_bytes: _PositiveInt = Field(65_536, description="UTF-8 bytes of one response or of the prompt.")
+    max_value_bytes: _PositiveInt = Field(1_048_576, description="Bytes of a whole event.")
+
+
+class HttpSettings(_Group):
+    """Where a service serves `/metrics`, `/healthz` and `/readyz`."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `0.0.0.0` for all.")
+    port: _Port = Field(9464, description="Port to listen on; 0 takes a free one and prints it.")
+
+
+class LoggingSettings(_Group):
+    """What the services write to standard error."""
+
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="`json` lines, `console` for people; `auto` is console on a terminal."
+    )
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="The least that is written."
+    )
+
+    @field_validator("level", mode="before")
+    @classmethod
+    def _upper(cls, level: Any) -> Any:
+        return level.upper() if isinstance(level, str) else level
+
+
+class Settings(BaseSettings):
+    """All settings, read when it is made; immutable. See the module's text for where values come from.
+
+    Attributes
+    ----------
+    origins : for each ``group.field`` (or ``kafka.properties.name``) that did not keep its default, where its
+        value came from, in words for people.
+    """
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    database: DatabaseSettings = DatabaseSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    worker: WorkerSettings = WorkerSettings()
+    encoder: EncoderSettings = EncoderSettings()
+    events: EventSettings = EventSettings()
+    http: HttpSettings = HttpSettings()
+    logging: LoggingSettings = LoggingSettings()
+    origins: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Put this package's own sources in place of the stock ones, which cannot tell where a value came from."""
+        return (init_settings, *setting_sources(settings_cls))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The broker's address.
+
+        Raises
+        ------
+        UsageError : nobody configured one and no `streamer dev` runs in this directory.
+        """
+        if self.kafka.bootstrap_servers is None:
+            raise UsageError(
+                "no Kafka broker is configured and no `streamer dev` runs in this directory; "
+                "start `streamer dev`, or set STREAMER_KAFKA_BOOTSTRAP_SERVERS"
+            )
+        return self.kafka.bootstrap_servers
+
+
+def load_settings(**overrides: Any) -> Settings:  # noqa: D417
+    """Read the settings of this process and directory.
+
+    Parameters
+    ----------
+    **overrides : groups as dictionaries, which win over every other source: ``http={"port": 0}``.
+
+    Raises
+    ------
+    UsageError : a value is not acceptable; the text names the setting and where it came from, never the value.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        # Which source gave what is gone with the instance that was not made: ask them again.
+        origins: dict[str, str] = {}
+        for source in reversed(setting_sources(Settings)):
+            origins |= source().get("origins", {})
+        lines = []
+        for problem in error.errors(include_input=False, include_url=False, include_context=False):
+            setting = ".".join(str(part) for part in problem["loc"])
+            place = origins.get(setting)
+            lines.append(f"{setting}{f' ({place})' if place else ''}: {problem['msg']}")
+        raise UsageError(
+            "the settings are not acceptable: " + "; ".join(lines) + ". See `streamer config show --help`"
+        ) from None
