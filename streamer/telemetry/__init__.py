@@ -1,0 +1,1 @@
+"""What a running service tells about itself: metrics, logs, and its health over HTTP."""

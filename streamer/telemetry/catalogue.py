@@ -1,0 +1,145 @@
+"""The catalogue: every metric, its labels and its meaning, as one literal. docs/metrics.md is generated from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+PREFIX = "streamer_"
+
+MetricType = Literal["counter", "gauge", "histogram", "info"]
+
+SCORE_BUCKETS = tuple(round(step * 0.05, 2) for step in range(1, 21))
+"""Linear on [0, 1], the range of scores."""
+
+STAGE_BUCKETS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+"""From 100 microseconds (a gate's arithmetic) to 10 seconds (a long group on a slow encoder)."""
+
+LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+STAGES = ("decide", "commit", "publish")
+"""Stages of a group of records: score and gate it, write its transaction, publish its actions."""
+
+PARTS = ("broker", "database", "encoder")
+"""What a worker depends on and may have to wait for."""
+
+STATES = ("closed", "cut", "open")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDefinition:
+    """One metric of the catalogue.
+
+    Attributes
+    ----------
+    name : with prefix and unit; a counter's ends in ``_total``.
+    labels : names of its labels; their values come from closed sets, or are names of existing gates.
+    help : one sentence for people, also the HELP line.
+    buckets : upper bounds of a histogram's buckets, in the metric's unit.
+    """
+
+    name: str
+    type: MetricType
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def _metric(
+    type_: MetricType, name: str, labels: str, help_: str, buckets: tuple[float, ...] = ()
+) -> MetricDefinition:
+    return MetricDefinition(
+        name=PREFIX + name, type=type_, help=help_, labels=tuple(labels.split()), buckets=buckets
+    )
+
+
+CATALOGUE: tuple[MetricDefinition, ...] = (
+    _metric(
+        "counter", "batches_total", "gate action reason",
+        "Batches decided, by what was decided (ship, mixed, abstain, regenerate, escalate) and why.",
+    ),
+    _metric("counter", "responses_total", "gate action", "Responses of decided batches, by action."),
+    _metric("counter", "dead_letters_total", "code", "Messages refused and dead-lettered, by error code."),
+    _metric(
+        "counter", "duplicates_total", "gate",
+        "Batches delivered again with the same content; the stored action was enqueued again.",
+    ),
+    _metric("counter", "labels_total", "gate kind",
+        "Severities received on the labels topic; the kind is the one that controls the gate, or `other`.",
+    ),
+    _metric(
+        "counter", "audit_sampled_batches_total", "gate", "Batches drawn for labelling by the audit sample."
+    ),
+    _metric(
+        "histogram", "response_score", "gate",
+        "Scores Q of responses, from 0 (alone) to 1 (all agree); responses that were not scored are not in it.",
+        SCORE_BUCKETS,
+    ),
+    _metric(
+        "histogram", "end_to_end_latency_seconds", "",
+        "From the input record's timestamp until the broker acknowledged its action.",
+        LATENCY_BUCKETS,
+    ),
+    _metric(
+        "histogram", "stage_duration_seconds", "stage",
+        "Time that one group of records took in a stage: decide (score and gate), commit, publish.",
+        STAGE_BUCKETS,
+    ),
+    _metric("gauge", "policy_version", "gate", "Version of the policy that the worker decides with."),
+    _metric(
+        "gauge", "policy_state", "gate state",
+        "1 for the threshold's present state (closed, cut, open), 0 for the others.",
+    ),
+    _metric(
+        "gauge", "policy_lambda_ratio", "gate",
+        "Threshold lambda on the score; absent while the gate is closed or open.",
+    ),
+    _metric("gauge", "policy_alpha_ratio", "gate", "Budget alpha on exposure risk."),
+    _metric(
+        "gauge", "policy_activated_timestamp_seconds", "gate", "When the present policy became valid (Unix time)."
+    ),
+    _metric(
+        "counter", "policy_events_rejected_total", "",
+        "Messages on the thresholds topic that were not a valid announcement and changed nothing.",
+    ),
+    _metric("counter", "encoded_texts_total", "", "Texts that went through the encoder."),
+    _metric("counter", "encoder_cache_hits_total", "", "Texts whose vector was still in the encoder's cache."),
+    _metric("gauge", "outbox_pending", "", "Messages committed to the database and not yet published."),
+    _metric(
+        "counter", "outbox_parked_total", "",
+        "Messages that the broker will never accept; kept aside with their error, for a person to look at.",
+    ),
+    _metric("counter", "outbox_published_total", "", "Messages published and acknowledged by the broker."),
+    _metric(
+        "gauge", "consumer_lag_records", "topic partition",
+        "Records on the partition after the last committed one.",
+    ),
+    _metric("counter", "data_gaps_total", "", "Times that the broker had deleted records before they were read."),
+    _metric(
+        "gauge", "audit_chain_height", "topic partition",
+        "Entries in the partition's hash chain of the record.",
+    ),
+    _metric(
+        "counter", "unavailable_total", "part",
+        "Times that the broker, the database or the encoder was away and a call had to be repeated.",
+    ),
+    _metric("counter", "rebalances_total", "", "Times that the consumer group gave this worker partitions."),
+    _metric("info", "build_info", "version python encoder", "1, with the versions that run as labels."),
+)  # fmt: skip

@@ -1,0 +1,159 @@
+"""A service's three addresses: `/metrics`, `/healthz` (is it alive) and `/readyz` (may it get work)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    Health = Callable[[], Mapping[str, str]]
+
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class TelemetryServer:
+    """Serves until `close`; each request has its own thread. Also a context manager.
+
+    Parameters
+    ----------
+    metrics : renders the metrics in Prometheus' text format.
+    alive, ready : return what stands against being alive or ready: reason by part, in words; empty when all is
+        well. They are asked at each request and must not block for long.
+    host : address to listen on.
+    port : 0 takes a free one.
+
+    Raises
+    ------
+    UsageError : the address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        metrics: Callable[[], bytes],
+        *,
+        alive: Health,
+        ready: Health,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        try:
+            self._server = _Server((host, port), _Handler)
+        except OSError as error:
+            raise UsageError(
+                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; "
+                "choose another address with STREAMER_HTTP_HOST and STREAMER_HTTP_PORT (0: any free port)"
+            ) from error
+        self._server.metrics, self._server.alive, self._server.ready = metrics, alive, ready
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.1},
+            name="telemetry-http",
+            daemon=True,
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Root of the addresses, for example ``http://127.0.0.1:9464``."""
+        host = str(self._server.server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def close(self) -> None:
+        """Stop listening and wait for the listener's thread. May be called twice."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> TelemetryServer:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def serve(
+    metrics: Callable[[], bytes], *, alive: Health, ready: Health, host: str = "127.0.0.1", port: int = 0
+) -> TelemetryServer:
+    """Start a `TelemetryServer`; the caller closes it."""
+    return TelemetryServer(metrics, alive=alive, ready=ready, host=host, port=port)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    metrics: Callable[[], bytes]
+    alive: Health
+    ready: Health
+
+    def handle_error(self, _request: Any, _client_address: Any) -> None:
+        """A client that hung up is no event."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "streamer"
+    sys_version = ""
+    timeout = 10
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._answer_with(self.server.metrics)
+        elif path == "/healthz":
+            self._state(self.server.alive)
+        elif path == "/readyz":
+            self._state(self.server.ready)
+        else:
+            self._answer(
+                HTTPStatus.NOT_FOUND, b"try /metrics, /healthz or /readyz\n", "text/plain; charset=utf-8"
+            )
+
+    do_HEAD = do_GET  # noqa: N815 - the base class looks methods up by this name
+
+    def _answer_with(self, render: Callable[[], bytes]) -> None:
+        try:
+            body = render()
+        except Exception as error:
+            self._json(HTTPStatus.INTERNAL_SERVER_ERROR, {"status": "error", "error": type(error).__name__})
+        else:
+            self._answer(HTTPStatus.OK, body, METRICS_CONTENT_TYPE)
+
+    def _state(self, state: Health) -> None:
+        try:
+            reasons = dict(state())
+        except Exception as error:
+            reasons = {"check": f"the check itself failed: {type(error).__name__}"}
+        if reasons:
+            self._json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})
+        else:
+            self._json(HTTPStatus.OK, {"status": "ok"})
+
+    def _json(self, status: HTTPStatus, value: Mapping[str, object]) -> None:
+        self._answer(status, json.dumps(value, ensure_ascii=False).encode() + b"\n", "application/json")
+
+    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Probes come every few seconds and are not worth a line."""

@@ -1,0 +1,231 @@
+"""What happened, told to Prometheus. Every number of the catalogue has one method with a meaning here."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import contextmanager
+from importlib import metadata
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, STATES, MetricDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamer.journal import Decision, Outcome, OutcomeKind, Slice
+    from streamer.policy import Policy
+
+HOLD_REASONS = (
+    "no_threshold",
+    "closed",
+    "too_few_responses",
+    "empty_text",
+    "encoder_mismatch",
+    "scorer_failed",
+    "attempts_exhausted",
+    "deadline_passed",
+)
+"""Why a batch was held without a comparison with the threshold."""
+
+
+class _EncoderCounts(Collector):
+    """The encoder counts for itself; its two numbers are read when the metrics are collected."""
+
+    NAMES = ("streamer_encoded_texts_total", "streamer_encoder_cache_hits_total")
+
+    def __init__(self) -> None:
+        self.watched: tuple[Callable[[], int], Callable[[], int]] | None = None
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        for i, name in enumerate(self.NAMES):
+            value = 0 if self.watched is None else self.watched[i]()
+            text = next(d.help for d in CATALOGUE if d.name == name)
+            yield CounterMetricFamily(name.removesuffix("_total"), text, value=value)
+
+
+class Metrics:
+    """All metrics of one process, in a registry of their own. Thread-safe; no call blocks or raises.
+
+    Parameters
+    ----------
+    encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
+    dead_letter_codes : the error codes whose counters start at zero.
+    """
+
+    def __init__(self, *, encoder: str = "none", dead_letter_codes: tuple[str, ...] = ()) -> None:
+        disable_created_metrics()  # a creation time beside every counter doubles the series and is in no catalogue
+        self.registry = CollectorRegistry()
+        self._encoder_counts = _EncoderCounts()
+        self.registry.register(self._encoder_counts)
+        self._of: dict[str, Any] = {
+            d.name: self._register(d) for d in CATALOGUE if d.name not in _EncoderCounts.NAMES
+        }
+        self._kinds: dict[str, str] = {}
+        self._of["streamer_build_info"].labels(
+            metadata.version("conformal-streamer"), platform.python_version(), encoder
+        ).set(1)
+        for code in dead_letter_codes:
+            self._of["streamer_dead_letters_total"].labels(code)
+        for stage in STAGES:
+            self._of["streamer_stage_duration_seconds"].labels(stage)
+        for part in PARTS:
+            self._of["streamer_unavailable_total"].labels(part)
+
+    def _register(self, definition: MetricDefinition) -> Counter | Gauge | Histogram:
+        name, text, labels = definition.name, definition.help, definition.labels
+        if definition.type == "counter":
+            return Counter(name.removesuffix("_total"), text, labels, registry=self.registry)
+        if definition.type == "histogram":
+            return Histogram(name, text, labels, registry=self.registry, buckets=definition.buckets)
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def exposition(self) -> bytes:
+        """Render all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    # -- decisions ------------------------------------------------------------------------------------------
+
+    def observe_committed(self, part: Slice, kinds: list[OutcomeKind]) -> None:
+        """Count what a commit recorded: `kinds` tells, outcome by outcome, what each of `part` became."""
+        for outcome, kind in zip(part.outcomes, kinds, strict=True):
+            self.observe_outcome(outcome, kind)
+
+    def observe_outcome(self, outcome: Outcome, kind: OutcomeKind) -> None:
+        """Count one recorded outcome."""
+        if kind == "decision":
+            self.observe_decision(outcome)  # type: ignore[arg-type]
+        elif kind == "duplicate":
+            self._of["streamer_duplicates_total"].labels(outcome.key.gate).inc()  # type: ignore[union-attr]
+        elif kind == "conflict":
+            self._of["streamer_dead_letters_total"].labels("conflict").inc()
+        elif kind == "dead_letter":
+            self._of["streamer_dead_letters_total"].labels(outcome.code).inc()  # type: ignore[union-attr]
+        elif kind == "label":
+            self._count_label(outcome.key.gate, outcome.kind)  # type: ignore[union-attr]
+
+    def _count_label(self, gate: str, kind: str) -> None:
+        # Whoever publishes labels chooses the kind: only the gate's own may become a label value.
+        known = kind if kind == self._kinds.get(gate) else "other"
+        self._of["streamer_labels_total"].labels(gate, known).inc()
+
+    def observe_decision(self, decision: Decision) -> None:
+        """Count a decision, its responses and their scores."""
+        gate = decision.key.gate
+        self._of["streamer_batches_total"].labels(gate, decision.outcome, decision.reason).inc()
+        responses = self._of["streamer_responses_total"]
+        scores = self._of["streamer_response_score"].labels(gate)
+        for response in decision.responses:
+            responses.labels(gate, response.action).inc()
+            if response.score is not None:
+                scores.observe(response.score)
+        if decision.sampled:
+            self._of["streamer_audit_sampled_batches_total"].labels(gate).inc()
+
+    def observe_policy(self, policy: Policy) -> None:
+        """Show the policy that a gate decides with from now on; its counters start at zero."""
+        gate, settings = policy.gate, policy.settings
+        self._of["streamer_policy_version"].labels(gate).set(policy.version)
+        self._of["streamer_policy_alpha_ratio"].labels(gate).set(settings.alpha)
+        self._of["streamer_policy_activated_timestamp_seconds"].labels(gate).set(
+            policy.valid_from.timestamp()
+        )
+        for state in STATES:
+            self._of["streamer_policy_state"].labels(gate, state).set(state == policy.state)
+        if policy.threshold is None:
+            self._of["streamer_policy_lambda_ratio"].remove(gate)
+        else:
+            self._of["streamer_policy_lambda_ratio"].labels(gate).set(policy.threshold)
+        batches = self._of["streamer_batches_total"]
+        for outcome, reason in (
+            ("ship", "scored"),
+            (settings.hold_action, "scored"),
+            *((settings.hold_action, reason) for reason in HOLD_REASONS),
+            *((("mixed", "scored"),) if settings.unit == "response" else ()),
+        ):
+            batches.labels(gate, outcome, reason)
+        for action in ("ship", settings.hold_action):
+            self._of["streamer_responses_total"].labels(gate, action)
+        for name in ("duplicates_total", "audit_sampled_batches_total", "response_score"):
+            self._of[f"streamer_{name}"].labels(gate)
+        self._kinds[gate] = settings.severity_kind
+        for kind in (settings.severity_kind, "other"):
+            self._of["streamer_labels_total"].labels(gate, kind)
+
+    def count_rejected_policy_event(self) -> None:
+        """A message on the thresholds topic was not valid and changed nothing."""
+        self._of["streamer_policy_events_rejected_total"].inc()
+
+    # -- the way through a worker ---------------------------------------------------------------------------
+
+    @contextmanager
+    def stage(self, stage: str) -> Iterator[None]:
+        """Time one group of records in `stage`, one of `STAGES`; a stage that raises is timed too."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.observe_stage(stage, perf_counter() - start)
+
+    def observe_stage(self, stage: str, seconds: float) -> None:
+        """Record how long one group of records took in `stage`, one of `STAGES`."""
+        self._of["streamer_stage_duration_seconds"].labels(stage).observe(seconds)
+
+    def observe_published(self, latency_seconds: float) -> None:
+        """One action was acknowledged, `latency_seconds` after its input record's timestamp.
+
+        A clock that runs ahead of the broker's would make that negative; it counts as 0.
+        """
+        self._of["streamer_end_to_end_latency_seconds"].observe(max(0.0, latency_seconds))
+
+    def count_published(self, messages: int) -> None:
+        """So many outbox messages were acknowledged by the broker."""
+        self._of["streamer_outbox_published_total"].inc(messages)
+
+    def count_parked(self) -> None:
+        """One outbox message was set aside because the broker will never accept it."""
+        self._of["streamer_outbox_parked_total"].inc()
+
+    def set_outbox_pending(self, messages: int) -> None:
+        """So many outbox messages wait to be published."""
+        self._of["streamer_outbox_pending"].set(messages)
+
+    def set_lag(self, topic: str, partition: int, records: int) -> None:
+        """So many records of a partition wait after the last committed one."""
+        self._of["streamer_consumer_lag_records"].labels(topic, str(partition)).set(records)
+
+    def set_chain_height(self, topic: str, partition: int, entries: int) -> None:
+        """The hash chain of a partition has so many entries."""
+        self._of["streamer_audit_chain_height"].labels(topic, str(partition)).set(entries)
+
+    def forget_partition(self, topic: str, partition: int) -> None:
+        """Another worker has this partition now: its gauges are no longer ours to show."""
+        for name in ("streamer_consumer_lag_records", "streamer_audit_chain_height"):
+            self._of[name].remove(topic, str(partition))
+
+    def count_data_gap(self) -> None:
+        """The broker had deleted records before they were read."""
+        self._of["streamer_data_gaps_total"].inc()
+
+    def count_unavailable(self, part: str) -> None:
+        """A call to `part`, one of `PARTS`, failed and will be repeated."""
+        self._of["streamer_unavailable_total"].labels(part).inc()
+
+    def count_rebalance(self) -> None:
+        """The consumer group gave this worker partitions."""
+        self._of["streamer_rebalances_total"].inc()
+
+    def watch_encoder(self, encoded: Callable[[], int], cache_hits: Callable[[], int]) -> None:  # noqa: D417
+        """Read the encoder's two running counts whenever the metrics are collected.
+
+        Parameters
+        ----------
+        encoded : texts encoded since the process started.
+        cache_hits : texts answered from the cache since the process started.
+        """
+        self._encoder_counts.watched = (encoded, cache_hits)
