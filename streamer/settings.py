@@ -18,9 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamer.errors import UsageError
-from streamer.settings_sources import setting_sources
-
-ClientProperty = str | bool | int | float
+from streamer.settings_sources import property_name, setting_sources
 
 _PositiveInt = Annotated[int, Field(ge=1)]
 _Port = Annotated[int, Field(ge=0, le=65535)]
@@ -62,22 +60,30 @@ class KafkaSettings(_Group):
     allow_plaintext: bool = Field(
         False, description="Permit unencrypted connections to a broker that is not on this machine."
     )
-    properties: dict[str, ClientProperty] = Field(
+    properties: dict[str, str] = Field(
         default_factory=dict,
         repr=False,
         description=(
-            "Any Kafka client property (`security_protocol`, `sasl_mechanism`, `sasl_plain_username`, "
-            "`ssl_cafile`, ...); dots in names count as underscores. One variable each: "
-            "`STREAMER_KAFKA_PROPERTIES_SASL_PLAIN_PASSWORD_FILE`."
+            "Kafka client properties by their own names (`security.protocol`, `sasl.mechanism`, "
+            "`sasl.username`, `ssl.ca.location`, `client.id`, ...): one JSON object, or one variable each, "
+            "like `STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE`."
         ),
     )
 
     @field_validator("properties", mode="before")
     @classmethod
-    def _underscored(cls, properties: Any) -> Any:
+    def _as_text(cls, properties: Any) -> Any:
+        """Names with dots and values as text, the way Kafka writes both; TOML and JSON have numbers and booleans."""
         if not isinstance(properties, dict):
             return properties
-        return {str(name).replace(".", "_").lower(): value for name, value in properties.items()}
+        return {
+            property_name(str(name)): str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+            if isinstance(value, int | float)
+            else value
+            for name, value in properties.items()
+        }
 
 
 class WorkerSettings(_Group):

@@ -14,7 +14,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from streamer.dev_session import DEV_SESSION_FILE, find_dev_session
 from streamer.errors import UsageError
-from streamer.redaction import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,6 +42,11 @@ def variable_name(group: str, field: str) -> str:
 def is_table(leaf: FieldInfo) -> bool:
     """Tell whether a setting holds named values of the user's own choice (the client properties)."""
     return get_origin(leaf.annotation) is dict
+
+
+def property_name(name: str) -> str:
+    """Write a Kafka client property as Kafka does, with dots, whichever way it was given."""
+    return name.lower().replace("_", ".")
 
 
 def unknown_variables(settings_type: type[BaseSettings], environment: Mapping[str, str]) -> list[str]:
@@ -98,7 +102,7 @@ class EnvironmentSource(_Source):
                 for entry in table:
                     origins[f"{group}.{field}.{entry}"] = f"{self._place} {name}"
                 for entry, text, variable in self._entries(name):
-                    table[entry] = text if _stays_text(entry) else _scalar(text)
+                    table[entry] = text
                     origins[f"{group}.{field}.{entry}"] = f"{self._place} {variable}"
                 if table:
                     values.setdefault(group, {})[field] = table
@@ -131,7 +135,7 @@ class EnvironmentSource(_Source):
             setting = variable.removesuffix("_FILE")
             found = self._read(setting)
             if found:
-                yield setting.removeprefix(f"{name}_").lower(), found[1], found[0]
+                yield setting.removeprefix(f"{name}_").lower().replace("_", "."), found[1], found[0]
 
 
 class TomlSource(_Source):
@@ -167,8 +171,7 @@ class TomlSource(_Source):
                     )
                 if is_table(known[group][field]) and isinstance(value, dict):
                     for entry in value:
-                        underscored = entry.replace(".", "_").lower()
-                        origins[f"{group}.{field}.{underscored}"] = f"{self._path} [{group}.{field}]"
+                        origins[f"{group}.{field}.{property_name(entry)}"] = f"{self._path} [{group}.{field}]"
                 else:
                     origins[f"{group}.{field}"] = f"{self._path} [{group}]"
         return {**values, "origins": origins} if values else {}
@@ -225,19 +228,8 @@ def _json_table(text: str, variable: str) -> dict[str, Any]:
     except ValueError:
         table = None
     if not isinstance(table, dict):
-        raise UsageError(f'{variable} must hold a JSON object, like {{"security_protocol": "SSL"}}')
-    return {str(name).replace(".", "_").lower(): value for name, value in table.items()}
-
-
-def _stays_text(entry: str) -> bool:
-    return is_secret(entry) or "username" in entry
-
-
-def _scalar(text: str) -> str | bool | int:
-    """Client libraries compare numbers with numbers: a variable's text becomes what it looks like."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return int(text) if text.lstrip("-").isdecimal() else text
+        raise UsageError(f'{variable} must hold a JSON object, like {{"security.protocol": "SSL"}}')
+    return {property_name(name): value for name, value in table.items()}
 
 
 def setting_sources(settings_type: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
-from time import monotonic
 from typing import TYPE_CHECKING, Literal, TextIO
 
 import structlog
@@ -13,53 +11,7 @@ import structlog
 from streamer.redaction import HIDDEN, is_secret, redact_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from structlog.typing import EventDict, Processor, WrappedLogger
-
-NOISY_LOGGERS = ("aiokafka", "faust", "mode", "kafka")
-"""Libraries that repeat one line thousands of times while a broker is away."""
-
-
-class RateLimit(logging.Filter):
-    """Lets through at most `burst` records of one logger and text template in each period; then says how many it held.
-
-    Parameters
-    ----------
-    burst : records let through per period, per (logger, level, message template).
-    period_seconds : length of a period.
-    clock : returns seconds on a monotonic scale.
-    """
-
-    _MOST_TEMPLATES = 1000
-
-    def __init__(
-        self, *, burst: int = 5, period_seconds: float = 60.0, clock: Callable[[], float] = monotonic
-    ) -> None:
-        super().__init__()
-        self._burst = burst
-        self._period = period_seconds
-        self._clock = clock
-        self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
-        self._lock = threading.Lock()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether `record` goes out; the first of a new period carries ``(N like this were held back)``."""
-        now = self._clock()
-        # Messages that were formatted before they came here would all be different: the first words tell them apart.
-        key = (record.name, record.levelno, str(record.msg)[:60])
-        with self._lock:
-            start, count = self._seen.get(key, (now, 0))
-            held = 0
-            if now - start >= self._period:
-                held, start, count = max(0, count - self._burst), now, 0
-            if len(self._seen) >= self._MOST_TEMPLATES and key not in self._seen:
-                self._seen.clear()
-            self._seen[key] = (start, count + 1)
-        if held:
-            record.msg = f"{record.getMessage()} ({held} like this were held back)"
-            record.args = ()
-        return count < self._burst
 
 
 def configure_logging(  # noqa: D417
@@ -106,8 +58,6 @@ def configure_logging(  # noqa: D417
         last.append(structlog.processors.JSONRenderer(ensure_ascii=False))
     handler = logging.StreamHandler(target)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
-    limit = RateLimit()
-    handler.addFilter(lambda record: not record.name.startswith(NOISY_LOGGERS) or limit.filter(record))
     root = logging.getLogger()
     for old in root.handlers[:]:
         if getattr(old, "_streamer", False):

@@ -59,7 +59,8 @@ class Metrics:
     """
 
     def __init__(self, *, encoder: str = "none", dead_letter_codes: tuple[str, ...] = ()) -> None:
-        disable_created_metrics()  # a creation time beside every counter doubles the series and is in no catalogue
+        # A creation time beside every counter doubles the series and is in no catalogue.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._encoder_counts = _EncoderCounts()
         self.registry.register(self._encoder_counts)
