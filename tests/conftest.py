@@ -1,0 +1,226 @@
+"""Fixtures that any test may use: real services, real data, and a watch over the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+import structlog
+
+from tests.services.error_log import ErrorLog
+from tests.services.kafka import KafkaBroker, what_kafka_needs
+from tests.services.postgres import PostgresServer, what_postgres_needs
+from tests.services.requirements import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+class _Logging(Protocol):
+    def log_tail(self, lines: int = ...) -> str: ...
+
+
+_running = pytest.StashKey[dict[str, _Logging]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_running] = {}
+
+
+_MARKS = {
+    "kafka_broker": "kafka",
+    "own_kafka_broker": "kafka",
+    "postgres_server": "postgres",
+    "own_postgres_server": "postgres",
+    "real_encoder": "encoder",
+    "triviaqa_path": "shared_data",
+    "gsm8k_path": "shared_data",
+    "tot_path": "shared_data",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with what its fixtures need, so that ``-m "not kafka"`` is always true to its word."""
+    for item in items:
+        for name in getattr(item, "fixturenames", ()):
+            if name in _MARKS:
+                item.add_marker(_MARKS[name])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show the end of a service's log beside the failure of a test that used it."""
+    report: Any = yield
+    if report.failed:
+        for name, service in item.config.stash[_running].items():
+            if name in getattr(item, "fixturenames", ()):
+                report.sections.append((f"the end of the log of {name}", service.log_tail()))
+    return report
+
+
+# ---- services
+
+
+def _new_kafka_broker(config: pytest.Config, name: str) -> Iterator[KafkaBroker]:
+    if need := what_kafka_needs():
+        missing(*need)
+    broker = KafkaBroker()
+    config.stash[_running][name] = broker
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.remove()
+
+
+def _new_postgres_server(config: pytest.Config, name: str) -> Iterator[PostgresServer]:
+    if need := what_postgres_needs():
+        missing(*need)
+    server = PostgresServer()
+    config.stash[_running][name] = server
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(pytestconfig: pytest.Config) -> Iterator[KafkaBroker]:
+    """Apache Kafka, shared by the whole run. Topics are the test's own: see `topic_prefix`. Leave it running."""
+    yield from _new_kafka_broker(pytestconfig, "kafka_broker")
+
+
+@pytest.fixture
+def own_kafka_broker(pytestconfig: pytest.Config) -> Iterator[KafkaBroker]:
+    """Apache Kafka for one test, which may stop, kill, pause and restart it (about three seconds)."""
+    yield from _new_kafka_broker(pytestconfig, "own_kafka_broker")
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """A prefix for topic names and group ids that no other test uses, such as ``t3f9a1c2e.``."""
+    return f"t{uuid.uuid4().hex[:8]}."
+
+
+@pytest.fixture(scope="session")
+def postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
+    """PostgreSQL, shared by the whole run. Databases are the test's own: see `database_url`. Leave it running."""
+    yield from _new_postgres_server(pytestconfig, "postgres_server")
+
+
+@pytest.fixture
+def own_postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
+    """PostgreSQL for one test, which may stop, crash and restart it (a few seconds)."""
+    yield from _new_postgres_server(pytestconfig, "own_postgres_server")
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """SQLAlchemy URL of the shared server's maintenance database."""
+    return postgres_server.url
+
+
+@pytest.fixture
+def postgres_database_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """SQLAlchemy URL of a new, empty PostgreSQL database; it is dropped after the test."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def sqlite_database_url(tmp_path: Path) -> str:
+    """SQLAlchemy URL of a SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'streamer.sqlite3'}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """SQLAlchemy URL of a new, empty database, unmigrated: the test runs once on each kind."""
+    url: str = request.getfixturevalue(
+        "sqlite_database_url" if request.param == "sqlite" else "postgres_database_url"
+    )
+    return url
+
+
+# ---- the encoder and the response clouds
+
+
+@pytest.fixture(scope="session")
+def real_encoder() -> Any:
+    """The default encoder, all-MiniLM-L6-v2 on the CPU, loaded once (seconds)."""
+    from streamer.scoring.registry import resolve_encoder
+
+    return resolve_encoder("all-MiniLM-L6-v2")
+
+
+def _shared(name: str) -> Path:
+    path = SHARED_DATA / name
+    if not path.exists():
+        missing(f"no {name}", f"put the response clouds into {SHARED_DATA}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def triviaqa_path() -> Path:
+    """500 questions with 20 answers of one model each, lexical severity."""
+    return _shared("triviaqa_llama13b_20x.jsonl.gz")
+
+
+@pytest.fixture(scope="session")
+def gsm8k_path() -> Path:
+    """1,319 problems with the answers of four models each, exact severity."""
+    return _shared("gsm8k_openai_4x.jsonl.gz")
+
+
+@pytest.fixture(scope="session")
+def tot_path() -> Path:
+    """100 writing tasks with 20 texts each, severity by a judge."""
+    return _shared("tot_text_gpt4_20x.jsonl.gz")
+
+
+# ---- the log
+
+
+@pytest.fixture(autouse=True)
+def error_log(request: pytest.FixtureRequest) -> Iterator[ErrorLog]:
+    """Fail a test that logged at ERROR or above what it had not announced.
+
+    A test announces by ``@pytest.mark.expected_errors(r"aiokafka: .*refused", ...)`` (without a pattern:
+    anything), or takes the fixture `expected_errors` and looks at the records itself. Logging and structlog
+    come back to what they were after the test, whatever it configured.
+    """
+    structlog.configure(
+        processors=[structlog.stdlib.add_log_level, structlog.stdlib.render_to_log_kwargs],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    log = ErrorLog()
+    root.addHandler(log)
+    yield log
+    root.handlers[:], root.level = handlers, level
+    marker = request.node.get_closest_marker("expected_errors")
+    patterns = (marker.args or (".*",)) if marker else ()
+    if unexpected := log.unexpected(patterns):
+        pytest.fail("logged at ERROR, unannounced:\n" + "\n".join(unexpected[:20]), pytrace=False)
+
+
+@pytest.fixture
+def expected_errors(error_log: ErrorLog) -> ErrorLog:
+    """The ERROR records of this test, which it looks at itself: `.records`, `.lines`."""
+    error_log.all_expected = True
+    return error_log

@@ -1,0 +1,115 @@
+"""The rules that the tests themselves live under, seen from outside: one small run of pytest each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _run(folder: Path, code: str, **environment: str) -> dict[str, str]:
+    """Run the tests of `code` under this project's conftest; return the outcome of each by name."""
+    module = folder / "test_sample.py"
+    module.write_text(textwrap.dedent(code))
+    report = folder / "report.xml"
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest"),
+            *(
+                "-c",
+                str(ROOT / "pyproject.toml"),
+                "--rootdir",
+                str(folder),
+                f"--junitxml={report}",
+                str(module),
+            ),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "CI": "", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert report.exists(), finished.stdout + finished.stderr
+    outcomes = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        verdicts = [
+            f"{child.tag}: {child.get('message')} {child.text}" for child in case if child.get("message")
+        ]
+        outcomes[case.attrib["name"]] = "\n".join(verdicts) or "passed"
+    return outcomes
+
+
+def test_an_error_that_nobody_announced_fails_the_test(tmp_path: Path) -> None:
+    outcomes = _run(
+        tmp_path,
+        """
+        import logging
+        import pytest
+        import structlog
+
+        def test_quiet():
+            logging.getLogger("part").warning("not an error")
+
+        def test_logging():
+            logging.getLogger("part").error("lost")
+
+        def test_structlog():
+            structlog.get_logger("part").error("lost", offset=4)
+
+        def test_reconfigured():
+            logging.getLogger().setLevel(logging.CRITICAL)
+            structlog.configure(logger_factory=structlog.PrintLoggerFactory())
+
+        def test_after_reconfigured():
+            structlog.get_logger("part").error("lost")
+
+        @pytest.mark.expected_errors(r"^part: lost")
+        def test_announced():
+            logging.getLogger("part").error("lost")
+
+        @pytest.mark.expected_errors(r"^part: lost")
+        def test_another_was_announced():
+            logging.getLogger("part").error("found")
+
+        @pytest.mark.expected_errors
+        def test_any_was_announced():
+            logging.getLogger("part").error("found")
+
+        def test_looked_at(expected_errors):
+            structlog.get_logger("part").error("lost", offset=4)
+            assert expected_errors.lines == ["part: lost"]
+            assert expected_errors.records[0].offset == 4
+        """,
+    )
+    passing = {
+        "test_quiet",
+        "test_reconfigured",
+        "test_announced",
+        "test_any_was_announced",
+        "test_looked_at",
+    }
+    failing = {"test_logging", "test_structlog", "test_after_reconfigured", "test_another_was_announced"}
+    assert outcomes.keys() == passing | failing
+    assert {name for name, outcome in outcomes.items() if outcome == "passed"} == passing
+    assert all("logged at ERROR, unannounced" in outcomes[name] for name in failing)
+
+
+def test_a_missing_service_skips_with_the_remedy_and_fails_in_ci(tmp_path: Path) -> None:
+    code = """
+        def test_streaming(kafka_broker):
+            assert kafka_broker.running
+    """
+    without_java = {"PATH": str(tmp_path)}
+    skipped = _run(tmp_path, code, **without_java)["test_streaming"]
+    assert skipped.startswith("skipped: ")
+    assert "no java: apt-get install" in skipped
+    failed = _run(tmp_path, code, CI="true", **without_java)["test_streaming"]
+    assert failed.startswith("error: ")
+    assert "nothing is skipped" in failed

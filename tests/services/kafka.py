@@ -1,0 +1,222 @@
+"""Apache Kafka for tests: one KRaft node started from its own jars, on loopback, with faults on demand."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import string
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from tests.services.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+JARS = ROOT / ".services" / "kafka"
+_PROPERTIES = ROOT / "deploy" / "kafka" / "server.properties"
+
+# The broker lives for seconds to minutes on a shared machine: a small heap, one collector thread and the
+# quick compiler start it sooner than the defaults, which are meant for servers.
+_JVM = (
+    "-Xms128m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+
+def what_kafka_needs() -> tuple[str, str] | None:
+    """What is missing to start Kafka here and how to get it; None when all is there."""
+    if shutil.which("java") is None:
+        return "no java", "apt-get install default-jre-headless, or any Java 17+"
+    if not any(JARS.glob("kafka_*.jar")):
+        if shutil.which("mvn") is None:
+            return "no Apache Kafka jars and no mvn", "apt-get install maven, then make services"
+        return "no Apache Kafka jars", "make services"
+    return None
+
+
+def _cluster_id() -> str:
+    """A random UUID in Kafka's notation; a leading dash would read as an option."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+
+
+class KafkaBroker:
+    """One Kafka node with its own folder, ports and cluster id, which all survive a restart.
+
+    Attributes
+    ----------
+    bootstrap : ``127.0.0.1:port``, the same for the whole life.
+    cluster_id : the id that the storage was formatted with.
+    log : the file that the broker's warnings and errors go to.
+    """
+
+    def __init__(self, *, ready_within: float = 60.0) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="streamer-kafka-"))
+        self.log = self.folder / "broker.log"
+        self.cluster_id = _cluster_id()
+        self._port = free_port()
+        self.bootstrap = f"127.0.0.1:{self._port}"
+        self._ready_within = ready_within
+        self._process: subprocess.Popen[bytes] | None = None
+        self._properties = self.folder / "server.properties"
+        self._properties.write_text(
+            string.Template(_PROPERTIES.read_text()).substitute(
+                folder=self.folder / "data", port=self._port, controller_port=free_port()
+            )
+        )
+        atexit.register(self.remove)
+        format_storage = ("format", "-t", self.cluster_id, "-c", str(self._properties))
+        if self._java("kafka.tools.StorageTool", *format_storage).wait(60) != 0:
+            raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process is alive (a paused one is)."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id; raises when it does not run."""
+        if self._process is None or self._process.poll() is not None:
+            raise RuntimeError("the broker does not run")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start on the present data and return once the broker answers clients.
+
+        Raises
+        ------
+        RuntimeError
+            When the process ended or was not ready in time; the message carries the end of its log.
+        """
+        if self.running:
+            return
+        self._process = self._java("kafka.Kafka", str(self._properties))
+        deadline = time.monotonic() + self._ready_within
+        while not self._answers():
+            if not self.running or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"Kafka did not become ready; the end of its log:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Shut down in order (SIGTERM): the broker writes everything out first."""
+        self._end(signal.SIGTERM, within=30.0)
+
+    def kill(self) -> None:
+        """Kill at once (SIGKILL), as a lost machine would; what the operating system holds survives."""
+        self._end(signal.SIGKILL, within=10.0)
+
+    def restart(self) -> None:
+        """Stop if need be, then start on the same data and the same port."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): connections stay open and nothing answers, until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen process go on (SIGCONT)."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def remove(self) -> None:
+        """Stop for good and delete the folder. Safe to repeat."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.remove)
+
+    def create_topic(self, name: str, partitions: int = 1, **config: object) -> str:
+        """Make a topic, wait until each of its partitions has a leader, and return its name.
+
+        Configuration keys may be written with underscores: ``cleanup_policy="compact"``.
+        """
+        configs = {key.replace("_", "."): str(value) for key, value in config.items()}
+        admin = self.admin()
+        try:
+            admin.create_topics(
+                {name: {"num_partitions": partitions, "replication_factor": 1, "configs": configs}},
+                timeout_ms=20_000,
+                wait_for_metadata=True,
+            )
+        finally:
+            admin.close()
+        return name
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics and all that they hold."""
+        admin = self.admin()
+        try:
+            admin.delete_topics(list(names), timeout_ms=20_000)
+        finally:
+            admin.close()
+
+    def admin(self) -> KafkaAdminClient:
+        """A new admin client; close it."""
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap)
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the broker's log."""
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C in the test run must not reach the broker before the fixtures do.
+            return subprocess.Popen(
+                ["java", *_JVM, "-cp", f"{JARS}/*", main, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=1.0):
+                pass
+        except OSError:
+            return False
+        try:
+            admin = self.admin()
+        except KafkaError:
+            return False
+        try:
+            return len(admin.describe_cluster()["brokers"]) == 1
+        except KafkaError:
+            return False
+        finally:
+            admin.close()
+
+    def _end(self, how: signal.Signals, *, within: float) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGCONT)  # a frozen process takes no other signal than SIGKILL
+            os.kill(process.pid, how)
+        try:
+            process.wait(within)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10.0)

