@@ -34,10 +34,10 @@ STAGE_BUCKETS = (
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-STAGES = ("decide", "commit", "publish")
-"""Stages of a group of records: score and gate it, write its transaction, publish its actions."""
+STAGES = ("score", "commit", "publish", "lease")
+"""Stages of a group of records: score and gate it, write its transaction, publish its actions; and taking partitions."""
 
-PARTS = ("broker", "database", "encoder")
+PARTS = ("broker", "database")
 """What a worker depends on and may have to wait for."""
 
 STATES = ("closed", "cut", "open")
@@ -99,7 +99,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "histogram", "stage_duration_seconds", "stage",
-        "Time that one group of records took in a stage: decide (score and gate), commit, publish.",
+        "Time that one group took in a stage: score (and gate), commit, publish; or that taking partitions took: lease.",
         STAGE_BUCKETS,
     ),
     _metric("gauge", "policy_version", "gate", "Version of the policy that the worker decides with."),
@@ -126,7 +126,6 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "counter", "outbox_parked_total", "",
         "Messages that the broker will never accept; kept aside with their error, for a person to look at.",
     ),
-    _metric("counter", "outbox_published_total", "", "Messages published and acknowledged by the broker."),
     _metric(
         "gauge", "consumer_lag_records", "topic partition",
         "Records on the partition after the last committed one.",
@@ -136,10 +135,10 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "gauge", "audit_chain_height", "topic partition",
         "Entries in the partition's hash chain of the record.",
     ),
+    _metric("gauge", "part_reachable", "part", "1 while the broker or the database answers, 0 while it does not."),
     _metric(
-        "counter", "unavailable_total", "part",
-        "Times that the broker, the database or the encoder was away and a call had to be repeated.",
+        "counter", "reader_resets_total", "",
+        "Times that the reader was set back because a record that was due had not arrived.",
     ),
-    _metric("counter", "rebalances_total", "", "Times that the consumer group gave this worker partitions."),
     _metric("info", "build_info", "version python encoder", "1, with the versions that run as labels."),
 )  # fmt: skip

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import platform
-from contextlib import contextmanager
 from importlib import metadata
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -18,7 +16,7 @@ from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, STATES, Metri
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamer.journal import Decision, Outcome, OutcomeKind, Slice
+    from streamer.journal import Decision, Outcome, OutcomeKind
     from streamer.policy import Policy
 
 HOLD_REASONS = (
@@ -76,7 +74,7 @@ class Metrics:
         for stage in STAGES:
             self._of["streamer_stage_duration_seconds"].labels(stage)
         for part in PARTS:
-            self._of["streamer_unavailable_total"].labels(part)
+            self._of["streamer_part_reachable"].labels(part)
 
     def _register(self, definition: MetricDefinition) -> Counter | Gauge | Histogram:
         name, text, labels = definition.name, definition.help, definition.labels
@@ -91,11 +89,6 @@ class Metrics:
         return generate_latest(self.registry)
 
     # -- decisions ------------------------------------------------------------------------------------------
-
-    def observe_committed(self, part: Slice, kinds: list[OutcomeKind]) -> None:
-        """Count what a commit recorded: `kinds` tells, outcome by outcome, what each of `part` became."""
-        for outcome, kind in zip(part.outcomes, kinds, strict=True):
-            self.observe_outcome(outcome, kind)
 
     def observe_outcome(self, outcome: Outcome, kind: OutcomeKind) -> None:
         """Count one recorded outcome."""
@@ -164,17 +157,8 @@ class Metrics:
 
     # -- the way through a worker ---------------------------------------------------------------------------
 
-    @contextmanager
-    def stage(self, stage: str) -> Iterator[None]:
-        """Time one group of records in `stage`, one of `STAGES`; a stage that raises is timed too."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            self.observe_stage(stage, perf_counter() - start)
-
     def observe_stage(self, stage: str, seconds: float) -> None:
-        """Record how long one group of records took in `stage`, one of `STAGES`."""
+        """Record how long one group took in `stage`, one of `STAGES`."""
         self._of["streamer_stage_duration_seconds"].labels(stage).observe(seconds)
 
     def observe_published(self, latency_seconds: float) -> None:
@@ -183,10 +167,6 @@ class Metrics:
         A clock that runs ahead of the broker's would make that negative; it counts as 0.
         """
         self._of["streamer_end_to_end_latency_seconds"].observe(max(0.0, latency_seconds))
-
-    def count_published(self, messages: int) -> None:
-        """So many outbox messages were acknowledged by the broker."""
-        self._of["streamer_outbox_published_total"].inc(messages)
 
     def count_parked(self) -> None:
         """One outbox message was set aside because the broker will never accept it."""
@@ -213,13 +193,13 @@ class Metrics:
         """The broker had deleted records before they were read."""
         self._of["streamer_data_gaps_total"].inc()
 
-    def count_unavailable(self, part: str) -> None:
-        """A call to `part`, one of `PARTS`, failed and will be repeated."""
-        self._of["streamer_unavailable_total"].labels(part).inc()
+    def set_reachable(self, part: str, reachable: bool) -> None:
+        """One of `PARTS` answers, or does not."""
+        self._of["streamer_part_reachable"].labels(part).set(reachable)
 
-    def count_rebalance(self) -> None:
-        """The consumer group gave this worker partitions."""
-        self._of["streamer_rebalances_total"].inc()
+    def count_reader_reset(self) -> None:
+        """The reader was set back because a record that was due had not arrived."""
+        self._of["streamer_reader_resets_total"].inc()
 
     def watch_encoder(self, encoded: Callable[[], int], cache_hits: Callable[[], int]) -> None:  # noqa: D417
         """Read the encoder's two running counts whenever the metrics are collected.
