@@ -1,0 +1,188 @@
+"""Conformal risk control by groups: from labelled items to the smallest threshold inside the budget.
+
+With L_g(l) = sum_i w_gi m_gi 1{Q_gi > l} the loss of group g and B = alpha (G + 1) - 1 the budget of G groups,
+lambda = min{ l : sum_g L_g(l) <= B } over -inf, the scores and +inf. For exchangeable groups the loss of a random item
+of a fresh group is at most alpha on average, with ties and unequal group sizes, for every weight law with mean 1/I.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration import weight_laws
+from streamer.calibration.arguments import check_alpha, check_law, unit_interval, whole_number
+from streamer.calibration.groups import LabelledGroup, canonical_order, index_groups
+from streamer.calibration.guarantee import guarantee_text
+from streamer.calibration.keyed_weights import KeyedWeights
+from streamer.calibration.loss_curve import budget_limit, smallest_admissible
+from streamer.calibration.threshold import Threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from streamer.policy import ThresholdState
+
+Floats = NDArray[np.float64]
+
+
+def calibrate(
+    scores: ArrayLike,
+    severities: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    alpha: float,
+    method: str = "mean",
+    eta: float = 1.0,
+    draws: int = 20,
+    seed: int | np.random.Generator = 0,
+) -> Threshold:
+    """Find the smallest threshold that keeps exposure risk inside the budget on average.
+
+    The result does not depend on the order of the items or on the names of the groups, to the last bit.
+
+    Parameters
+    ----------
+    scores : shape (N,), label-free scores in [0, 1], higher = safer.
+    severities : shape (N,), in [0, 1], 0 = fine, 1 = worst.
+    groups : length N, the group (prompt) of each item: hashable ids of any kind; arrays of integers are fastest.
+        For the unit `best` pass one item for each group: its best response.
+    alpha : budget on exposure risk, in (0, 1); at least 1/(G + 1), or else nothing ships. For a gate that
+        regenerates up to R times, pass alpha / R.
+    method : how the items of a group share its weight: `mean` (equally), `crc` (one item drawn at random), `bb`
+        (`draws` draws with replacement) or `rbwa` (Dirichlet weights of concentration `eta`). The last three add
+        randomness to the threshold and are there for comparison.
+    eta : Dirichlet concentration of `rbwa`, > 0.
+    draws : bootstrap draws per group of `bb`, >= 1.
+    seed : for the random methods, a whole number >= 0 or a generator, fixed before labels are read; `mean` ignores it.
+
+    Returns
+    -------
+    Threshold
+        Its `guarantee` says what is promised and under which assumptions.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not as described; the message says which and why.
+
+    Examples
+    --------
+    >>> from streamer import calibrate, decide
+    >>> threshold = calibrate([0.9, 0.8, 0.4, 0.3], [0, 0, 1, 0], ["a", "b", "c", "d"], alpha=0.25)
+    >>> threshold.state, threshold.value
+    ('cut', 0.4)
+    >>> decide([0.4, 0.41], threshold).tolist()
+    [False, True]
+    """
+    alpha = check_alpha(alpha)
+    eta, draws = check_law(method, eta, draws)
+    rng = seed if isinstance(seed, np.random.Generator) else None
+    if rng is None and method != "mean":
+        rng = np.random.default_rng(whole_number("seed", seed, least=0))  # type: ignore[arg-type]
+    score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
+    if len(score_array) != len(severity_array):
+        raise ValueError(
+            f"scores has {len(score_array)} items and severities {len(severity_array)}: one each is needed"
+        )
+    index, sizes = index_groups(groups, len(score_array))
+    if rng is None or method == "mean":
+        losses = severity_array / sizes[index]
+    else:
+        order, sizes = canonical_order(score_array, severity_array, index, sizes)
+        score_array = score_array[order]
+        losses = severity_array[order] * _random_weights(method, sizes, rng, eta=eta, draws=draws)
+    return _threshold(
+        score_array, losses, groups=len(sizes), alpha=alpha, method=method, eta=eta, draws=draws
+    )
+
+
+def calibrate_groups(
+    groups: Sequence[LabelledGroup],
+    *,
+    alpha: float,
+    method: str = "mean",
+    eta: float = 1.0,
+    draws: int = 20,
+    seed: int,
+) -> Threshold:
+    """Calibrate on named groups, with every random weight derived from the seed and the ids.
+
+    The order of groups and items never matters and a rerun is bit-identical.
+
+    Parameters
+    ----------
+    groups : unique by id. None at all gives a closed threshold.
+    alpha, method, eta, draws : see `calibrate`.
+    seed : any whole number, fixed before labels are read.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats or an argument is not valid.
+    """
+    alpha = check_alpha(alpha)
+    eta, draws = check_law(method, eta, draws)
+    keyed = KeyedWeights(whole_number("seed", seed))
+    seen: set[str] = set()
+    for group in groups:
+        if group.id in seen:
+            raise ValueError(f"group {group.id!r} is there twice")
+        seen.add(group.id)
+    losses = [_keyed_losses(group, keyed, method, eta=eta, draws=draws) for group in groups]
+    return _threshold(
+        np.concatenate([group.scores for group in groups]) if groups else np.empty(0),
+        np.concatenate(losses) if groups else np.empty(0),
+        groups=len(groups),
+        alpha=alpha,
+        method=method,
+        eta=eta,
+        draws=draws,
+    )
+
+
+def _random_weights(
+    method: str, sizes: NDArray[np.int64], rng: np.random.Generator, *, eta: float, draws: int
+) -> Floats:
+    if method == "crc":
+        return weight_laws.crc_weights(sizes, rng)
+    if method == "bb":
+        return weight_laws.bb_weights(sizes, draws, rng)
+    return weight_laws.rbwa_weights(sizes, eta, rng)
+
+
+def _keyed_losses(
+    group: LabelledGroup, keyed: KeyedWeights, method: str, *, eta: float, draws: int
+) -> Floats:
+    if method == "mean":
+        return group.severities / len(group.item_ids)
+    if method == "crc":
+        weights = keyed.crc(group.id, group.item_ids)
+    elif method == "bb":
+        weights = keyed.bb(group.id, group.item_ids, draws)
+    else:
+        weights = keyed.rbwa(group.id, group.item_ids, eta)
+    return group.severities * weights
+
+
+def _threshold(
+    scores: Floats, losses: Floats, *, groups: int, alpha: float, method: str, eta: float, draws: int
+) -> Threshold:
+    limit = budget_limit(alpha, groups)
+    value = math.inf if limit < 0 else smallest_admissible(scores, losses, limit)
+    state: ThresholdState = "closed" if value == math.inf else "open" if value == -math.inf else "cut"
+    return Threshold(
+        state=state,
+        value=value,
+        alpha=alpha,
+        method=method,
+        groups=groups,
+        guarantee=guarantee_text(
+            state=state, alpha=alpha, method=method, groups=groups, eta=eta, draws=draws
+        ),
+    )

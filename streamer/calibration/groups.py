@@ -1,0 +1,156 @@
+"""Groups, the units of exchangeability: one prompt each, with those of its responses that were labelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.arguments import unit_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledGroup:
+    """One group with the items of it that have a severity.
+
+    Attributes
+    ----------
+    id : unique among the groups of a calibration.
+    item_ids : unique within the group, at least one.
+    scores : shape (I,), label-free, in [0, 1].
+    severities : shape (I,), in [0, 1]; 1 for an item that was drawn for labelling and never got a label.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, an item id repeats, or a number is outside [0, 1].
+    """
+
+    id: str
+    item_ids: tuple[str, ...]
+    scores: Floats
+    severities: Floats
+
+    def __post_init__(self) -> None:
+        if not self.item_ids:
+            raise ValueError(f"group {self.id!r} has no items")
+        if len(set(self.item_ids)) != len(self.item_ids):
+            raise ValueError(f"group {self.id!r} names an item twice")
+        for name in ("scores", "severities"):
+            try:
+                values = unit_interval(name, getattr(self, name))
+            except ValueError as error:
+                raise ValueError(f"group {self.id!r}: {error}") from None
+            if len(values) != len(self.item_ids):
+                raise ValueError(f"group {self.id!r} has {len(self.item_ids)} items and {len(values)} {name}")
+            object.__setattr__(self, name, values)
+
+
+def index_groups(groups: Sequence[Any] | NDArray[Any], length: int) -> tuple[Indices, NDArray[np.int64]]:
+    """Number the groups.
+
+    Parameters
+    ----------
+    groups : length N, the group id of each item: an array, or any sequence of hashables. Arrays of integers are
+        numbered without hashing.
+    length : the N that is expected.
+
+    Returns
+    -------
+    index : shape (N,), in 0..G-1.
+    sizes : shape (G,), items of each group, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If the length differs, an id is unhashable, or an id is NaN (a missing id, equal to nothing).
+    """
+    if isinstance(groups, str | bytes):
+        raise ValueError("groups must be a sequence with one id for each item, not a single text")
+    if not isinstance(groups, list | tuple) and hasattr(groups, "__array__"):
+        groups = np.asarray(groups)
+        if groups.ndim != 1:
+            raise ValueError(f"groups must be one-dimensional, not of shape {groups.shape}")
+    if len(groups) != length:
+        raise ValueError(
+            f"scores has {length} items and groups {len(groups)}: one group id for each item is needed"
+        )
+    if isinstance(groups, np.ndarray):
+        if groups.dtype.kind in "bui":
+            return _index_integers(groups)
+        if groups.dtype.kind == "f" and np.isnan(groups).any():
+            raise ValueError("a group id is NaN: every item needs its group's id")
+        groups = groups.tolist()
+    numbers: dict[Any, int] = {}
+    try:
+        index = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.intp, length)
+    except TypeError:
+        raise ValueError("group ids must be hashable") from None
+    if any(group != group for group in numbers):
+        raise ValueError("a group id is NaN: every item needs its group's id")
+    return index, np.bincount(index, minlength=len(numbers))
+
+
+def _index_integers(groups: NDArray[Any]) -> tuple[Indices, NDArray[np.int64]]:
+    least, most = int(groups.min()), int(groups.max())
+    if most - least > 8 * len(groups) + 1024:
+        _, index, counts = np.unique(groups, return_inverse=True, return_counts=True)
+        return index, counts
+    if groups.dtype != np.uint64:
+        groups = groups.astype(np.int64, copy=False)  # a narrower type could not hold the difference
+    index = (
+        (groups - groups.dtype.type(least)).astype(np.intp, copy=False)
+        if least
+        else groups.astype(np.intp, copy=False)
+    )
+    counts = np.bincount(index)
+    if counts.all():
+        return index, counts
+    present = counts > 0
+    return (np.cumsum(present) - 1)[index], counts[present]
+
+
+def canonical_order(
+    scores: Floats, severities: Floats, index: Indices, sizes: NDArray[np.int64]
+) -> tuple[Indices, NDArray[np.int64]]:
+    """Order items group by group in a way that depends on what the groups hold, not on how they came.
+
+    Random weights are dealt out in this order, so that shuffling the items or renaming the groups changes nothing.
+    Validity is untouched although labels take part in the order: the weights of a group are exchangeable and drawn
+    independently of it, so that dealing them out in any order that the contents determine leaves their law, given
+    the contents, the same.
+
+    Parameters
+    ----------
+    scores, severities : shape (N,), in [0, 1].
+    index : shape (N,), each item's group in 0..G-1.
+    sizes : shape (G,).
+
+    Returns
+    -------
+    order : shape (N,), item positions, group after group.
+    sizes : shape (G,), group sizes in that order.
+    """
+    fingerprints = np.zeros(len(sizes), dtype=np.uint64)
+    np.add.at(fingerprints, index, _mixed(severities + 0.0, _mixed(scores + 0.0, np.uint64(1))))
+    ranked = np.lexsort((fingerprints, sizes))
+    rank = np.empty(len(sizes), dtype=np.intp)
+    rank[ranked] = np.arange(len(sizes))
+    return np.lexsort((severities, scores, rank[index])), sizes[ranked]
+
+
+def _mixed(values: Floats, salt: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:
+    """Hash each number's bits together with `salt` (the finaliser of the SplitMix64 generator)."""
+    bits = values.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + salt
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
+    return mixed

@@ -1,0 +1,67 @@
+"""The words that go with a threshold: only what the method proves, from what was used."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamer.policy import ThresholdState
+
+
+def groups_needed(alpha: float) -> int:
+    """Return the smallest number of groups G with alpha >= 1/(G + 1): fewer, and nothing can ship.
+
+    Parameters
+    ----------
+    alpha : budget in (0, 1).
+    """
+    return max(0, math.ceil((1 - 1e-12) / alpha) - 1)
+
+
+def guarantee_text(
+    *, state: ThresholdState, alpha: float, method: str, groups: int, eta: float, draws: int
+) -> str:
+    """Say what a calibrated threshold promises, on which basis, and under which assumptions.
+
+    Parameters
+    ----------
+    state : of the threshold.
+    alpha : budget in (0, 1).
+    method : the weight law.
+    groups : number of calibration groups.
+    eta : Dirichlet concentration; mentioned for `rbwa` only.
+    draws : draws per group; mentioned for `bb` only.
+    """
+    law = {
+        "mean": "every labelled item of a group weighs the same",
+        "crc": "one item of each group, drawn at random",
+        "bb": f"{draws} draws with replacement from the items of each group",
+        "rbwa": f"Dirichlet weights of concentration {eta:g} within each group",
+    }[method]
+    basis = f"method {method} ({law}) on {groups} calibration group{'' if groups == 1 else 's'}"
+    floor = f"1/{groups + 1} = {1 / (groups + 1):.3g}"
+    if state == "closed":
+        return (
+            f"Nothing ships, so exposure risk is 0. Basis: {basis}. So few groups cannot support a budget below "
+            f"{floor}; the budget asked for is {alpha!r}, which needs at least {groups_needed(alpha)} groups."
+        )
+    shipped = (
+        "Everything ships: the calibration groups call for no cut. "
+        if state == "open"
+        else "What scores above the threshold ships. "
+    )
+    fixed = (
+        "the score, the method and the budget"
+        if method == "mean"
+        else "the score, the method, the budget and the seed"
+    )
+    return (
+        f"{shipped}On average, over calibrations and future groups alike, exposure risk is at most {alpha!r}: severity "
+        f"where an item ships and 0 where it is held, each group counting once and its items equally. Basis: {basis}; "
+        f"no budget below {floor} can be met with that many. Assumptions: future groups are exchangeable with the "
+        f"calibration groups; the labelled items of a group are all of its items, or were drawn at random before any "
+        f"label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and mean what the "
+        f"budget is about. Not promised: a bound with high probability for this one calibration, a bound for a single "
+        f"prompt or kind of prompt, or a bound on severity among the shipped alone."
+    )

@@ -1,0 +1,72 @@
+"""The weight laws of one named group, derived from a seed and from names by HMAC-SHA256.
+
+Whoever knows the seed and the ids can derive every weight again: the order of groups and items plays no part, another
+group's presence changes nothing, and scores and labels cannot reach the weights. The laws are those of
+`streamer.calibration.weight_laws`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.weight_laws import normalised_gammas
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Floats = NDArray[np.float64]
+
+_DOMAIN = b"streamer.calibration.v1:"
+_DRAWS_PER_DIGEST = 4
+
+
+class KeyedWeights:
+    """Weights of groups under one seed.
+
+    Parameters
+    ----------
+    seed : the gate's seed, any integer, fixed before labels are read.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._key = _DOMAIN + str(seed).encode()
+
+    def crc(self, group: str, items: Sequence[str]) -> Floats:
+        """Give the whole weight to the item whose digest is the smallest: each is equally likely."""
+        weights = np.zeros(len(items))
+        weights[min(range(len(items)), key=lambda i: (self._digest("crc", group, items[i]), items[i]))] = 1.0
+        return weights
+
+    def bb(self, group: str, items: Sequence[str], draws: int) -> Floats:
+        """Give each item the share of `draws` draws with replacement that fell on it."""
+        positions = sorted(range(len(items)), key=items.__getitem__)
+        counts = np.zeros(len(items), dtype=np.int64)
+        for first in range(0, draws, _DRAWS_PER_DIGEST):
+            digest = self._digest("bb", group, str(first))
+            for draw in range(min(_DRAWS_PER_DIGEST, draws - first)):
+                word = int.from_bytes(digest[8 * draw : 8 * draw + 8], "big")
+                counts[positions[word * len(items) >> 64]] += 1
+        return counts / draws
+
+    def rbwa(self, group: str, items: Sequence[str], eta: float) -> Floats:
+        """Draw the group's weights from the symmetric Dirichlet law of concentration `eta` > 0."""
+        from scipy.special import gammaincinv  # slow to import, and this law alone needs it
+
+        words = np.frombuffer(b"".join(self._digest("rbwa", group, item)[:16] for item in items), dtype=">u8")
+        uniforms = ((words >> 11).astype(np.float64) + 0.5) * 2.0**-53
+        gammas = np.asarray(gammaincinv(eta + 1.0, uniforms[0::2]), dtype=np.float64)
+        order = np.argsort(np.array(items))  # sums round alike in whatever order the items came
+        weights = np.empty(len(items))
+        weights[order] = normalised_gammas(gammas[order], uniforms[1::2][order], eta, np.array([len(items)]))
+        return weights
+
+    def _digest(self, *parts: str) -> bytes:
+        """Map `parts` to 32 bytes; each is preceded by its length, so that no two sequences share an encoding."""
+        encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+        message = b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
+        return hmac.digest(self._key, message, hashlib.sha256)

@@ -1,0 +1,103 @@
+"""The summed loss of all calibration groups as a function of the threshold, and where it meets the budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.exact_sums import FixedPoint
+
+TOLERANCE = 1e-12
+"""The only slack of the rule: what the rounding of alpha and of the weights may cost at a budget met exactly."""
+
+_BINS = 4096
+_WORTH_BINNING = 32 * _BINS
+
+Floats = NDArray[np.float64]
+
+
+def budget_limit(alpha: float, groups: int) -> float:
+    """Return the largest admissible S = sum_g L_g: B = alpha (G + 1) - 1 and the tolerance; below 0: infeasible."""
+    allowance = alpha * (groups + 1)
+    return allowance - 1 + TOLERANCE * max(1.0, allowance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossCurve:
+    """The step function S(l) = sum_g L_g(l) = sum of the losses of all items whose score is above l.
+
+    Attributes
+    ----------
+    levels : shape (k,), the distinct scores that carry loss, strictly falling.
+    totals : shape (k,), S just below each level, that is, the losses at this score and above; non-decreasing.
+        S(l) is `totals[i]` for `levels[i + 1] <= l < levels[i]`, and 0 from `levels[0]` on.
+    """
+
+    levels: Floats
+    totals: Floats
+
+    def first_over(self, limit: float) -> float:
+        """Return the smallest score l with S(l) <= limit, or -inf if S(-inf) <= limit. `limit` >= 0."""
+        position = int(np.searchsorted(self.totals, limit, side="right"))
+        return -math.inf if position == len(self.levels) else float(self.levels[position])
+
+
+def loss_curve(scores: Floats, losses: Floats) -> LossCurve:
+    """Sort items into one loss curve; items of equal score form one step.
+
+    Parameters
+    ----------
+    scores : shape (N,), in [0, 1].
+    losses : shape (N,), weight times severity, in [0, 1].
+    """
+    scale = FixedPoint.for_terms(len(scores))
+    scores, losses = _carrying(scores, losses)
+    return _curve(scores, losses, scale, base=(0, 0))
+
+
+def smallest_admissible(scores: Floats, losses: Floats, limit: float) -> float:
+    """Return `loss_curve(scores, losses).first_over(limit)` without sorting all items.
+
+    A coarse histogram tells in which bin of scores the sum passes the limit; only that bin is sorted. The histogram's
+    floating-point sums are a guess: exact sums confirm the bin, or else everything is sorted.
+
+    Parameters
+    ----------
+    scores : shape (N,), in [0, 1].
+    losses : shape (N,), in [0, 1].
+    limit : the largest admissible sum, >= 0.
+    """
+    scale = FixedPoint.for_terms(len(scores))
+    scores, losses = _carrying(scores, losses)
+    if len(scores) > _WORTH_BINNING:
+        bins = (scores * _BINS).astype(np.int16)
+        tails = np.bincount(bins, weights=losses, minlength=_BINS + 1)[::-1].cumsum()
+        crossing = _BINS - int(np.searchsorted(tails, limit, side="right"))
+        high, low = scale.split(losses[bins > crossing])
+        base = int(high.sum()), int(low.sum())
+        window = bins == crossing
+        curve = _curve(scores[window], losses[window], scale, base)
+        above = float(scale.join(np.array([base[0]]), np.array([base[1]]))[0])
+        if above <= limit and (crossing < 0 or (len(curve.totals) and curve.totals[-1] > limit)):
+            return curve.first_over(limit)
+    return _curve(scores, losses, scale, base=(0, 0)).first_over(limit)
+
+
+def _carrying(scores: Floats, losses: Floats) -> tuple[Floats, Floats]:
+    """Keep the items that carry loss: the others move neither S nor the threshold."""
+    carrying = losses > 0
+    return scores[carrying], losses[carrying]
+
+
+def _curve(scores: Floats, losses: Floats, scale: FixedPoint, base: tuple[int, int]) -> LossCurve:
+    order = np.argsort(scores)[::-1]
+    scores = scores[order]
+    high, low = scale.split(losses[order])
+    ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)) if len(scores) else np.empty(0, np.intp)
+    return LossCurve(
+        scores[ends] + 0.0,  # a score of -0.0 is the same level as 0.0
+        scale.join(high.cumsum()[ends] + base[0], low.cumsum()[ends] + base[1]),
+    )

@@ -1,0 +1,114 @@
+"""What a calibration found: the threshold, how it was found, and what it promises."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import NoReturn, get_args
+
+from streamer.policy import METHODS, ThresholdState
+
+STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """Ship iff the score is strictly greater than `value`.
+
+    Attributes
+    ----------
+    state : `closed` (ship nothing), `cut` (ship iff Q > lambda) or `open` (ship all).
+    value : lambda; +inf when closed, -inf when open, finite when cut.
+    alpha : the budget on exposure risk that was asked for, in (0, 1).
+    method : the weight law of the calibrator, one of `streamer.policy.METHODS`.
+    groups : number G >= 0 of calibration groups.
+    guarantee : what is promised, on which basis and under which assumptions, in words.
+
+    Raises
+    ------
+    ValueError
+        If the fields contradict one another.
+    """
+
+    state: ThresholdState
+    value: float
+    alpha: float
+    method: str
+    groups: int
+    guarantee: str
+
+    def __post_init__(self) -> None:
+        if self.state not in STATES:
+            raise ValueError(f"state must be one of {', '.join(STATES)}, not {self.state!r}")
+        expected = {"closed": self.value == math.inf, "open": self.value == -math.inf}
+        if not expected.get(self.state, math.isfinite(self.value)):
+            raise ValueError(f"a threshold in state {self.state!r} cannot have the value {self.value!r}")
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha must lie between 0 and 1, both excluded, not {self.alpha!r}")
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
+        if self.groups < 0:
+            raise ValueError(f"groups must be 0 or more, not {self.groups!r}")
+
+    def to_json(self) -> str:
+        """Write one JSON object; `lambda` is null when closed or open, because JSON has no infinity."""
+        return json.dumps(
+            {
+                "state": self.state,
+                "lambda": self.value if self.state == "cut" else None,
+                "alpha": self.alpha,
+                "method": self.method,
+                "groups": self.groups,
+                "guarantee": self.guarantee,
+            },
+            allow_nan=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Threshold:
+        """Read what `to_json` wrote, exactly; unknown fields are passed over.
+
+        Raises
+        ------
+        ValueError
+            If `text` is not such an object.
+        """
+        try:
+            fields = json.loads(text, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise ValueError("a threshold in JSON is one flat object") from None
+        if not isinstance(fields, dict):
+            raise ValueError(f"a threshold in JSON is an object, not {type(fields).__name__}")
+        missing = {"state", "lambda", "alpha", "method", "groups", "guarantee"} - fields.keys()
+        if missing:
+            raise ValueError(f"a threshold in JSON needs {', '.join(sorted(missing))}")
+        for name in ("state", "method", "guarantee"):
+            if not isinstance(fields[name], str):
+                raise ValueError(f"{name} must be a text, not {fields[name]!r}")
+        if type(fields["groups"]) is not int:
+            raise ValueError(f"groups must be a whole number, not {fields['groups']!r}")
+        state, cut = fields["state"], fields["lambda"]
+        if (state == "cut") != (cut is not None):
+            raise ValueError(f"a threshold in state {state!r} cannot have lambda {cut!r}")
+        return cls(
+            state=state,
+            value=_number("lambda", cut) if state == "cut" else math.inf if state == "closed" else -math.inf,
+            alpha=_number("alpha", fields["alpha"]),
+            method=fields["method"],
+            groups=fields["groups"],
+            guarantee=fields["guarantee"],
+        )
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,1 @@
+"""From the texts of a batch to one label-free score per response."""
