@@ -11,7 +11,7 @@ from streamer.telemetry.catalogue import PARTS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamer.journal import DataGap, Outcome, OutcomeKind, OutboxMessage
+    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind
     from streamer.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
