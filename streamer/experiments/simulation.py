@@ -32,8 +32,9 @@ NOISE_SHARE = 0.25
 """The share of noise in the paper's open-domain configurations C1, C4 and C5 (normal .75, enforced .00)."""
 
 _LEAST_SHARE_OF_NUMBERS = 0.25
-_LOG_ODDS_EASY, _LOG_ODDS_PER_DIFFICULTY, _LOG_ODDS_LUCK, _LOG_ODDS_MISCONCEPTION = 3.5, -0.85, 0.8, -0.8
-"""A right answer has log odds 3.5 (chance .97) at difficulty 0 and .1 (an even chance) at difficulty 4, before luck."""
+_LOG_ODDS_EASY, _LOG_ODDS_PER_DIFFICULTY, _LOG_ODDS_LUCK, _LOG_ODDS_MISCONCEPTION = 2.6, -1.1, 1.0, -0.8
+"""A right answer has log odds 2.6 (chance .93) at difficulty 0 and -1.8 (chance .14) at difficulty 4, before luck:
+something like a language model of ten billion parameters that answers quiz questions without looking them up."""
 
 _STYLES: tuple[tuple[str, ...], ...] = (
     ("{a}", "{a}."),
