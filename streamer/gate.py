@@ -48,12 +48,15 @@ class BatchGate:
     Attributes
     ----------
     shipped : one for each response, in event order.
+    best : position of the only response that may ship under the unit `best`, whether it does or not; None under
+        other units, and when every answer is blank.
     selected : position of the response that may be shown; set by the unit `best` alone, and only if it ships.
     unit_score : the score that decided: that of the best response that is not blank (0 if all are) for `best`, the
         mean rounded to 1e-6 for `batch`, None for `response`, where each decides for itself.
     """
 
     shipped: tuple[bool, ...]
+    best: int | None
     selected: int | None
     unit_score: float | None
 
@@ -93,19 +96,20 @@ def gate_batch(
         raise ValueError(f"there are {len(scores)} scores and {len(blanks)} marks of blank answers")
     bar = _bar(state, threshold)
     if unit == "response":
-        return BatchGate(tuple(s > bar and not b for s, b in zip(scores, blanks, strict=True)), None, None)
+        return BatchGate(tuple(s > bar and not b for s, b in zip(scores, blanks, strict=True)), None, None, None)
     if unit == "batch":
         mean = round(math.fsum(scores) / len(scores), 6)
-        return BatchGate((mean > bar and not any(blanks),) * len(scores), None, mean)
+        return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
     if unit != "best":
         raise ValueError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
     written = [position for position in range(len(scores)) if not blanks[position]]
     if not written:
-        return BatchGate((False,) * len(scores), None, 0.0)
+        return BatchGate((False,) * len(scores), None, None, 0.0)
     best = max(written, key=lambda position: (scores[position], -position))
     ships = scores[best] > bar
     return BatchGate(
         tuple(ships and position == best for position in range(len(scores))),
+        best,
         best if ships else None,
         float(scores[best]),
     )

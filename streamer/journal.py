@@ -133,7 +133,16 @@ class LabelRevision:
     record: Record | None = None
 
 
-Outcome = Decision | DeadLetter | LabelRevision
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redelivery:
+    """A batch whose key is decided already: it is not scored again, the store finds duplicate or conflict."""
+
+    record: Record
+    key: BatchKey
+    content_hash: bytes
+
+
+Outcome = Decision | Redelivery | DeadLetter | LabelRevision
 """What became of one record, before the store has looked for its twin."""
 
 OutcomeKind = Literal["decision", "duplicate", "conflict", "dead_letter", "label"]

@@ -1,0 +1,343 @@
+"""From records to outcomes: decode, score what can be scored with one encoder call, gate, draw the audit sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import structlog
+
+from streamer.deciding.actions import action_message
+from streamer.errors import BadMessage, Unavailable
+from streamer.events.dead_letters import dead_letter_message
+from streamer.events.labels import decode_label
+from streamer.events.responses import content_hash, decode_responses
+from streamer.gate import gate_batch
+from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
+from streamer.labelling.audit_sample import draw_responses, is_sampled
+from streamer.policy import NO_ENCODER
+from streamer.scoring.gram import score_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from streamer.deciding.policy_book import PolicyBook
+    from streamer.events.limits import Limits
+    from streamer.events.responses import ResponsesV1
+    from streamer.events.topics import Topics
+    from streamer.journal import ActivePolicy, Outcome, Record
+    from streamer.scoring.encoder import CachedEncoder
+
+log = structlog.get_logger(__name__)
+
+EmbeddingSource = Literal["encoder", "event", "none"]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A valid batch on its way to a decision: either `held` names why it will not be scored, or it gets scores."""
+
+    record: Record
+    event: ResponsesV1
+    key: BatchKey
+    content_hash: bytes
+    active: ActivePolicy
+    blank: tuple[bool, ...]
+    held: str | None
+    embeddings: EmbeddingSource = "none"
+    scores: tuple[float, ...] | None = None
+    raw: tuple[float, ...] | None = None
+
+
+class BatchDecider:
+    """Turns records of the responses and labels topics into outcomes. Implements `streamer.stream`'s `Decider`.
+
+    Parameters
+    ----------
+    book : the newest policies.
+    known : content hashes of batches that are decided already.
+    encoder : embeds texts; its identity is compared with what each gate was calibrated with.
+    topics, limits : names of the topics and bounds for what is read.
+    clock : returns the present time, with zone.
+    """
+
+    def __init__(
+        self,
+        *,
+        book: PolicyBook,
+        known: Callable[[Sequence[BatchKey]], dict[BatchKey, bytes]],
+        encoder: CachedEncoder,
+        topics: Topics,
+        limits: Limits,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._book = book
+        self._known = known
+        self._encoder = encoder
+        self._topics = topics
+        self._limits = limits
+        self._clock = clock
+
+    def outcomes(self, records: Sequence[Record]) -> list[Outcome]:
+        """Decide `records`, one outcome each, in order.
+
+        Blocks (database, encoder); raises `Unavailable` when the database is away, and nothing for any content.
+        """
+        self._book.take_up_announced()
+        results: list[Outcome | _Pending] = []
+        decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
+            (record, self._decode(record)) for record in records
+        ]
+        self._learn_unknown_gates(decoded)
+        for record, item in decoded:
+            if isinstance(item, DeadLetter):
+                results.append(item)
+            else:
+                gate = item.key.gate if isinstance(item, LabelRevision) else item.gate
+                active = self._book.get(gate)
+                if active is None:
+                    results.append(
+                        self._dead_letter(
+                            record,
+                            "unknown_gate",
+                            f"there is no gate {gate!r}; create it with `streamer gate create`",
+                        )
+                    )
+                elif isinstance(item, LabelRevision):
+                    results.append(item)
+                else:
+                    results.append(self._admit(record, item, active))
+        pending = self._set_known_aside(results)
+        self._score([p for p in pending if p.held is None])
+        return [self._decide(item) if isinstance(item, _Pending) else item for item in results]
+
+    def _decode(self, record: Record) -> ResponsesV1 | LabelRevision | DeadLetter:
+        try:
+            if record.partition.topic == self._topics.labels:
+                label = decode_label(record.value, self._limits)
+                return LabelRevision(
+                    key=BatchKey(label.gate, label.batch_id, label.attempt),
+                    response_id=label.response_id,
+                    severity=label.severity,
+                    raw_severity=None,
+                    kind=label.kind,
+                    labeller=label.labeller,
+                    labelled_at=label.labelled_at,
+                    record=record,
+                )
+            return decode_responses(record.value, self._limits)
+        except BadMessage as bad:
+            return self._dead_letter(record, bad.code, bad.detail)
+
+    def _dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
+        message = dead_letter_message(record, code, detail, topic=self._topics.dead_letters)
+        return DeadLetter(record=record, code=code, detail=detail, message=message)
+
+    def _learn_unknown_gates(
+        self, decoded: Sequence[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]]
+    ) -> None:
+        """A gate may have been created a moment ago: ask SQL once, for all unknown names together."""
+        names = {
+            item.key.gate if isinstance(item, LabelRevision) else item.gate
+            for _, item in decoded
+            if not isinstance(item, DeadLetter)
+        }
+        unknown = {name for name in names if self._book.get(name) is None}
+        if unknown:
+            self._book.refresh(unknown)
+
+    def _admit(self, record: Record, event: ResponsesV1, active: ActivePolicy) -> _Pending:
+        settings = active.policy.settings
+        blank = tuple(not response.text.strip() for response in event.responses)
+        provided = bool(event.responses) and event.responses[0].embedding is not None
+        held: str | None = None
+        embeddings: EmbeddingSource = "none"
+        if event.attempt > settings.max_attempts:
+            held = "attempts_exhausted"
+        elif self._is_late(event, settings.decision_deadline_seconds):
+            held = "deadline_passed"
+        elif len(event.responses) < self._limits.min_responses:
+            held = "too_few_responses"
+        elif all(blank) or (settings.unit == "batch" and any(blank)):
+            held = "empty_text"
+        elif settings.scorer == "external":
+            if any(response.score is None for response in event.responses):
+                held = "scorer_failed"
+        elif provided:
+            embeddings = "event"
+            first = event.responses[0].embedding
+            dimension = len(first) if first is not None else 0
+            if settings.encoder == NO_ENCODER or (
+                settings.encoder == self._encoder.identity.id and dimension != self._encoder.identity.dimension
+            ):
+                held = "encoder_mismatch"
+        elif settings.encoder != self._encoder.identity.id:
+            held = "encoder_mismatch"
+        else:
+            embeddings = "encoder"
+        return _Pending(
+            record=record,
+            event=event,
+            key=BatchKey(event.gate, event.batch_id, event.attempt),
+            content_hash=content_hash(event),
+            active=active,
+            blank=blank,
+            held=held,
+            embeddings=embeddings if held is None else "none",
+        )
+
+    def _is_late(self, event: ResponsesV1, deadline_seconds: float | None) -> bool:
+        if deadline_seconds is None or event.created_at is None:
+            return False
+        return (self._clock() - event.created_at).total_seconds() > deadline_seconds
+
+    def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
+        """Replace batches that are decided already by redeliveries, in place; return those that are not."""
+        keys = sorted({item.key for item in results if isinstance(item, _Pending)})
+        decided = self._known(keys) if keys else {}
+        pending = []
+        for i, item in enumerate(results):
+            if not isinstance(item, _Pending):
+                continue
+            if item.key in decided:
+                results[i] = Redelivery(record=item.record, key=item.key, content_hash=item.content_hash)
+            else:
+                pending.append(item)
+        return pending
+
+    def _score(self, batches: Sequence[_Pending]) -> None:
+        """Give scores to `batches`: one encoder call for all texts that need one, each batch alone if that fails."""
+        to_encode = [p for p in batches if p.embeddings == "encoder"]
+        vectors: dict[int, NDArray[np.float32]] = {}
+        try:
+            embedded = self._encoder.embed([[r.text for r in p.event.responses] for p in to_encode])
+            vectors = {id(p): v for p, v in zip(to_encode, embedded, strict=True)}
+        except Unavailable:
+            raise
+        except Exception:
+            log.warning("encoding_failed_for_group", batches=len(to_encode), exc_info=True)
+            for p in to_encode:
+                try:
+                    vectors[id(p)] = self._encoder.embed([[r.text for r in p.event.responses]])[0]
+                except Unavailable:
+                    raise
+                except Exception:
+                    log.warning("encoding_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
+        for p in batches:
+            self._score_one(p, vectors.get(id(p)))
+
+    def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
+        if p.active.policy.settings.scorer == "external":
+            p.scores = tuple(
+                0.0 if blank else round(float(r.score), 6)
+                for r, blank in zip(p.event.responses, p.blank, strict=True)
+                if r.score is not None
+            )
+            return
+        if p.embeddings == "event":
+            vectors = np.asarray([r.embedding for r in p.event.responses], dtype=np.float64)  # type: ignore[assignment]
+        if vectors is None:
+            p.held = "scorer_failed"
+            return
+        try:
+            scores, raw = score_batch(vectors, p.blank)
+        except ValueError:
+            log.warning("scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
+            p.held = "scorer_failed"
+            return
+        p.scores = tuple(scores.tolist())
+        p.raw = tuple(raw.tolist())
+
+    def _decide(self, p: _Pending) -> Decision:
+        policy = p.active.policy
+        settings = policy.settings
+        n = len(p.event.responses)
+        shipped: tuple[bool, ...] = (False,) * n
+        selected: str | None = None
+        best: int | None = None
+        if p.scores is not None:
+            gated = gate_batch(
+                p.scores, unit=settings.unit, state=policy.state, threshold=policy.threshold, blank=p.blank
+            )
+            shipped = gated.shipped
+            best = gated.best
+            if gated.selected is not None:
+                selected = p.event.responses[gated.selected].id
+        sampled = p.scores is not None and is_sampled(
+            p.active.audit_salt, p.key, settings.audit_probability
+        )
+        drawn: frozenset[str] = frozenset()
+        if sampled:
+            if settings.unit == "best" and best is not None:
+                drawn = frozenset({p.event.responses[best].id})
+            else:
+                ids = [r.id for r in p.event.responses]
+                drawn = draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)
+        if p.held is not None:
+            reason = p.held
+        elif policy.state == "closed":
+            reason = "closed" if policy.calibrated else "no_threshold"
+        else:
+            reason = "scored"
+        outcome: Literal["ship", "mixed"] | str
+        if n and all(shipped) or (settings.unit == "best" and selected is not None):
+            outcome = "ship"
+        elif any(shipped):
+            outcome = "mixed"
+        else:
+            outcome = settings.hold_action
+        responses = tuple(
+            ScoredResponse(
+                id=r.id,
+                text=r.text,
+                score=None if p.scores is None else p.scores[i],
+                raw_energy=None if p.raw is None else p.raw[i],
+                action="ship" if shipped[i] else settings.hold_action,
+                drawn=r.id in drawn,
+            )
+            for i, r in enumerate(p.event.responses)
+        )
+        probability = settings.audit_probability if p.scores is not None else 0.0
+        decided_at = self._clock()
+        identity, message = action_message(
+            record=p.record,
+            key=p.key,
+            policy=policy,
+            outcome=outcome,
+            reason=reason,
+            selected=selected,
+            responses=responses,
+            sampled=sampled,
+            sampling_probability=probability,
+            decided_at=decided_at,
+            topic=self._topics.actions,
+        )
+        references = p.event.references
+        return Decision(
+            record=p.record,
+            key=p.key,
+            content_hash=p.content_hash,
+            prompt=p.event.prompt,
+            references=None if references is None else tuple(references),
+            metadata=p.event.metadata,
+            created_at=p.event.created_at,
+            unit=settings.unit,
+            mode=settings.mode,
+            outcome=outcome,  # type: ignore[arg-type]
+            reason=reason,
+            selected=selected,
+            responses=responses,
+            policy=policy,
+            scorer=settings.scorer,
+            encoder=settings.encoder,
+            embedding_source=p.embeddings if p.scores is not None else "none",
+            sampled=sampled,
+            sampling_probability=probability,
+            decided_at=decided_at,
+            action=message,
+            action_id=identity,
+        )

@@ -1,0 +1,110 @@
+"""The newest policy of each gate, as a worker knows it: SQL says what it is, the thresholds topic says when to look."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+
+from streamer.errors import BadMessage
+from streamer.events.thresholds import decode_threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streamer.events.limits import Limits
+    from streamer.journal import ActivePolicy
+
+log = structlog.get_logger(__name__)
+
+
+class PolicyBook:
+    """Thread-safe, and monotonic: a gate's policy is only ever replaced by one with a higher version.
+
+    Parameters
+    ----------
+    load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`.
+    limits : bounds for what is accepted from the thresholds topic.
+    on_change : told each policy that is taken up.
+    on_rejected : told the code of each message on the thresholds topic that was refused.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[Sequence[str] | None], dict[str, ActivePolicy]],
+        *,
+        limits: Limits,
+        on_change: Callable[[ActivePolicy], None] = lambda _: None,
+        on_rejected: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._load = load
+        self._limits = limits
+        self._on_change = on_change
+        self._on_rejected = on_rejected
+        self._active: dict[str, ActivePolicy] = {}
+        self._announced: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def get(self, gate: str) -> ActivePolicy | None:
+        """Return the gate's newest policy, or None for a gate that is not known here."""
+        with self._lock:
+            return self._active.get(gate)
+
+    def refresh(self, gates: Iterable[str] | None = None) -> None:
+        """Read policies from SQL. Blocks; raises `Unavailable` when the database is away."""
+        names = None if gates is None else sorted(set(gates))
+        if names == []:
+            return
+        found = self._load(names)
+        for gate, active in sorted(found.items()):
+            with self._lock:
+                held = self._active.get(gate)
+                if held is not None and held.policy.version >= active.policy.version:
+                    continue
+                self._active[gate] = active
+            log.info(
+                "policy_taken_up",
+                gate=gate,
+                version=active.policy.version,
+                state=active.policy.state,
+                threshold=active.policy.threshold,
+            )
+            self._on_change(active)
+
+    def announce(self, key: bytes | None, value: bytes | None) -> None:
+        """Hear one message of the thresholds topic. Never blocks, never raises, trusts nothing of it but its hint.
+
+        A tombstone, garbage, or a policy older than the present one changes nothing; a newer version marks the
+        gate to be read from SQL before the next decision.
+        """
+        try:
+            if value is None:
+                raise BadMessage("tombstone", "a policy cannot be deleted through the topic")
+            event = decode_threshold(value, self._limits)
+            if key is not None and key != event.gate.encode():
+                raise BadMessage("invalid_field", "the message key is not the gate's name")
+        except BadMessage as bad:
+            log.warning("threshold_message_rejected", code=bad.code, detail=bad.detail)
+            self._on_rejected(bad.code)
+            return
+        with self._lock:
+            held = self._active.get(event.gate)
+            if held is None or event.version > held.policy.version:
+                self._announced[event.gate] = max(event.version, self._announced.get(event.gate, 0))
+
+    def take_up_announced(self) -> None:
+        """Read the gates that were announced since the last call. Blocks; raises `Unavailable`."""
+        with self._lock:
+            announced = dict(self._announced)
+        if not announced:
+            return
+        self.refresh(announced)
+        for gate, version in announced.items():
+            with self._lock:
+                if self._announced.get(gate) == version:
+                    del self._announced[gate]
+                held = self._active.get(gate)
+            if held is None or held.policy.version < version:
+                log.warning("threshold_message_rejected", code="not_in_store", gate=gate, version=version)
+                self._on_rejected("not_in_store")
