@@ -1,0 +1,88 @@
+# `make` alone shows what there is. Arguments of the commands pass through ARGS:
+#   make demo ARGS="--alpha 0.1 --gate-unit response"
+#   make test ARGS="tests/unit -k gate"
+
+PYTHON ?= python3
+ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+KAFKA := .services/kafka/.fetched
+# The uv of this machine, or one of our own that the rule below installs by pip.
+UV = $(or $(shell command -v uv),.uv/bin/uv)
+BENCHMARKS = $(wildcard benchmarks/bench_*.py)
+
+# A package mirror that is configured for pip alone serves uv too.
+MIRROR = mirror="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PYTHON) -m pip config get global.index-url 2>/dev/null || true)}}"; \
+	if [ -n "$$mirror" ]; then export UV_DEFAULT_INDEX="$$mirror"; fi
+
+# Only the Python that was asked for: uv must not fetch another one.
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: help demo test lint bench lock services clean
+
+help:  ## Show this
+	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PYTHON=python3.12 chooses the interpreter; ARGS=\"...\" passes arguments on."
+
+demo: $(INSTALLED)  ## Create the environment if need be and run the whole thing inside one process tree
+	$(BIN)/streamer demo $(ARGS)
+
+test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
+	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \
+		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
+	fi
+	$(BIN)/pytest $(ARGS)
+
+lint: $(INSTALLED)  ## Check format, style, types and who may import whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)  ## Run the benchmarks
+	@$(foreach file,$(BENCHMARKS),echo "== $(file)"; $(BIN)/python $(file) $(ARGS);) true
+
+lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock
+	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \
+		--generate-hashes --no-header --no-annotate --output-file requirements.lock $(ARGS)
+
+services: $(KAFKA)  ## Fetch Apache Kafka's jars by Maven, for the tests that stream
+
+clean:  ## Remove what make made; your databases in .streamer stay
+	rm -rf .venv .uv .services build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find streamer tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- what the targets stand on
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+		echo "Python 3.11, 3.12 or 3.13 is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1 | tail -1)." >&2; \
+		echo "Name another one: make PYTHON=python3.12 ..." >&2; \
+		exit 1; \
+	}
+	@if ! command -v uv >/dev/null && [ ! -x .uv/bin/uv ]; then \
+		$(PYTHON) -m venv .uv || { echo "Install uv, or the module venv (Debian: python3-venv)." >&2; exit 1; }; \
+		.uv/bin/python -m pip install --quiet 'uv>=0.9'; \
+	fi
+	$(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
+
+# Everything comes by hash from the lock, and nothing else stays.
+$(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
+	@echo "installing from requirements.lock (the first time: a few minutes, most of it PyTorch)"
+	@$(MIRROR); $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock; \
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+$(KAFKA): deploy/kafka/pom.xml
+	@command -v mvn >/dev/null || { echo "Maven is needed (Debian: apt-get install maven)." >&2; exit 1; }
+	mvn --quiet --batch-mode --no-transfer-progress -Dstyle.color=never -f deploy/kafka/pom.xml \
+		dependency:copy-dependencies
+	@touch $@
