@@ -1,0 +1,197 @@
+"""The topic `actions`, out: what was decided about one batch. One event per batch, the key is the input's key."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from streamer.events import cloudevents, json_structure
+from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import encode as encode_event
+from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.journal import OutboxMessage
+from streamer.policy import ThresholdState, Unit  # noqa: TC001 - the decoder resolves annotations
+
+if TYPE_CHECKING:
+    from streamer.journal import BatchKey, Headers
+
+SCHEMA: Final = "streamer.actions.v1"
+DATASCHEMA: Final = "urn:streamer:schema:actions:v1"
+
+ACTION_NAMESPACE: Final = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
+"""The namespace of action ids; it must never change."""
+
+Action = Literal["ship", "abstain", "regenerate", "escalate"]
+BatchAction = Literal["ship", "mixed", "abstain", "regenerate", "escalate"]
+Reason = Literal[
+    "scored",
+    "no_threshold",
+    "closed",
+    "too_few_responses",
+    "empty_text",
+    "encoder_mismatch",
+    "scorer_failed",
+    "attempts_exhausted",
+    "deadline_passed",
+]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+"""`scored`: the scores and the threshold decided. Every other reason holds the whole batch."""
+
+Score = Annotated[float, Meta(ge=0, le=1, description="Rounded to 1e-6; higher is safer.")]
+
+
+class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What was decided about one response; `score` is null when the batch was not scored."""
+
+    id: Identifier
+    score: Score | None
+    action: Annotated[
+        Action,
+        Meta(
+            description="Under unit `best` only the selected response ships; under `batch` all share one action."
+        ),
+    ]
+
+
+class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
+    """The policy that decided. In Python the JSON name `lambda` is `threshold`."""
+
+    version: Annotated[int, Meta(ge=1)]
+    state: ThresholdState
+    threshold: Annotated[
+        float | None,
+        Meta(description="A response ships iff its score is above it; null unless the state is `cut`."),
+    ]
+    alpha: Annotated[float, Meta(gt=0, lt=1, description="The budget on exposure risk.")]
+    method: str
+    segment: str | None = None
+
+
+class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What made the scores."""
+
+    name: str
+    encoder: Annotated[str, Meta(description="name@hash; `none` for an external scorer.")]
+
+
+class ActionAuditV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Whether the batch was drawn for labelling, with which probability, and the ids that ask for a label."""
+
+    sampled: bool
+    probability: Annotated[float, Meta(ge=0, le=1)]
+    label: tuple[Identifier, ...] = ()
+
+
+class ActionSourceV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The record that was decided."""
+
+    topic: str
+    partition: Annotated[int, Meta(ge=0)]
+    offset: Annotated[int, Meta(ge=0)]
+
+
+class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
+    """A decision. Consumers deduplicate on `action_id`, enforce only when `enforced` is true, and hold
+    everything that is not a clear `ship`.
+
+    Raises
+    ------
+    ValueError
+        On construction, when a number is not finite, `decided_at` has no zone, or `selected` is set
+        though the unit is not `best` or the action is not `ship`.
+    """
+
+    schema: Literal["streamer.actions.v1"]
+    action_id: Annotated[str, Meta(description="Stable: a republication has the same.")]
+    gate: GateName
+    batch_id: Identifier
+    attempt: Attempt
+    unit: Unit
+    action: Annotated[BatchAction, Meta(description="`mixed` only under unit `response`.")]
+    enforced: Annotated[bool, Meta(description="False in shadow mode: record it, do not act on it.")]
+    selected: Annotated[
+        str | None, Meta(description="The response that may be shown; only unit `best` sets it.")
+    ]
+    reason: Reason
+    responses: tuple[ResponseActionV1, ...]
+    policy: ActionPolicyV1
+    scorer: ActionScorerV1
+    audit: ActionAuditV1
+    source: ActionSourceV1
+    decided_at: Annotated[datetime, Meta(tz=True)]
+
+    def __post_init__(self) -> None:
+        threshold = self.policy.threshold
+        if (self.policy.state == "cut") != (threshold is not None):
+            raise ValueError(f"a {self.policy.state} policy has lambda {threshold!r}")
+        # The writer would silently write null for these.
+        numbers = [response.score for response in self.responses]
+        if not all(number is None or math.isfinite(number) for number in (*numbers, threshold)):
+            raise ValueError("scores and lambda must be finite")
+        if not (math.isfinite(self.policy.alpha) and math.isfinite(self.audit.probability)):
+            raise ValueError("alpha and the audit probability must be finite")
+        if self.selected is not None and not (self.unit == "best" and self.action == "ship"):
+            raise ValueError("only a shipped batch of a gate with unit best selects a response")
+        if self.decided_at.tzinfo is None:
+            raise ValueError("decided_at needs a zone")
+
+
+_reader = Reader(ActionsV1, SCHEMA)
+
+
+def action_id(key: BatchKey) -> str:
+    """Derive the id of a batch's action.
+
+    It is the UUID of version 5, in `ACTION_NAMESPACE`, of the canonical JSON of the array
+    [gate, batch_id, attempt].
+    """
+    return str(uuid.uuid5(ACTION_NAMESPACE, canonical_json([key.gate, key.batch_id, key.attempt]).decode()))
+
+
+def encode_action(event: ActionsV1) -> bytes:
+    """Write an action; the same event always gives the same bytes."""
+    return encode_event(event)
+
+
+def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ActionsV1:
+    """Read an action, as a consumer would. Raises `BadMessage`."""
+    event = _reader.read(value, limits)
+    json_structure.check_structure(value or b"", limits.max_depth)
+    return event
+
+
+def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
+    """Make the message that tells the world.
+
+    Parameters
+    ----------
+    event : ActionsV1
+        The decision.
+    topic : str
+        The actions topic.
+    key : bytes or None
+        The key of the input record, so that order per key is kept.
+    trace : Headers
+        The headers of the input record; its trace context is carried on.
+    """
+    return OutboxMessage(
+        topic=topic,
+        key=key,
+        value=encode_action(event),
+        headers=cloudevents.headers(
+            type=SCHEMA,
+            source=f"urn:streamer:gate:{event.gate}",
+            subject=event.batch_id,
+            time=event.decided_at,
+            id=event.action_id,
+            dataschema=DATASCHEMA,
+            trace=trace,
+        ),
+    )

@@ -1,0 +1,107 @@
+"""CloudEvents 1.0 in Kafka's binary mode: the context of an event travels in headers, its data is the value.
+
+The time is an argument and never read from a clock here: headers are stored beside the value, so that a
+republication is identical to the last byte.
+
+The input's W3C trace context is carried on as it came, under its own names `traceparent` and `tracestate`.
+It is a link to the trace of the request that the decision is about; a worker decides many batches at once,
+so that none of them is its parent. A malformed trace context is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.journal import Headers
+
+CONTENT_TYPE: Final = "application/json"
+
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACESTATE = re.compile(rb"[\x20-\x7e]{1,512}")
+
+
+def rfc3339(time: datetime) -> str:
+    """Write a time with zone as RFC 3339 in UTC: ``2026-11-20T12:00:00.123456Z``, always with microseconds.
+
+    Raises
+    ------
+    ValueError
+        When the time has no zone.
+    """
+    offset = time.utcoffset()
+    if offset is None:
+        raise ValueError("a time of an event needs a zone")
+    utc = time.replace(tzinfo=None) - offset
+    return utc.isoformat(timespec="microseconds") + "Z"
+
+
+def headers(
+    *,
+    type: str,  # noqa: A002 - CloudEvents' own name
+    source: str,
+    subject: str,
+    time: datetime,
+    id: str,  # noqa: A002 - CloudEvents' own name
+    dataschema: str,
+    trace: Headers = (),
+) -> Headers:
+    """Make the headers of one event whose value is JSON.
+
+    Parameters
+    ----------
+    type : str
+        The kind and version of the event, for example ``streamer.actions.v1``.
+    source : str
+        URI reference of the context in which it happened; (source, id) is unique.
+    subject : str
+        What it is about, for example the batch id.
+    time : datetime
+        When it happened, with zone.
+    id : str
+        Its identity within the source.
+    dataschema : str
+        URI of the JSON Schema of the value.
+    trace : Headers
+        The headers of the input; of these `traceparent` and `tracestate` are carried on.
+
+    Returns
+    -------
+    Headers
+        In a fixed order.
+
+    Raises
+    ------
+    ValueError
+        When an attribute is empty or the time has no zone.
+    """
+    attributes = (
+        ("ce_specversion", "1.0"),
+        ("ce_id", id),
+        ("ce_type", type),
+        ("ce_source", source),
+        ("ce_subject", subject),
+        ("ce_time", rfc3339(time)),
+        ("ce_dataschema", dataschema),
+        ("content-type", CONTENT_TYPE),
+    )
+    for name, text in attributes:
+        if not text:
+            raise ValueError(f"{name} must not be empty")
+    return tuple((name, text.encode()) for name, text in attributes) + trace_context(trace)
+
+
+def trace_context(received: Headers) -> Headers:
+    """Pick `traceparent` and, if there is one, `tracestate` from the headers of a record; nothing if malformed."""
+    found = {
+        name: text for name, text in received if name in {"traceparent", "tracestate"} and text is not None
+    }
+    parent, state = found.get("traceparent"), found.get("tracestate")
+    if parent is None or _TRACEPARENT.fullmatch(parent) is None:
+        return ()
+    if state is None or _TRACESTATE.fullmatch(state) is None:
+        return (("traceparent", parent),)
+    return (("traceparent", parent), ("tracestate", state))

@@ -1,0 +1,202 @@
+r"""How bytes become events, and events bytes: one strict reader for all topics, and the canonical form of JSON.
+
+The canonical form
+------------------
+`canonical_json` writes a value as exactly one byte string, so that it can be hashed, and hashed again a year
+later with nothing but a standard library: what ``json.dumps(value, sort_keys=True, ensure_ascii=False,
+separators=(",", ":"), allow_nan=False)`` of Python returns, as UTF-8. In words:
+
+- no white space outside strings;
+- object keys are strings, in the order of their Unicode code points, which is the order of their UTF-8 bytes;
+- in strings ``"`` and ``\`` are escaped by ``\``, the controls U+0008, U+0009, U+000A, U+000C, U+000D as ``\b \t
+  \n \f \r``, the other ones below U+0020 as ``\u00xx`` in lower case; everything else stands for itself; there is
+  no Unicode normalisation;
+- integers are decimal digits; floats are the shortest digits that read back as the same double, always with a
+  point or an exponent: ``0.5``, ``1.0``, ``1e-06``, ``1e+16``; NaN and infinities do not exist;
+- UTF-8 without byte order mark.
+
+It is RFC 8785 but for two things: numbers are written as above and not as ECMAScript writes them, and keys are
+ordered by code points and not by UTF-16 code units.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from streamer.errors import BadMessage
+from streamer.events import codes
+from streamer.events.excerpts import excerpt, one_line
+from streamer.events.json_structure import too_deep
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+
+_canonical = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+)
+
+
+def canonical_json(value: object) -> bytes:
+    """Write `value` in the canonical form that this module documents.
+
+    Parameters
+    ----------
+    value : object
+        A dict with str keys, a list or tuple, str, int, float, bool or None, nested as you like.
+
+    Raises
+    ------
+    ValueError
+        When a float is NaN or infinite, or a string has a lone surrogate.
+    TypeError
+        When a value has another type.
+    """
+    return _canonical.encode(value).encode()
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What all events have in common: they name their schema."""
+
+    schema: str
+
+
+E = TypeVar("E", bound=Event)
+
+
+class _SchemaOnly(msgspec.Struct, gc=False):
+    schema: Any = msgspec.UNSET
+
+
+_schema_only = msgspec.json.Decoder(_SchemaOnly)
+_encoder = msgspec.json.Encoder()
+
+_NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*+\\u0000")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_POSITION = re.compile(r"\(byte (\d+)\)")
+_CONSTANT = re.compile(rb"-?(?:NaN|Infinity)")
+_VERSIONED = re.compile(r"(streamer\.[a-z-]+)\.v([0-9]{1,9})")
+
+
+def encode(event: msgspec.Struct) -> bytes:
+    """Write an event as JSON, its fields in the order of its type."""
+    return _encoder.encode(event)
+
+
+class Reader(Generic[E]):
+    """Reads the values of one topic.
+
+    Parameters
+    ----------
+    event : the type of the event; its `schema` field admits `schema` alone.
+    schema : the `schema` that is read, for example ``streamer.responses.v1``.
+    """
+
+    def __init__(self, event: type[E], schema: str) -> None:
+        self._decoder = msgspec.json.Decoder(event)
+        self._schema = schema
+        self._kind = schema.rpartition(".")[0]
+
+    def read(self, value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> E:
+        """Decode and validate in one pass; unknown fields are skipped.
+
+        Repeated keys and the nesting of what is skipped are not looked at here: see
+        `streamer.events.json_structure`.
+
+        Raises
+        ------
+        BadMessage
+            And nothing else, whatever the bytes are.
+        """
+        text = screen(value, limits)
+        try:
+            return self._decoder.decode(text)
+        except msgspec.ValidationError as error:
+            raise self._mismatch(text, str(error), limits) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _malformed(text, str(error)) from None
+        except RecursionError:
+            raise too_deep(limits.max_depth) from None
+
+    def _mismatch(self, value: bytes, problem: str, limits: Limits) -> BadMessage:
+        """Name what is wrong with a value that is not the event we wanted."""
+        try:
+            found = _schema_only.decode(value).schema
+        except msgspec.ValidationError:
+            return BadMessage(
+                codes.WRONG_SCHEMA, f"{one_line(problem)}: the value is not a {self._schema} event"
+            )
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _malformed(value, str(error))
+        except RecursionError:
+            return too_deep(limits.max_depth)
+        if found is msgspec.UNSET:
+            return BadMessage(codes.WRONG_SCHEMA, f"the field schema is missing; it must be {self._schema}")
+        if found == self._schema:
+            code = codes.NOT_FINITE if problem.startswith("Number out of range") else codes.INVALID_FIELD
+            return BadMessage(code, one_line(problem))
+        shown = excerpt(found) if isinstance(found, str) else f"a {type(found).__name__}"
+        version = _VERSIONED.fullmatch(found) if isinstance(found, str) else None
+        if version is not None and version[1] == self._kind:
+            return BadMessage(
+                codes.UNSUPPORTED_VERSION, f"schema is {shown}; this release reads {self._schema}"
+            )
+        return BadMessage(codes.WRONG_SCHEMA, f"schema is {shown}; this topic carries {self._schema}")
+
+
+def screen(value: bytes | None, limits: Limits) -> bytes:
+    """Refuse what is wrong with the bytes of a value before they are parsed.
+
+    Raises
+    ------
+    BadMessage
+        ``tombstone``, ``empty_value``, ``too_large``, ``confluent_framed``, ``not_utf8`` or ``nul_or_surrogate``.
+    """
+    if value is None:
+        raise BadMessage(codes.TOMBSTONE, "the record has no value (a tombstone)")
+    if not value:
+        raise BadMessage(codes.EMPTY_VALUE, "the value has no bytes")
+    if len(value) > limits.max_value_bytes:
+        raise BadMessage(
+            codes.TOO_LARGE, f"the value has {len(value)} bytes, at most {limits.max_value_bytes} are allowed"
+        )
+    if 0 in value:
+        raise _has_nul_bytes(value)
+    if not value.isascii():
+        try:
+            value.decode()
+        except UnicodeDecodeError as error:
+            raise BadMessage(codes.NOT_UTF8, f"not UTF-8 at byte {error.start}: {error.reason}") from None
+    if b"\\" in value and b"\\u0000" in value and _NUL_ESCAPE.search(value) is not None:
+        raise BadMessage(codes.NUL_OR_SURROGATE, "a string has an escaped NUL character (\\u0000)")
+    return value
+
+
+def _has_nul_bytes(value: bytes) -> BadMessage:
+    if value[0] == 0 and len(value) >= 5:
+        number = int.from_bytes(value[1:5], "big")
+        return BadMessage(
+            codes.CONFLUENT_FRAMED,
+            f"the value starts with Confluent's magic byte 0 and schema id {number}; publish the plain JSON bytes",
+        )
+    if value[:2] in {b"\xff\xfe", b"\xfe\xff"} or value[1:2] == b"\0":
+        return BadMessage(codes.NOT_UTF8, "the value looks like UTF-16; publish UTF-8")
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        return BadMessage(codes.NOT_UTF8, f"not UTF-8 at byte {error.start}: {error.reason}")
+    return BadMessage(codes.NUL_OR_SURROGATE, f"a NUL byte at byte {value.index(0)}")
+
+
+def _malformed(value: bytes, problem: str) -> BadMessage:
+    """Name what is wrong with a value that is not JSON. The parser says at which byte it stopped."""
+    position = _POSITION.search(problem)
+    at = int(position[1]) if position is not None else len(value)
+    if _CONSTANT.match(value, max(0, at - 1)) or _CONSTANT.match(value, at):
+        return BadMessage(codes.NOT_FINITE, f"NaN or Infinity at byte {at}; JSON has no such number")
+    if "surrogate" in problem or _SURROGATE_ESCAPE.search(value, max(0, at - 16), at + 16):
+        return BadMessage(codes.NUL_OR_SURROGATE, f"a lone UTF-16 surrogate is escaped near byte {at}")
+    if value.startswith(b"\xef\xbb\xbf"):
+        return BadMessage(codes.NOT_JSON, "the value starts with a byte order mark; publish without it")
+    return BadMessage(codes.NOT_JSON, one_line(problem))

@@ -1,0 +1,87 @@
+"""The topic `labels`, in: the severity that somebody or something gave to one response."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from msgspec import Meta
+
+from streamer.events import json_structure
+from streamer.events.codec import Event, Reader
+from streamer.events.codec import encode as encode_event
+from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.journal import BatchKey, LabelRevision
+
+if TYPE_CHECKING:
+    from streamer.journal import Record
+
+SCHEMA: Final = "streamer.labels.v1"
+
+Severity = Annotated[float, Meta(ge=0, le=1, description="0 is fine, 1 is worst.")]
+
+
+class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
+    """One severity. A later `labelled_at` by the same labeller replaces the label; every revision is kept."""
+
+    schema: Literal["streamer.labels.v1"]
+    gate: GateName
+    batch_id: Identifier
+    attempt: Attempt = 1
+    response_id: Identifier
+    severity: Severity
+    kind: Annotated[GateName, Meta(description="How the severity was found, for example `human`.")]
+    labeller: Annotated[Identifier, Meta(description="Who or what found it.")]
+    labelled_at: Annotated[datetime, Meta(tz=True, description="RFC 3339 with a zone.")]
+
+    @property
+    def key(self) -> BatchKey:
+        """The identity of the decision that is labelled."""
+        return BatchKey(self.gate, self.batch_id, self.attempt)
+
+
+_reader = Reader(LabelsV1, SCHEMA)
+
+
+def decode_label(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> LabelsV1:
+    """Read a label.
+
+    Raises
+    ------
+    BadMessage
+        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    """
+    event = _reader.read(value, limits)
+    json_structure.check_structure(value or b"", limits.max_depth)
+    check_label(event, limits)
+    return event
+
+
+def check_label(event: LabelsV1, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Check the identifiers of a label, wherever it comes from. Raises `BadMessage` (``bad_identifier``)."""
+    check_name("gate", event.gate)
+    check_identifier("batch_id", event.batch_id, limits.max_identifier)
+    check_identifier("response_id", event.response_id, limits.max_identifier)
+    check_name("kind", event.kind)
+    check_identifier("labeller", event.labeller, limits.max_identifier)
+
+
+def encode_label(event: LabelsV1) -> bytes:
+    """Write a label as a publisher would."""
+    return encode_event(event)
+
+
+def label_revision(event: LabelsV1, record: Record | None = None) -> LabelRevision:
+    """Turn a label into what the store keeps; `record` is where it was read, None for a file or a page."""
+    return LabelRevision(
+        key=event.key,
+        response_id=event.response_id,
+        severity=event.severity,
+        raw_severity=None,
+        kind=event.kind,
+        labeller=event.labeller,
+        labelled_at=event.labelled_at,
+        record=record,
+    )

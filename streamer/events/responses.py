@@ -1,0 +1,260 @@
+"""The topic `responses`, in: a prompt and the responses that were sampled for it, to be decided."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from streamer.errors import BadMessage
+from streamer.events import codes, json_structure
+from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import encode as encode_event
+from streamer.events.excerpts import excerpt
+from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name, is_identifier
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.journal import BatchKey
+
+SCHEMA: Final = "streamer.responses.v1"
+
+MAX_ATTEMPT = 2**31 - 1
+
+Attempt = Annotated[
+    int,
+    Meta(ge=1, le=MAX_ATTEMPT, description="1 for the first batch of a prompt, +1 for each regeneration."),
+]
+Embedding = Annotated[
+    tuple[float, ...],
+    Meta(
+        description="A vector of the text; all responses of the batch have one, of one dimension, or none has. "
+        "Not all zero. The worker then needs no encoder.",
+        extra_json_schema={
+            "minItems": DEFAULT_LIMITS.min_dimension,
+            "maxItems": DEFAULT_LIMITS.max_dimension,
+        },
+    ),
+]
+_NO_NUL = r"^[^\u0000]*$"
+
+_MIN_NORM, _MAX_NORM = 1e-18, 1e18  # between these a norm and its square are normal numbers in float32 too
+
+
+class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """One of the responses."""
+
+    id: Annotated[Identifier, Meta(description="Unique within the batch.")]
+    text: Annotated[
+        str,
+        Meta(
+            description="The response; at most 64 KiB as UTF-8. A blank one is allowed and never ships.",
+            extra_json_schema={"maxLength": DEFAULT_LIMITS.max_text_bytes, "pattern": _NO_NUL},
+        ),
+    ]
+    embedding: Embedding | None = None
+    score: (
+        Annotated[
+            float, Meta(ge=0, le=1, description="For gates whose scorer is `external`; higher is safer.")
+        ]
+        | None
+    ) = None
+
+
+class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
+    """A response batch: at least two responses to one prompt, one event.
+
+    The identity of the batch is (gate, batch_id, attempt).
+    """
+
+    schema: Literal["streamer.responses.v1"]
+    gate: Annotated[GateName, Meta(description="The gate that decides.")]
+    batch_id: Annotated[Identifier, Meta(description="Names the prompt's batch within the gate.")]
+    prompt: Annotated[str, Meta(description="What was asked.", extra_json_schema={"pattern": _NO_NUL})]
+    responses: Annotated[
+        tuple[ResponseV1, ...],
+        Meta(
+            description="2 to 256 responses. A batch of fewer is read, and held (`too_few_responses`).",
+            extra_json_schema={
+                "minItems": DEFAULT_LIMITS.min_responses,
+                "maxItems": DEFAULT_LIMITS.max_responses,
+            },
+        ),
+    ]
+    attempt: Attempt = 1
+    references: (
+        Annotated[
+            tuple[Annotated[str, Meta(extra_json_schema={"pattern": _NO_NUL})], ...],
+            Meta(description="Known good answers, for severities."),
+        ]
+        | None
+    ) = None
+    metadata: Annotated[
+        dict[str, Any],
+        Meta(description="Whatever the publisher wants to keep with the batch; integers fit 64 bits."),
+    ] = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
+    created_at: (
+        Annotated[datetime, Meta(tz=True, description="RFC 3339 with a zone: when the batch was made.")]
+        | None
+    ) = None
+
+    @property
+    def key(self) -> BatchKey:
+        """The identity of the decision that this event asks for."""
+        return BatchKey(self.gate, self.batch_id, self.attempt)
+
+
+_reader = Reader(ResponsesV1, SCHEMA)
+
+
+def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ResponsesV1:
+    """Read a response batch.
+
+    A batch of 0 or 1 responses and blank texts are read: the decider holds these.
+
+    Parameters
+    ----------
+    value : bytes or None
+        The value of the record; None for a tombstone.
+    limits : Limits
+        What may be how large.
+
+    Raises
+    ------
+    BadMessage
+        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    """
+    event = _reader.read(value, limits)
+    check_name("gate", event.gate)
+    check_identifier("batch_id", event.batch_id, limits.max_identifier)
+    strings = _check_responses(event.responses, limits)
+    assert value is not None  # the reader has refused it
+    _check_keys(event, value, strings, limits)
+    return event
+
+
+def encode_responses(event: ResponsesV1) -> bytes:
+    """Write a response batch as a publisher would."""
+    return encode_event(event)
+
+
+def content_hash(event: ResponsesV1) -> bytes:
+    """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
+
+    It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
+    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` (a float) where the
+    response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
+    components as consecutive little-endian IEEE 754 doubles.
+    """
+    if all(response.score is None and response.embedding is None for response in event.responses):
+        # Without floats this writer and `canonical_json` agree byte for byte, and it is ten times faster.
+        return hashlib.sha256(
+            msgspec.json.encode(
+                {"prompt": event.prompt, "references": event.references, "responses": event.responses}
+            )
+        ).digest()
+    responses: list[dict[str, object]] = []
+    for response in event.responses:
+        hashed: dict[str, object] = {"id": response.id, "text": response.text}
+        if response.embedding is not None:
+            packed = struct.pack(f"<{len(response.embedding)}d", *response.embedding)
+            hashed["embedding"] = hashlib.sha256(packed).hexdigest()
+        if response.score is not None:
+            hashed["score"] = response.score
+        responses.append(hashed)
+    return hashlib.sha256(
+        canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
+    ).digest()
+
+
+def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
+    """Check every response, and return how many keys and string values they have."""
+    if len(responses) > limits.max_responses:
+        raise BadMessage(
+            codes.TOO_MANY_RESPONSES,
+            f"the batch has {len(responses)} responses, at most {limits.max_responses} are allowed",
+        )
+    strings = 4 * len(responses)
+    surely_small = limits.max_text_bytes // 4
+    ids: set[str] = set()
+    embedded = 0
+    for response in responses:
+        if not is_identifier(response.id, limits.max_identifier):
+            check_identifier(f"$.responses[{len(ids)}].id", response.id, limits.max_identifier)
+        if response.id in ids:
+            raise BadMessage(
+                codes.DUPLICATE_RESPONSE_IDS, f"two responses have the id {excerpt(response.id)}"
+            )
+        ids.add(response.id)
+        if len(response.text) > surely_small:
+            _check_text(response, limits)
+        if response.embedding is not None:
+            embedded += 1
+        if response.score is not None:
+            strings += 1
+    if embedded:
+        _check_embeddings(responses, embedded, limits)
+    return strings + embedded
+
+
+def _check_text(response: ResponseV1, limits: Limits) -> None:
+    size = len(response.text) if response.text.isascii() else len(response.text.encode())
+    if size > limits.max_text_bytes:
+        raise BadMessage(
+            codes.TEXT_TOO_LARGE,
+            f"the text of response {excerpt(response.id)} has {size} bytes, at most {limits.max_text_bytes} are allowed",
+        )
+
+
+def _check_embeddings(responses: tuple[ResponseV1, ...], embedded: int, limits: Limits) -> None:
+    if embedded != len(responses):
+        raise BadMessage(
+            codes.MIXED_EMBEDDING_DIMENSIONS,
+            f"{embedded} of {len(responses)} responses have an embedding; all or none must have one",
+        )
+    dimensions = sorted({len(response.embedding or ()) for response in responses})
+    if len(dimensions) > 1:
+        raise BadMessage(
+            codes.MIXED_EMBEDDING_DIMENSIONS,
+            f"embeddings have {len(dimensions)} different dimensions, for example {dimensions[0]} and {dimensions[-1]}",
+        )
+    if not limits.min_dimension <= dimensions[0] <= limits.max_dimension:
+        raise BadMessage(
+            codes.BAD_EMBEDDING,
+            f"the embeddings have dimension {dimensions[0]}, allowed is {limits.min_dimension} to {limits.max_dimension}",
+        )
+    for response in responses:
+        norm = math.hypot(*(response.embedding or ()))
+        if not _MIN_NORM <= norm <= _MAX_NORM:
+            raise BadMessage(
+                codes.BAD_EMBEDDING,
+                f"the embedding of response {excerpt(response.id)} has norm {norm:g}, it must lie in "
+                f"[{_MIN_NORM:g}, {_MAX_NORM:g}]",
+            )
+
+
+def _check_keys(event: ResponsesV1, value: bytes, strings: int, limits: Limits) -> None:
+    """Refuse repeated keys and deep nesting, the cheap way when that is enough."""
+    strings += 9  # schema, gate, batch_id and prompt with their values, and responses
+    optional: list[bytes] = []
+    if event.attempt == 1:
+        optional.append(b'"attempt":')
+    else:
+        strings += 1
+    if event.references is None:
+        optional.append(b'"references":')
+    else:
+        strings += 1 + len(event.references)
+    if event.created_at is None:
+        optional.append(b'"created_at":')
+    else:
+        strings += 2
+    if event.metadata:
+        strings += 1 + json_structure.survey(event.metadata, limits.max_depth - 1, "$.metadata")
+    else:
+        optional.append(b'"metadata":')
+    if not json_structure.proves_plain(value, strings, optional):
+        json_structure.check_structure(value, limits.max_depth)

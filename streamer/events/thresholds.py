@@ -1,0 +1,205 @@
+"""The topic `thresholds`, out, compacted by gate: the policy that a gate decides with."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from streamer.errors import BadMessage
+from streamer.events import cloudevents, codes, json_structure
+from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import encode as encode_event
+from streamer.events.excerpts import one_line
+from streamer.events.identifiers import GateName, check_name
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.journal import OutboxMessage
+from streamer.policy import (
+    GateSettings,
+    HoldAction,
+    Mode,
+    Policy,
+    Scorer,
+    ThresholdState,
+    Unit,
+)
+
+SCHEMA: Final = "streamer.thresholds.v1"
+DATASCHEMA: Final = "urn:streamer:schema:thresholds:v1"
+
+THRESHOLD_NAMESPACE: Final = uuid.UUID("ac9f8185-3332-44d9-9811-bc50a119c60f")
+"""The namespace of the ids of threshold events; it must never change."""
+
+_SETTINGS = tuple(GateSettings.__dataclass_fields__)
+
+
+class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How a score becomes a decision. `indicator`: ship iff the score is above lambda."""
+
+    kind: Literal["indicator"]
+    parameters: dict[str, Any] = {}
+    curve: (
+        Annotated[
+            tuple[tuple[float, float], ...],
+            Meta(description="Points (score, summed loss), for rules that need the curve; at most 256 KiB."),
+        ]
+        | None
+    ) = None
+
+
+class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
+    """A gate's whole policy. `version` only grows within a gate; a rollback mints a new one.
+
+    In Python the JSON name `lambda` is `threshold`. The event tells that a policy exists; workers read the
+    policy itself from the database.
+    """
+
+    schema: Literal["streamer.thresholds.v1"]
+    gate: GateName
+    version: Annotated[int, Meta(ge=1)]
+    gate_revision: Annotated[int, Meta(ge=1)]
+    state: ThresholdState
+    threshold: Annotated[float | None, Meta(description="Null unless the state is `cut`.")]
+    calibrated: bool
+    rule: RuleV1
+    unit: Unit
+    scorer: Scorer
+    encoder: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
+    severity_kind: GateName
+    alpha: Annotated[float, Meta(gt=0, lt=1, description="The budget on exposure risk.")]
+    method: str
+    eta: Annotated[float, Meta(gt=0)]
+    draws: Annotated[int, Meta(ge=1)]
+    hold_action: HoldAction
+    max_attempts: Annotated[int, Meta(ge=1, le=1000)]
+    mode: Mode
+    audit_probability: Annotated[float, Meta(ge=0, le=1)]
+    audit_draws: Annotated[int, Meta(ge=1, le=256)]
+    label_deadline_seconds: Annotated[float, Meta(ge=0)]
+    decision_deadline_seconds: Annotated[float, Meta(gt=0)] | None
+    calibration_run: int | None
+    seed: int
+    valid_from: Annotated[datetime, Meta(tz=True)]
+    guarantee: str
+    created_by: str
+    reason: str
+    signature: Annotated[str, Meta(description="Base64 of an Ed25519 signature.")] | None = None
+
+    def __post_init__(self) -> None:
+        # The writer would silently write null for a number that is not finite.
+        if not all(
+            math.isfinite(number)
+            for number in (
+                self.threshold or 0.0,
+                self.alpha,
+                self.eta,
+                self.audit_probability,
+                self.label_deadline_seconds,
+                self.decision_deadline_seconds or 0.0,
+            )
+        ):
+            raise ValueError("numbers of a policy must be finite")
+        if self.valid_from.tzinfo is None:
+            raise ValueError("valid_from needs a zone")
+
+
+_reader = Reader(ThresholdsV1, SCHEMA)
+
+
+def threshold_event(policy: Policy) -> ThresholdsV1:
+    """Say a policy as an event; `policy_from_event` is the way back."""
+    settings = {name: getattr(policy.settings, name) for name in _SETTINGS}
+    return ThresholdsV1(
+        schema=SCHEMA,
+        gate=policy.gate,
+        version=policy.version,
+        gate_revision=policy.gate_revision,
+        state=policy.state,
+        threshold=policy.threshold,
+        calibrated=policy.calibrated,
+        rule=RuleV1(kind="indicator"),
+        calibration_run=policy.calibration_run,
+        seed=policy.seed,
+        valid_from=policy.valid_from,
+        guarantee=policy.guarantee,
+        created_by=policy.created_by,
+        reason=policy.reason,
+        **settings,
+    )
+
+
+def policy_from_event(event: ThresholdsV1) -> Policy:
+    """Build the policy that an event speaks of.
+
+    Raises
+    ------
+    BadMessage
+        ``invalid_field``, when the parts contradict each other, for example a closed policy with a threshold.
+    """
+    try:
+        return Policy(
+            gate=event.gate,
+            version=event.version,
+            gate_revision=event.gate_revision,
+            settings=GateSettings(**{name: getattr(event, name) for name in _SETTINGS}),
+            state=event.state,
+            threshold=event.threshold,
+            calibrated=event.calibrated,
+            calibration_run=event.calibration_run,
+            seed=event.seed,
+            valid_from=event.valid_from,
+            guarantee=event.guarantee,
+            created_by=event.created_by,
+            reason=event.reason,
+        )
+    except ValueError as error:
+        raise BadMessage(codes.INVALID_FIELD, one_line(str(error))) from None
+
+
+def encode_threshold(event: ThresholdsV1) -> bytes:
+    """Write a threshold event; the same event always gives the same bytes."""
+    return encode_event(event)
+
+
+def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ThresholdsV1:
+    """Read a threshold event. A tombstone, as compaction leaves one, is a bad message too: keep the last good.
+
+    Raises
+    ------
+    BadMessage
+        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    """
+    event = _reader.read(value, limits)
+    json_structure.check_structure(value or b"", limits.max_depth)
+    check_name("gate", event.gate)
+    if event.rule.curve is not None:
+        size = len(msgspec.json.encode(event.rule.curve))
+        if size > limits.max_curve_bytes:
+            raise BadMessage(
+                codes.INVALID_FIELD,
+                f"the rule's curve has {size} bytes, at most {limits.max_curve_bytes} are allowed",
+            )
+    json_structure.survey(event.rule.parameters, limits.max_depth - 2, "$.rule.parameters")
+    return event
+
+
+def threshold_message(event: ThresholdsV1, *, topic: str) -> OutboxMessage:
+    """Make the message that tells the world of a policy; its key is the gate."""
+    name = canonical_json([event.gate, event.version]).decode()
+    return OutboxMessage(
+        topic=topic,
+        key=event.gate.encode(),
+        value=encode_threshold(event),
+        headers=cloudevents.headers(
+            type=SCHEMA,
+            source=f"urn:streamer:gate:{event.gate}",
+            subject=event.gate,
+            time=event.valid_from,
+            id=str(uuid.uuid5(THRESHOLD_NAMESPACE, name)),
+            dataschema=DATASCHEMA,
+        ),
+    )

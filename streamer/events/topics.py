@@ -1,0 +1,78 @@
+"""The names of the topics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topic names: a prefix (a setting) and a fixed last part.
+
+    Parameters
+    ----------
+    prefix : 0 to 200 of letters, digits, '.', '_' and '-'; usually ends in a dot.
+
+    Raises
+    ------
+    ValueError
+        When the prefix has characters that Kafka refuses in topic names.
+    """
+
+    prefix: str = "streamer."
+
+    def __post_init__(self) -> None:
+        if _PREFIX.fullmatch(self.prefix) is None:
+            raise ValueError(
+                f"a topic prefix has at most 200 of letters, digits, '.', '_' and '-', not {self.prefix!r}"
+            )
+
+    @property
+    def responses(self) -> str:
+        """In: batches of responses to be decided."""
+        return self.prefix + "responses"
+
+    @property
+    def labels(self) -> str:
+        """In: severities."""
+        return self.prefix + "labels"
+
+    @property
+    def actions(self) -> str:
+        """Out: one decision per batch."""
+        return self.prefix + "actions"
+
+    @property
+    def thresholds(self) -> str:
+        """Out, compacted by gate: the newest policy of each gate."""
+        return self.prefix + "thresholds"
+
+    @property
+    def dead_letters(self) -> str:
+        """Out: messages that were refused, as they came, and why."""
+        return self.prefix + "dead-letters"
+
+    @property
+    def alerts(self) -> str:
+        """Out: alarms."""
+        return self.prefix + "alerts"
+
+    @property
+    def checkpoints(self) -> str:
+        """Out: heads of the audit chain."""
+        return self.prefix + "checkpoints"
+
+    def all(self) -> tuple[str, ...]:
+        """Every topic, inputs first."""
+        return (
+            self.responses,
+            self.labels,
+            self.actions,
+            self.thresholds,
+            self.dead_letters,
+            self.alerts,
+            self.checkpoints,
+        )
