@@ -91,16 +91,19 @@ class WorkerSettings(_Group):
 
     commit_max_records: _PositiveInt = Field(1000, description="Most records in one database transaction.")
     buffer_max_records: _PositiveInt = Field(
-        4000, description="Records waiting per worker before it stops reading (back-pressure)."
+        4000, description="Records waiting in a worker before it stops reading (back-pressure)."
     )
-    dead_letter_max_ratio: float = Field(
-        0.5, gt=0, le=1, description="Share of dead letters among the last records at which the worker halts."
-    )
-    dead_letter_window: _PositiveInt = Field(
-        1000, description="Number of last records over which `dead_letter_max_ratio` is taken."
+    buffer_max_bytes: int = Field(
+        67_108_864, ge=1_048_576, description="Bytes waiting in a worker before it stops reading."
     )
     dead_letter_max_run: _PositiveInt = Field(
-        200, description="Dead letters one after another at which the worker halts."
+        1000, description="Refused records one after another past which the worker halts."
+    )
+    dead_letter_max_ratio: float = Field(
+        0.5, gt=0, le=1, description="Share of refused ones among the last records past which the worker halts."
+    )
+    dead_letter_window: _PositiveInt = Field(
+        10_000, description="Number of last records that `dead_letter_max_ratio` looks back on."
     )
 
 
@@ -121,8 +124,8 @@ class EventSettings(_Group):
     """What an event may hold; whatever is larger becomes a dead letter."""
 
     max_responses: int = Field(256, ge=2, description="Responses in one batch.")
-    max_text_bytes: _PositiveInt = Field(65_536, description="UTF-8 bytes of one response or of the prompt.")
-    max_value_bytes: _PositiveInt = Field(1_048_576, description="Bytes of a whole event.")
+    max_text_bytes: _PositiveInt = Field(65_536, description="UTF-8 bytes of one response.")
+    max_value_bytes: int = Field(1_048_576, ge=1024, description="Bytes of a whole event.")
 
 
 class HttpSettings(_Group):

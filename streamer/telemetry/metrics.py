@@ -11,10 +11,11 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from streamer.events import codes
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, STATES, MetricDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streamer.journal import Decision, Outcome, OutcomeKind
     from streamer.policy import Policy
@@ -56,7 +57,7 @@ class Metrics:
     dead_letter_codes : the error codes whose counters start at zero.
     """
 
-    def __init__(self, *, encoder: str = "none", dead_letter_codes: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, encoder: str = "none", dead_letter_codes: Iterable[str] = tuple(codes.MEANINGS)) -> None:
         # A creation time beside every counter doubles the series and is in no catalogue.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
@@ -97,7 +98,7 @@ class Metrics:
         elif kind == "duplicate":
             self._of["streamer_duplicates_total"].labels(outcome.key.gate).inc()  # type: ignore[union-attr]
         elif kind == "conflict":
-            self._of["streamer_dead_letters_total"].labels("conflict").inc()
+            self._of["streamer_dead_letters_total"].labels(codes.CONFLICTING_CONTENT).inc()
         elif kind == "dead_letter":
             self._of["streamer_dead_letters_total"].labels(outcome.code).inc()  # type: ignore[union-attr]
         elif kind == "label":
