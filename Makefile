@@ -42,10 +42,9 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	$(BIN)/pytest $(ARGS)
 
 lint: $(INSTALLED)  ## Check format, style, types and who may import whom
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@failed=; for check in "ruff format --check ." "ruff check ." mypy lint-imports; do \
+		echo "== $$check"; $(BIN)/$$check || failed="$$failed, $$check"; \
+	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 bench: $(INSTALLED)  ## Run the benchmarks
 	@$(foreach file,$(BENCHMARKS),echo "== $(file)"; $(BIN)/python $(file) $(ARGS);) true

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import pytest
 import structlog
@@ -35,6 +36,14 @@ _running = pytest.StashKey[dict[str, _Logging]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = {}
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """End the run as Ctrl-C does, so that services stop with it; the signal may come a second time (`timeout`)."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 _MARKS = {
