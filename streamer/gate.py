@@ -86,17 +86,20 @@ def gate_batch(
     ValueError
         If there are no scores, a score is not in [0, 1], lengths differ, or state and threshold contradict.
     """
-    if not scores:
+    if len(scores) == 0:
         raise ValueError("a batch without responses cannot be gated")
+    scores = [float(score) for score in scores]
     for score in scores:
         if not 0 <= score <= 1:
             raise ValueError(f"scores must lie in [0, 1], not {score!r}")
-    blanks = (False,) * len(scores) if blank is None else blank
+    blanks = [False] * len(scores) if blank is None else [bool(mark) for mark in blank]
     if len(blanks) != len(scores):
         raise ValueError(f"there are {len(scores)} scores and {len(blanks)} marks of blank answers")
     bar = _bar(state, threshold)
     if unit == "response":
-        return BatchGate(tuple(s > bar and not b for s, b in zip(scores, blanks, strict=True)), None, None, None)
+        return BatchGate(
+            tuple(s > bar and not b for s, b in zip(scores, blanks, strict=True)), None, None, None
+        )
     if unit == "batch":
         mean = round(math.fsum(scores) / len(scores), 6)
         return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
@@ -111,7 +114,7 @@ def gate_batch(
         tuple(ships and position == best for position in range(len(scores))),
         best,
         best if ships else None,
-        float(scores[best]),
+        scores[best],
     )
 
 

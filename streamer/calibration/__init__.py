@@ -3,7 +3,7 @@
 from streamer.calibration.crc import calibrate, calibrate_groups
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import groups_needed
-from streamer.calibration.loss_curve import LossCurve, loss_curve
+from streamer.calibration.loss_curve import LossCurve
 from streamer.calibration.threshold import Threshold
 
 __all__ = [
@@ -13,5 +13,4 @@ __all__ = [
     "calibrate",
     "calibrate_groups",
     "groups_needed",
-    "loss_curve",
 ]

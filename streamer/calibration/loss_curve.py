@@ -39,27 +39,25 @@ class LossCurve:
     levels: Floats
     totals: Floats
 
+    @classmethod
+    def of(cls, scores: Floats, losses: Floats) -> LossCurve:
+        """Sort items into one curve; items of equal score form one step.
+
+        Parameters
+        ----------
+        scores : shape (N,), in [0, 1].
+        losses : shape (N,), weight times severity, in [0, 1].
+        """
+        return _curve(*_carrying(scores, losses), FixedPoint.for_terms(len(scores)), base=(0, 0))
+
     def first_over(self, limit: float) -> float:
         """Return the smallest score l with S(l) <= limit, or -inf if S(-inf) <= limit. `limit` >= 0."""
         position = int(np.searchsorted(self.totals, limit, side="right"))
         return -math.inf if position == len(self.levels) else float(self.levels[position])
 
 
-def loss_curve(scores: Floats, losses: Floats) -> LossCurve:
-    """Sort items into one loss curve; items of equal score form one step.
-
-    Parameters
-    ----------
-    scores : shape (N,), in [0, 1].
-    losses : shape (N,), weight times severity, in [0, 1].
-    """
-    scale = FixedPoint.for_terms(len(scores))
-    scores, losses = _carrying(scores, losses)
-    return _curve(scores, losses, scale, base=(0, 0))
-
-
 def smallest_admissible(scores: Floats, losses: Floats, limit: float) -> float:
-    """Return `loss_curve(scores, losses).first_over(limit)` without sorting all items.
+    """Return `LossCurve.of(scores, losses).first_over(limit)` without sorting all items.
 
     A coarse histogram tells in which bin of scores the sum passes the limit; only that bin is sorted. The histogram's
     floating-point sums are a guess: exact sums confirm the bin, or else everything is sorted.

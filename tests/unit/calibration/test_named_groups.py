@@ -1,0 +1,150 @@
+"""Calibration on named groups: every draw follows from the seed and the names, and from nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamer import LabelledGroup, calibrate, calibrate_groups
+from streamer.calibration.keyed_weights import KeyedWeights
+from streamer.policy import METHODS
+
+CRC = [1.0, 0.0, 0.0]
+BB = [0.4, 0.2, 0.4]
+RBWA = [0.0005993502428885556, 0.2656369354657941, 0.7337637142913175]
+
+
+def some_groups(rng: np.random.Generator, count: int = 40) -> list[LabelledGroup]:
+    groups = []
+    for g in range(count):
+        size = int(rng.integers(1, 7))
+        scores = np.round(rng.random(size), 1)
+        groups.append(
+            LabelledGroup(f"batch-{g}", tuple(f"r{i}" for i in range(size)), scores, rng.random(size))
+        )
+    return groups
+
+
+def reordered(group: LabelledGroup, order: np.ndarray) -> LabelledGroup:
+    return LabelledGroup(
+        group.id, tuple(group.item_ids[i] for i in order), group.scores[order], group.severities[order]
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(-(2**70), 2**70), data_seed=st.integers(0, 2**32), alpha=st.floats(0.03, 0.5))
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_groups_and_items_changes_nothing(method, seed, data_seed, alpha):
+    rng = np.random.default_rng(data_seed)
+    groups = some_groups(rng)
+    first = calibrate_groups(groups, alpha=alpha, method=method, seed=seed)
+    shuffled = [
+        reordered(groups[g], rng.permutation(len(groups[g].item_ids))) for g in rng.permutation(len(groups))
+    ]
+    assert calibrate_groups(shuffled, alpha=alpha, method=method, seed=seed) == first
+
+
+def test_mean_agrees_with_the_arrays():
+    groups = some_groups(np.random.default_rng(5))
+    arrays = calibrate(
+        np.concatenate([g.scores for g in groups]),
+        np.concatenate([g.severities for g in groups]),
+        [g.id for g in groups for _ in g.item_ids],
+        alpha=0.1,
+    )
+    assert calibrate_groups(groups, alpha=0.1, seed=0) == arrays
+
+
+@pytest.mark.parametrize("law", ["crc", "bb", "rbwa"])
+def test_weights_follow_the_names_of_the_items(law):
+    def weights(items: list[str]) -> dict[str, float]:
+        names = KeyedWeights(3)
+        drawn = {
+            "crc": lambda: names.crc("g", items),
+            "bb": lambda: names.bb("g", items, 5),
+            "rbwa": lambda: names.rbwa("g", items, 1.0),
+        }[law]()
+        return dict(zip(items, drawn.tolist(), strict=True))
+
+    items = ["a", "b", "é", "\ud800", "c" * 200]
+    assert weights(items) == weights(items[::-1])
+
+
+def test_weights_are_the_same_for_ever():
+    """Recorded once: a policy's threshold must follow from its record years later."""
+    names = KeyedWeights(20261120)
+    assert names.crc("batch-1", ["a", "b", "c"]).tolist() == CRC
+    assert names.bb("batch-1", ["a", "b", "c"], 10).tolist() == BB
+    assert names.rbwa("batch-1", ["a", "b", "c"], 1.0) == pytest.approx(RBWA, rel=1e-12)
+
+
+def test_another_seed_or_another_group_gives_other_weights():
+    items = [str(i) for i in range(8)]
+    some = [
+        KeyedWeights(s).rbwa(g, items, 1.0).tolist() for s, g in ((1, "x"), (2, "x"), (-1, "x"), (1, "y"))
+    ]
+    assert len({tuple(weights) for weights in some}) == 4
+
+
+def test_a_new_process_finds_the_same_threshold():
+    program = (
+        "import numpy as np; from streamer import LabelledGroup, calibrate_groups\n"
+        "groups = [LabelledGroup(f'g{i}', ('a', 'b'), np.array([i / 50, 1 - i / 50]), np.array([1.0, 0.0]))\n"
+        "          for i in range(50)]\n"
+        "print([calibrate_groups(groups, alpha=0.1, method=m, seed=9).to_json() for m in ('crc', 'bb', 'rbwa')])"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(outputs) == 1
+
+
+def test_no_groups_at_all_close_the_gate():
+    threshold = calibrate_groups([], alpha=0.1, seed=1)
+    assert (threshold.state, threshold.groups) == ("closed", 0)
+
+
+@pytest.mark.parametrize(
+    ("items", "scores", "severities", "message"),
+    [
+        ((), [], [], "group 'g' has no items"),
+        (("a", "a"), [0, 1], [0, 1], "group 'g' names an item twice"),
+        (("a", "b"), [0.5], [0, 1], "group 'g' has 2 items and 1 scores"),
+        (("a",), [0.5], [0, 1], "group 'g' has 1 items and 2 severities"),
+        (("a",), [np.nan], [0], "group 'g': scores holds NaN"),
+        (("a",), [0.5], [1.5], r"group 'g': severities must lie in \[0, 1\]"),
+    ],
+)
+def test_a_group_that_contradicts_itself_is_refused(items, scores, severities, message):
+    with pytest.raises(ValueError, match=message):
+        LabelledGroup("g", items, np.array(scores), np.array(severities))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 1}, "alpha"),
+        ({"method": "clt"}, "method"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"method": "bb", "draws": 0}, "draws"),
+        ({"method": "rbwa", "eta": -1}, "eta"),
+    ],
+)
+def test_wrong_arguments_are_named(change, message):
+    groups = some_groups(np.random.default_rng(0), 3)
+    with pytest.raises(ValueError, match=message):
+        calibrate_groups(groups, **({"alpha": 0.1, "seed": 1} | change))
+
+
+def test_a_group_that_is_there_twice_is_refused():
+    group = some_groups(np.random.default_rng(0), 1)[0]
+    with pytest.raises(ValueError, match="group 'batch-0' is there twice"):
+        calibrate_groups([group, group], alpha=0.1, seed=1)

@@ -1,0 +1,88 @@
+"""The weight laws: shares of one, equal on average, with the variances that the laws are known for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from streamer.calibration import weight_laws
+from streamer.calibration.keyed_weights import KeyedWeights
+
+Z = float(stats.norm.isf(1e-6 / 2))
+SIZES = np.array([1, 2, 5, 5, 3, 12, 1, 5])
+
+
+def drawn(law: str, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return {
+        "mean": lambda: weight_laws.mean_weights(sizes),
+        "crc": lambda: weight_laws.crc_weights(sizes, rng),
+        "bb": lambda: weight_laws.bb_weights(sizes, 4, rng),
+        "rbwa": lambda: weight_laws.rbwa_weights(sizes, 0.7, rng),
+    }[law]()
+
+
+def keyed(law: str, weights: KeyedWeights, group: str, items: list[str]) -> np.ndarray:
+    if law == "crc":
+        return weights.crc(group, items)
+    return weights.bb(group, items, 4) if law == "bb" else weights.rbwa(group, items, 0.7)
+
+
+@pytest.mark.parametrize("law", ["mean", "crc", "bb", "rbwa"])
+def test_the_weights_of_each_group_are_shares_of_one(law):
+    weights = drawn(law, SIZES, np.random.default_rng(0))
+    assert weights.min() >= 0
+    assert weights.max() <= 1
+    assert np.add.reduceat(weights, np.cumsum(SIZES) - SIZES) == pytest.approx(1, abs=1e-15 * SIZES.max())
+
+
+VARIANCE = {  # of one weight in a group of I
+    "crc": lambda size: (1 / size) * (1 - 1 / size),
+    "bb": lambda size: (1 / size) * (1 - 1 / size) / 4,
+    "rbwa": lambda size: (size - 1) / (size**2 * (0.7 * size + 1)),
+}
+
+
+@pytest.mark.parametrize("law", ["crc", "bb", "rbwa"])
+@pytest.mark.parametrize("source", ["generator", "names"])
+def test_mean_and_variance_of_a_weight_are_those_of_the_law(law, source):
+    size, repeats = 5, 8000
+    if source == "generator":
+        rng = np.random.default_rng(1)
+        weights = drawn(law, np.full(repeats, size), rng).reshape(repeats, size)
+    else:
+        names = KeyedWeights(1)
+        weights = np.array([keyed(law, names, str(g), list("abcde")) for g in range(repeats)])
+    error = Z * math.sqrt(VARIANCE[law](size) / repeats)
+    assert np.abs(weights.mean(axis=0) - 1 / size).max() <= error
+    squares = (weights - 1 / size) ** 2
+    assert (
+        np.abs(squares.mean(axis=0) - VARIANCE[law](size)) <= Z * squares.std(axis=0) / math.sqrt(repeats)
+    ).all()
+
+
+def test_two_dirichlet_weights_follow_the_beta_law():
+    rng = np.random.default_rng(2)
+    for eta in (0.2, 1.0, 6.0):
+        first = weight_laws.rbwa_weights(np.full(4000, 2), eta, rng)[::2]
+        assert stats.kstest(first, stats.beta(eta, eta).cdf).pvalue > 1e-6
+        names = KeyedWeights(2)
+        first = np.array([names.rbwa(str(g), ["a", "b"], eta)[0] for g in range(2000)])
+        assert stats.kstest(first, stats.beta(eta, eta).cdf).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("eta", [1e-300, 1e-9, 1e-3, 1e9, 1e300])
+def test_extreme_concentrations_still_give_weights(eta):
+    weights = weight_laws.rbwa_weights(np.full(200, 4), eta, np.random.default_rng(3)).reshape(-1, 4)
+    assert weights.sum(axis=1) == pytest.approx(1)
+    if eta < 1e-6:
+        assert (weights.max(axis=1) > 0.999).all()
+    if eta > 1e6:
+        assert weights == pytest.approx(0.25, abs=1e-3)
+
+
+def test_many_draws_cost_no_memory():
+    weights = weight_laws.bb_weights(np.array([3, 2]), 10**12, np.random.default_rng(0))
+    assert weights == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.5, 0.5], abs=1e-5)
