@@ -90,6 +90,7 @@ class WorkerSettings(_Group):
     """How much a worker takes on at once, and when it gives up."""
 
     commit_max_records: _PositiveInt = Field(1000, description="Most records in one database transaction.")
+    commit_max_bytes: _PositiveInt = Field(16_777_216, description="Most bytes of input in one transaction.")
     buffer_max_records: _PositiveInt = Field(
         4000, description="Records waiting in a worker before it stops reading (back-pressure)."
     )
@@ -100,7 +101,10 @@ class WorkerSettings(_Group):
         1000, description="Refused records one after another past which the worker halts."
     )
     dead_letter_max_ratio: float = Field(
-        0.5, gt=0, le=1, description="Share of refused ones among the last records past which the worker halts."
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of refused ones among the last records past which the worker halts.",
     )
     dead_letter_window: _PositiveInt = Field(
         10_000, description="Number of last records that `dead_letter_max_ratio` looks back on."

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    Health = Callable[[], Mapping[str, str]]
+    Health = Callable[[], Sequence[str]]
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,7 +25,7 @@ class TelemetryServer:
     Parameters
     ----------
     metrics : renders the metrics in Prometheus' text format.
-    alive, ready : return what stands against being alive or ready: reason by part, in words; empty when all is
+    alive, ready : return what stands against being alive or ready, one reason a text; empty when all is
         well. They are asked at each request and must not block for long.
     host : address to listen on.
     port : 0 takes a free one.
@@ -135,9 +135,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _state(self, state: Health) -> None:
         try:
-            reasons = dict(state())
+            reasons = list(state())
         except Exception as error:
-            reasons = {"check": f"the check itself failed: {type(error).__name__}"}
+            reasons = [f"the check itself failed: {type(error).__name__}"]
         if reasons:
             self._json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})
         else:

@@ -57,7 +57,9 @@ class Metrics:
     dead_letter_codes : the error codes whose counters start at zero.
     """
 
-    def __init__(self, *, encoder: str = "none", dead_letter_codes: Iterable[str] = tuple(codes.MEANINGS)) -> None:
+    def __init__(
+        self, *, encoder: str = "none", dead_letter_codes: Iterable[str] = tuple(codes.MEANINGS)
+    ) -> None:
         # A creation time beside every counter doubles the series and is in no catalogue.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()

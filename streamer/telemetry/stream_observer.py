@@ -1,4 +1,4 @@
-"""What the stream reports, turned into metrics, log lines and the reasons why a worker is not ready."""
+"""What the stream reports, turned into metrics and log lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 from streamer.telemetry.catalogue import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind
     from streamer.telemetry.metrics import Metrics
@@ -74,11 +74,3 @@ class StreamTelemetry:
         before, self._reachable[part] = self._reachable[part], reachable
         if before is not reachable and (before is not None or not reachable):
             log.log(20 if reachable else 30, "part_back" if reachable else "part_away", part=part)
-
-    def unready(self) -> Mapping[str, str]:
-        """Return, for `/readyz`, which parts do not answer or have not been asked yet."""
-        return {
-            part: "has not answered yet" if reachable is None else "does not answer"
-            for part, reachable in self._reachable.items()
-            if not reachable
-        }
