@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 import msgspec
 
 from streamer.errors import UsageError
+from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
-from streamer.events.responses import Response, ResponsesV1
+from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
+from streamer.events.responses import ResponsesV1, ResponseV1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -263,11 +265,12 @@ def split_clouds(clouds: Sequence[Cloud], seed: int) -> tuple[list[Cloud], list[
 def cloud_to_event(cloud: Cloud, gate: str) -> ResponsesV1:
     """Return the event that asks `gate` to decide about `cloud`."""
     return ResponsesV1(
+        schema=RESPONSES_SCHEMA,
         gate=gate,
         batch_id=cloud.batch_id,
         prompt=cloud.question,
-        responses=[Response(id=r.id, text=r.text) for r in cloud.responses],
-        references=list(cloud.references) or None,
+        responses=tuple(ResponseV1(id=r.id, text=r.text) for r in cloud.responses),
+        references=cloud.references or None,
     )
 
 
@@ -281,6 +284,7 @@ def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[L
     """
     return [
         LabelsV1(
+            schema=LABELS_SCHEMA,
             gate=gate,
             batch_id=cloud.batch_id,
             response_id=r.id,

@@ -1,0 +1,75 @@
+"""The style sheet of the report page."""
+
+from __future__ import annotations
+
+STYLE = """
+:root { color-scheme: light dark;
+  --page: #fbfaf7; --card: #ffffff; --ink: #1d2329; --soft: #59636e; --rule: #dfe2e6; --code: #f0efea;
+  --fine: #1f6fb2; --wrong: #d1570f; --held-fine: #b9d3ea; --held-wrong: #f4cbae; --selective: #8a4fa8;
+  --on-fine: #ffffff; --on-wrong: #ffffff; --on-held: #1d2329; }
+@media (prefers-color-scheme: dark) { :root {
+  --page: #14181d; --card: #1c2128; --ink: #e6e9ed; --soft: #a1abb6; --rule: #343c46; --code: #262d36;
+  --fine: #6cb2ee; --wrong: #f59a57; --held-fine: #29486a; --held-wrong: #6b3f1d; --selective: #cf9be8;
+  --on-fine: #0c1720; --on-wrong: #201004; --on-held: #e6e9ed; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; }
+main { max-width: 62rem; margin: 0 auto; padding: 2.2rem 1.4rem 4rem; }
+h1 { font-size: 1.05rem; font-weight: 600; color: var(--soft); margin: 0 0 .6rem; }
+.result { font-size: clamp(1.35rem, 3.2vw, 1.95rem); line-height: 1.3; font-weight: 650; margin: 0 0 .5rem;
+  text-wrap: balance; }
+.verdict { margin: 0 0 1.4rem; color: var(--soft); max-width: 46rem; }
+.banner { border-left: 4px solid var(--selective); background: var(--card); padding: .6rem .9rem; margin: 0 0 1.4rem;
+  border-radius: 0 6px 6px 0; }
+h2 { font-size: 1.3rem; margin: 2.6rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 0 0 .4rem; }
+p, li { max-width: 46rem; }
+.card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin: 0; }
+figure { margin: 1rem 0 0; }
+figure svg { display: block; width: 100%; height: auto; }
+figcaption { color: var(--soft); margin-top: .5rem; max-width: 46rem; }
+.share { display: flex; height: 4.2rem; border-radius: 8px; overflow: hidden; gap: 2px; }
+.share div { display: flex; align-items: center; justify-content: center; min-width: 0; font-weight: 650;
+  overflow: hidden; white-space: nowrap; }
+.s-fine { background: var(--fine); color: var(--on-fine); } .s-wrong { background: var(--wrong); color: var(--on-wrong); }
+.h-fine { background: var(--held-fine); color: var(--on-held); }
+.h-wrong { background: var(--held-wrong); color: var(--on-held); }
+.key { display: flex; flex-wrap: wrap; gap: .3rem 1.3rem; list-style: none; margin: .6rem 0 0; padding: 0;
+  color: var(--soft); font-size: .95rem; }
+.key i { display: inline-block; width: .85rem; height: .85rem; border-radius: 3px; margin-right: .4rem;
+  vertical-align: -.08rem; }
+.key i.l { height: .28rem; width: 1.3rem; vertical-align: .2rem; border-radius: 2px; }
+.k-ship { background: var(--fine); } .k-selective { background: var(--selective); } .k-exposure { background: var(--wrong); }
+svg text { font: 13px system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; fill: var(--ink); }
+svg .tick, svg .axis { fill: var(--soft); } svg .strong { font-weight: 650; }
+svg .fine-text { fill: var(--fine); font-weight: 650; } svg .wrong-text { fill: var(--wrong); font-weight: 650; }
+svg .grid { stroke: var(--rule); stroke-width: 1; }
+svg .line { fill: none; stroke-width: 2.4; stroke-linejoin: round; }
+svg .ship { stroke: var(--fine); } svg .selective { stroke: var(--selective); } svg .exposure { stroke: var(--wrong); }
+svg .dot { stroke: var(--card); stroke-width: 2; } svg .dot.ship { fill: var(--fine); }
+svg .dot.selective { fill: var(--selective); } svg .dot.exposure { fill: var(--wrong); }
+svg .budget { stroke: var(--ink); stroke-width: 1.4; stroke-dasharray: 6 5; }
+svg .cut { stroke: var(--ink); stroke-width: 1.4; }
+svg rect.fine { fill: var(--fine); } svg rect.wrong { fill: var(--wrong); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .97rem; }
+caption { text-align: left; color: var(--soft); padding: 0 0 .5rem; }
+th, td { text-align: left; vertical-align: top; padding: .45rem .8rem .45rem 0; border-top: 1px solid var(--rule); }
+thead th { border-top: 0; color: var(--soft); font-weight: 600; }
+tbody th { font-weight: 600; }
+td.n { font-variant-numeric: tabular-nums; white-space: nowrap; font-weight: 650; }
+.cases { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1rem; margin-top: 1rem; }
+.case-head { display: flex; align-items: center; gap: .5rem; }
+.case-head i { width: .85rem; height: .85rem; border-radius: 3px; }
+.cases ul { list-style: none; margin: 0; padding: 0; }
+.cases li { border-top: 1px solid var(--rule); padding: .55rem 0; overflow-wrap: anywhere; }
+.cases .ask { color: var(--soft); } .cases .score { color: var(--soft); font-size: .88rem; }
+.cases blockquote { margin: .15rem 0; font-weight: 550; }
+code { background: var(--code); border-radius: 4px; padding: .08rem .3rem; font-size: .93em; overflow-wrap: anywhere; }
+dl.next { display: grid; grid-template-columns: max-content 1fr; gap: .5rem 1.1rem; margin: .8rem 0 0; }
+dl.next dd { margin: 0; } dl.next dt { max-width: 26rem; }
+@media (max-width: 44rem) { dl.next { grid-template-columns: 1fr; gap: .1rem; } dl.next dd { margin-bottom: .7rem; }
+  .cases { grid-template-columns: 1fr; } }
+footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
+@media print { body { background: #fff; } .card { break-inside: avoid; } }
+"""
