@@ -16,7 +16,7 @@ INSTALLED := .venv/.installed
 KAFKA := .services/kafka/.fetched
 # The uv of this machine, or one of our own that the rule below installs by pip.
 UV = $(or $(shell command -v uv),.uv/bin/uv)
-BENCHMARKS = $(wildcard benchmarks/bench_*.py)
+BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
 
 # A package mirror that is configured for pip alone serves uv too.
 MIRROR = mirror="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PYTHON) -m pip config get global.index-url 2>/dev/null || true)}}"; \
@@ -25,7 +25,7 @@ MIRROR = mirror="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PYTHON) -m pip conf
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test lint bench lock services clean
+.PHONY: help demo test lint bench docs lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +46,11 @@ lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 		echo "== $$check"; $(BIN)/$$check || failed="$$failed, $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-bench: $(INSTALLED)  ## Run the benchmarks
+bench: $(INSTALLED)  ## Run the benchmarks, each at most a minute
 	@$(foreach file,$(BENCHMARKS),echo "== $(file)"; $(BIN)/python $(file) $(ARGS);) true
+
+docs: $(INSTALLED)  ## Write the pages of docs/ that come from the code
+	$(BIN)/python -m streamer.cli.generate_docs
 
 lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock
 	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \

@@ -20,6 +20,8 @@ from tests.services.requirements import missing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -167,11 +169,11 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def real_encoder() -> Any:
-    """The default encoder, all-MiniLM-L6-v2 on the CPU, loaded once (seconds)."""
-    from streamer.scoring.registry import resolve_encoder
+def real_encoder() -> SentenceTransformerEncoder:
+    """The default encoder, all-MiniLM-L6-v2, loaded once (seconds). On the CPU, whatever the machine has."""
+    from streamer.scoring.registry import load_encoder
 
-    return resolve_encoder("all-MiniLM-L6-v2")
+    return load_encoder("all-MiniLM-L6-v2", device="cpu")
 
 
 def _shared(name: str) -> Path:
