@@ -1,0 +1,1 @@
+"""The only room that knows Kafka: records in with lease and seek, outcomes committed, the outbox published."""

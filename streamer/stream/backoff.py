@@ -1,0 +1,84 @@
+"""Waiting longer after each failure, with jitter, and calling what blocks off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from streamer.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+FIRST_DELAY = 0.05
+LAST_DELAY = 2.0
+_LOG_EVERY = 10.0
+
+
+class Backoff:
+    """Exponential delays in seconds from `FIRST_DELAY` to `LAST_DELAY`, each drawn from its upper half.
+
+    The jitter keeps workers that lost the same part from coming back in step.
+    """
+
+    def __init__(self, *, first: float = FIRST_DELAY, last: float = LAST_DELAY) -> None:
+        self._first = first
+        self._last = last
+        self._delay = first
+
+    def next_delay(self) -> float:
+        """The delay to wait now, in seconds; the next one is twice as long, up to the last."""
+        delay, self._delay = self._delay, min(self._delay * 2, self._last)
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+
+    def reset(self) -> None:
+        """Begin again with the first delay."""
+        self._delay = self._first
+
+
+async def until_available(
+    executor: Executor,
+    call: Callable[[], T],
+    *,
+    part: str,
+    wanted: Callable[[], bool] = lambda: True,
+    tell: Callable[[str, bool], None] = lambda _part, _up: None,
+) -> T | None:
+    """Run `call` in `executor` until it does not raise `Unavailable`; None once it is not `wanted` any more.
+
+    Parameters
+    ----------
+    executor : where `call` may block.
+    call : safe to repeat.
+    part : what is away then, for the log and for `tell`: ``database`` or ``broker``.
+    wanted : asked before each attempt.
+    tell : called with (part, reachable) after each attempt.
+
+    Raises
+    ------
+    Exception
+        Whatever else `call` raises, unchanged.
+    """
+    backoff = Backoff()
+    loop = asyncio.get_running_loop()
+    logged = float("-inf")
+    while wanted():
+        try:
+            answer = await loop.run_in_executor(executor, call)
+        except Unavailable as error:
+            tell(part, False)
+            if loop.time() - logged > _LOG_EVERY:
+                logged = loop.time()
+                log.warning("stream.part_away", part=part, error=str(error)[:300])
+            await asyncio.sleep(backoff.next_delay())
+        else:
+            tell(part, True)
+            return answer
+    return None

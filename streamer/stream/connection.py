@@ -1,0 +1,201 @@
+"""How to reach the broker: one value, in Kafka's own property names, for every client library."""
+
+from __future__ import annotations
+
+import inspect
+import ipaddress
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_SECURITY = frozenset(
+    {
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConnection:
+    """Where the broker is and how to talk to it.
+
+    Parameters
+    ----------
+    bootstrap : ``host:port[,host:port...]``.
+    properties : Kafka client properties. Security is written as librdkafka does (``security.protocol``,
+        ``sasl.mechanism``, ``sasl.username``, ``sasl.password``, ``ssl.ca.location``,
+        ``ssl.certificate.location``, ``ssl.key.location``, ``ssl.key.password``,
+        ``ssl.endpoint.identification.algorithm``); any other one (``client.id``, ``request.timeout.ms``,
+        ``metadata.max.age.ms``, ...) goes to each client library that knows it.
+    api_version : the protocol level that kafka-python assumes; None asks the broker. The embedded
+        broker needs it told.
+    allow_plaintext : permit connections without TLS to hosts off the loopback.
+
+    Raises
+    ------
+    UsageError
+        For a property that no client knows, a protocol or mechanism that does not exist, credentials
+        without SASL, or a plain connection off the loopback that was not allowed.
+    """
+
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    api_version: tuple[int, ...] | None = None
+    allow_plaintext: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.servers:
+            raise UsageError("the Kafka bootstrap address is empty; give host:port")
+        if self.protocol not in _PROTOCOLS:
+            raise UsageError(
+                f"security.protocol must be one of {', '.join(_PROTOCOLS)}, not {self.protocol!r}"
+            )
+        if self._uses_sasl:
+            if self._mechanism not in _MECHANISMS:
+                raise UsageError(
+                    f"sasl.mechanism must be one of {', '.join(_MECHANISMS)}, not {self._mechanism!r}"
+                )
+            if not (self.properties.get("sasl.username") and self.properties.get("sasl.password")):
+                raise UsageError(f"{self.protocol} needs sasl.username and sasl.password")
+        elif any(name.startswith("sasl.") for name in self.properties):
+            raise UsageError(f"sasl properties are given, but security.protocol is {self.protocol}")
+        if not self._uses_tls and not self.allow_plaintext:
+            exposed = [server for server in self.servers if not _is_loopback(server)]
+            if exposed:
+                raise UsageError(
+                    f"refusing to talk to {', '.join(exposed)} without TLS: set security.protocol to SSL or "
+                    "SASL_SSL, or allow plain connections if that network is trusted"
+                )
+        unknown = self._passed_through and sorted(set(self._passed_through) - _known_properties())
+        if unknown:
+            raise UsageError(f"no Kafka client knows the property {', '.join(unknown)}")
+
+    @property
+    def servers(self) -> list[str]:
+        """The bootstrap addresses, one by one."""
+        return [server.strip() for server in self.bootstrap.split(",") if server.strip()]
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's security protocol, upper case."""
+        return self.properties.get("security.protocol", "PLAINTEXT").upper()
+
+    @property
+    def _uses_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def _uses_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def _mechanism(self) -> str:
+        return self.properties.get("sasl.mechanism", "PLAIN").upper()
+
+    @property
+    def _passed_through(self) -> dict[str, str]:
+        return {
+            name.replace(".", "_"): value for name, value in self.properties.items() if name not in _SECURITY
+        }
+
+    def for_aiokafka(self, client: Callable[..., Any]) -> dict[str, Any]:
+        """Arguments for an aiokafka client class; what is passed through is what its signature knows."""
+        known = inspect.signature(client).parameters
+        return self._shared() | self._coerced(
+            {name: parameter.default for name, parameter in known.items()},
+        )
+
+    def for_kafka_python(self, client: Any) -> dict[str, Any]:
+        """Arguments for a kafka-python client class (what its ``DEFAULT_CONFIG`` knows)."""
+        arguments = self._shared() | self._coerced(client.DEFAULT_CONFIG)
+        if self.api_version is not None:
+            arguments["api_version"] = self.api_version
+        return arguments
+
+    def _shared(self) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"bootstrap_servers": self.servers, "security_protocol": self.protocol}
+        if self._uses_tls:
+            arguments["ssl_context"] = self._ssl_context()
+        if self._uses_sasl:
+            arguments |= {
+                "sasl_mechanism": self._mechanism,
+                "sasl_plain_username": self.properties["sasl.username"],
+                "sasl_plain_password": self.properties["sasl.password"],
+            }
+        return arguments
+
+    def _coerced(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for name, text in self._passed_through.items():
+            if name in defaults:
+                arguments[name] = _like(defaults[name], name, text)
+        return arguments
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.properties.get("ssl.ca.location"))
+        certificate = self.properties.get("ssl.certificate.location")
+        if certificate is not None:
+            context.load_cert_chain(
+                certificate,
+                self.properties.get("ssl.key.location"),
+                self.properties.get("ssl.key.password"),
+            )
+        if self.properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
+            context.check_hostname = False
+        return context
+
+
+def _is_loopback(server: str) -> bool:
+    host = server.rsplit(":", 1)[0].strip("[]") if ":" in server else server
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _like(default: object, name: str, text: str) -> object:
+    """`text` in the type of `default`, which is the client library's own default for `name`."""
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.strip().lower()]
+        if isinstance(default, int) or name.endswith(("_ms", "_bytes")):
+            return int(text)
+        if isinstance(default, float):
+            return float(text)
+    except (KeyError, ValueError):
+        raise UsageError(f"{text!r} is no value for the Kafka property {name.replace('_', '.')}") from None
+    return text
+
+
+def _known_properties() -> frozenset[str]:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+    # The product sets these itself: letting them through would break what it promises.
+    ours = {
+        "bootstrap_servers", "acks", "enable_idempotence", "group_id", "isolation_level", "auto_offset_reset",
+        "enable_auto_commit", "transactional_id", "api_version", "partitioner", "key_serializer",
+        "value_serializer", "key_deserializer", "value_deserializer", "loop", "max_request_size",
+    }  # fmt: skip
+    signatures: Iterable[Any] = (AIOKafkaConsumer, AIOKafkaProducer)
+    names = {name for client in signatures for name in inspect.signature(client).parameters}
+    for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
+        names |= set(client.DEFAULT_CONFIG)
+    return frozenset(names - ours)

@@ -1,0 +1,98 @@
+"""A Kafka broker inside this process, for trying and developing: librdkafka's mock cluster.
+
+It speaks the real protocol on a loopback port, keeps about 5 MiB per partition in memory (older records
+are dropped) and forgets everything at exit. Topics appear on first use with `PARTITIONS` partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from streamer.errors import Unavailable, UsageError
+from streamer.stream.connection import KafkaConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+PARTITIONS = 4
+"""Partitions of every topic; the mock cluster's fixed default."""
+
+API_VERSION = (2, 3)
+"""The protocol level to tell kafka-python, which cannot find it out here."""
+
+_NAME_A_MODULE = "the embedded broker needs confluent-kafka: pip install 'conformal-streamer[embedded]'"
+
+
+class EmbeddedBroker:
+    """The broker, from `start` to `stop`; also a context manager. May be started again after a stop: that is
+    a new, empty log with a new identity.
+
+    Attributes
+    ----------
+    log_id : ``embedded-<uuid4>``, new at each start, so that stored progress never meets a foreign log.
+    """
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._bootstrap = ""
+        self.log_id = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """``127.0.0.1:port``. Raises `RuntimeError` when the broker does not run."""
+        if self._handle is None:
+            raise RuntimeError("the embedded broker does not run")
+        return self._bootstrap
+
+    @property
+    def connection(self) -> KafkaConnection:
+        """How every client reaches it."""
+        return KafkaConnection(self.bootstrap, api_version=API_VERSION)
+
+    def start(self, topics: Iterable[str] = ()) -> None:
+        """Start it and make `topics`. Does nothing when it runs.
+
+        Raises
+        ------
+        UsageError
+            When confluent-kafka is not installed; the message names the extra.
+        Unavailable
+            When the broker did not answer within ten seconds.
+        """
+        if self._handle is not None:
+            return
+        try:
+            from confluent_kafka import KafkaException, Producer
+        except ModuleNotFoundError as error:
+            raise UsageError(_NAME_A_MODULE) from error
+        silent = logging.Logger("streamer.embedded_broker", logging.CRITICAL + 1)
+        # The cluster lives as long as the client handle that made it; the handle itself sends nothing.
+        handle = Producer(
+            {"bootstrap.servers": "embedded", "test.mock.num.brokers": 1, "log_level": 0}, logger=silent
+        )
+        try:
+            brokers = handle.list_topics(timeout=10).brokers.values()
+            self._bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+            for topic in topics:
+                handle.list_topics(topic, timeout=10)
+        except KafkaException as error:
+            raise Unavailable(f"the embedded broker did not start: {error}") from error
+        self._handle = handle
+        self.log_id = f"embedded-{uuid.uuid4()}"
+
+    def stop(self) -> None:
+        """Stop it; every record is gone. Does nothing when it does not run."""
+        handle, self._handle = self._handle, None
+        del handle  # the last reference: librdkafka closes the listeners and frees the logs
+
+    def __enter__(self) -> EmbeddedBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,292 @@
+"""The places where we reach into Faust's aiokafka driver: lease and seek, read committed, stamped records.
+
+Faust runs the Kafka consumer on a thread of its own. Everything in `StampingThread` whose name begins with
+an underscore runs on that thread's event loop, so a fetch and a seek never interleave; the rest runs on the
+application's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+import faust
+import structlog
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from faust.app.base import BootStrategy
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from faust.types import TP, ConsumerMessage
+
+from streamer.journal import Partition, Record
+from streamer.stream.intake import RECORD_OVERHEAD, Fetched
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from aiokafka.structs import ConsumerRecord
+
+    from streamer.stream.fetch_budget import FetchBudget
+
+log = structlog.get_logger(__name__)
+
+_FULL_POLL = 0.005
+"""Seconds between looks for room while the budget is used up; the delay hides behind what waits then."""
+
+
+class ReaderHooks(Protocol):
+    """What the driver asks of the engine that owns it."""
+
+    consumer_arguments: Mapping[str, Any]
+    budget: FetchBudget
+    log_id: str
+
+    async def seek(self, consumer: LeasingConsumer) -> Mapping[TP, int]:
+        """Lease what is assigned, set the fetcher to the positions, and return them."""
+        ...
+
+    def revoked(self) -> None:
+        """A rebalance takes every partition away."""
+        ...
+
+    def out_of_range(self) -> None:
+        """The broker no longer has the offset that was asked for. Called on the consumer's thread."""
+        ...
+
+
+class StampedMessage(ConsumerMessage):
+    """Faust's message with the record as it left the fetcher."""
+
+    __slots__ = ("fetched",)
+    fetched: Fetched
+
+
+class FetchState(NamedTuple):
+    """The fetcher's view of one partition; `highwater` and `stable_end` are None before the first fetch.
+
+    Attributes
+    ----------
+    handed_out : one past the last record that left the fetcher, or the position that was sought.
+    position : where the next fetch begins, past transaction markers.
+    highwater : one past the last record of the log.
+    stable_end : one past the last record that a read-committed consumer may see.
+    """
+
+    handed_out: int
+    position: int
+    highwater: int | None
+    stable_end: int | None
+
+
+class StampingThread(AIOKafkaConsumerThread):
+    """The consumer's thread: hands out records with what preceded them, as far as the budget has room."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._handed_out: dict[TP, int] = {}
+        self._flow = 0
+        self._hooks = cast("ReaderApp", self.app).hooks
+        self._partitions: dict[TP, Partition] = {}
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:  # noqa: ARG002
+        # Faust would read uncommitted records, and would choose security from its own settings.
+        self._assignor = RoundRobinPartitionAssignor
+        return AIOKafkaConsumer(
+            **self._hooks.consumer_arguments,
+            partition_assignment_strategy=[RoundRobinPartitionAssignor],
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+        )
+
+    async def _fetch_records(
+        self,
+        consumer: AIOKafkaConsumer,
+        active_partitions: set[TP],
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature is Faust's
+        max_records: int | None = None,
+    ) -> dict[TP, list[Fetched]]:
+        if not self.consumer.flow_active:
+            return {}
+        fetcher: Any = consumer._fetcher
+        if consumer._closed or fetcher._closed:
+            raise ConsumerStoppedError
+        # Waiting for room inside the context counts as polling, or the group would throw us out.
+        with fetcher._subscriptions.fetch_context():
+            room = await self._room(timeout or 1.0)
+            if not room:
+                return {}
+            try:
+                drained = await fetcher.fetched_records(
+                    active_partitions, timeout=timeout, max_records=min(room, max_records or room)
+                )
+            except ConsumerStoppedError:
+                raise
+            except OffsetOutOfRangeError:
+                self._hooks.out_of_range()
+                return {}
+            except NoOffsetForPartitionError:
+                return {}  # assigned, and not yet set to its stored progress
+            except KafkaError as error:
+                log.warning("stream.fetch_failed", error=f"{type(error).__name__}: {error}"[:300])
+                await asyncio.sleep(1.0)
+                return {}
+        return {tp: self._stamped(tp, records) for tp, records in drained.items() if tp in self._handed_out}
+
+    async def _room(self, within: float) -> int:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within
+        # The budget is given back on another loop; a look now and then costs less than waking across.
+        while not (room := self._hooks.budget.room()) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_FULL_POLL)
+        return room
+
+    def _stamped(self, tp: TP, records: Collection[ConsumerRecord[bytes, bytes]]) -> list[Fetched]:
+        follows = self._handed_out[tp]
+        partition = self._partitions[tp]
+        flow = self._flow
+        stamped: list[Fetched] = []
+        total = 0
+        for one in records:
+            size = RECORD_OVERHEAD + len(one.key or b"") + len(one.value or b"")
+            for name, value in one.headers:
+                size += len(name) + len(value or b"")
+            record = Record(partition, one.offset, one.key, one.value, tuple(one.headers), one.timestamp)
+            stamped.append(Fetched(record, follows, flow, size))
+            follows = one.offset + 1
+            total += size
+        self._handed_out[tp] = follows
+        self._hooks.budget.fetched(flow, len(stamped), total)
+        return stamped
+
+    async def begin_flow(self, positions: Mapping[TP, int]) -> None:
+        """Set the fetcher to `positions`; every record from now on is stamped as following them."""
+        await self.call_thread(self._begin_flow, dict(positions))
+
+    async def _begin_flow(self, positions: dict[TP, int]) -> None:
+        consumer = self._ensure_consumer()
+        assigned = consumer.assignment()
+        here = {tp: offset for tp, offset in positions.items() if tp in assigned}
+        for tp, offset in here.items():
+            consumer.seek(tp, offset)
+        self._partitions = {tp: Partition(self._hooks.log_id, tp.topic, tp.partition) for tp in here}
+        self._handed_out = here
+        self._flow = self._hooks.budget.begin_flow()
+
+    async def bounds(self, tps: Collection[TP]) -> dict[TP, tuple[int, int]]:
+        """Earliest and end offset of each partition, asked from the broker."""
+        return cast("dict[TP, tuple[int, int]]", await self.call_thread(self._bounds, list(tps)))
+
+    async def _bounds(self, tps: list[TP]) -> dict[TP, tuple[int, int]]:
+        consumer = self._ensure_consumer()
+        earliest = await consumer.beginning_offsets(tps)
+        end = await consumer.end_offsets(tps)
+        return {tp: (earliest[tp], end[tp]) for tp in tps}
+
+    async def commit_progress(self, offsets: Mapping[TP, int]) -> bool:
+        """Tell the group how far we are, for lag tools alone; False when the broker did not take it."""
+        return bool(await self.call_thread(self._commit_progress, dict(offsets)))
+
+    async def _commit_progress(self, offsets: dict[TP, int]) -> bool:
+        consumer = self._ensure_consumer()
+        assigned = consumer.assignment()
+        wanted = {
+            TopicPartition(*tp): OffsetAndMetadata(offset, "")
+            for tp, offset in offsets.items()
+            if tp in assigned
+        }
+        try:
+            if wanted:
+                await asyncio.wait_for(consumer.commit(wanted), 3.0)
+        except (KafkaError, TimeoutError) as error:
+            log.debug("stream.advisory_commit_failed", error=type(error).__name__)
+            return False
+        return True
+
+    def fetch_state(self, tp: TP) -> FetchState | None:
+        """What the fetcher knows of a partition; None unless it is assigned and was sought."""
+        consumer = self._consumer
+        handed_out = self._handed_out.get(tp)
+        if consumer is None or handed_out is None:
+            return None
+        subscription = consumer._subscription.subscription
+        assignment = subscription.assignment if subscription is not None else None
+        if assignment is None or tp not in assignment.tps:
+            return None
+        state = assignment.state_value(tp)
+        if not state.has_valid_position:
+            return None
+        return FetchState(handed_out, state.position, state.highwater, state.lso)
+
+
+class LeasingConsumer(Consumer):
+    """Faust's consumer, whose committed offsets are those in the database."""
+
+    app: ReaderApp
+    _thread: StampingThread
+
+    def _new_consumer_thread(self) -> StampingThread:
+        return StampingThread(self, loop=self.loop, beacon=self.beacon)
+
+    @property
+    def thread(self) -> StampingThread:
+        """The thread that the Kafka consumer lives on."""
+        return self._thread
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Lease and seek; Faust calls it after each rebalance, at times more than once."""
+        return await self.app.hooks.seek(self)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Give the leases up before anyone else can take them."""
+        self.app.hooks.revoked()
+        await super().on_partitions_revoked(revoked)
+
+    def _to_message(self, tp: TP, fetched: Fetched) -> StampedMessage:
+        record = fetched.record
+        message = StampedMessage(
+            tp.topic,
+            tp.partition,
+            record.offset,
+            record.timestamp_ms / 1000,
+            0,
+            None,  # Faust has no use for them; they are in the record
+            record.key,
+            record.value,
+            None,
+            tp=tp,
+            generation_id=self.app.consumer_generation_id,
+        )
+        message.fetched = fetched
+        return message
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Nothing: the engine's own watchdog looks, and knows back-pressure from trouble."""
+
+
+class LeasingTransport(Transport):
+    """Faust's transport with our consumer."""
+
+    Consumer = LeasingConsumer
+
+
+class _ReadOnly(BootStrategy):
+    enable_kafka_producer = False  # Faust's producer is not idempotent; the relay has its own
+    enable_web = False
+
+
+class ReaderApp(faust.App):
+    """A Faust application that only reads, and leaves no folders behind."""
+
+    BootStrategy = _ReadOnly
+    hooks: ReaderHooks
+
+    def _create_directories(self) -> None:
+        pass

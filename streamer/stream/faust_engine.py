@@ -1,0 +1,390 @@
+"""Faust as the reader: consumer group, back-pressure, lease and seek, and setting back what lost its way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import structlog
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from faust.types import TP
+
+from streamer.journal import Partition
+from streamer.stream.backoff import Backoff
+from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.faust_driver import LeasingTransport, ReaderApp
+from streamer.stream.intake import Intake, Verdict
+from streamer.stream.leasing import Bounds, Leasing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.faust_driver import LeasingConsumer, StampedMessage
+    from streamer.stream.fetch_budget import FetchBudget
+    from streamer.stream.observer import StreamObserver
+    from streamer.stream.reader_limits import ReaderLimits
+
+log = structlog.get_logger(__name__)
+
+_LOST_AFTER = 5.0
+"""Seconds without an arrival after which a record that left the fetcher counts as lost."""
+_STUCK_AFTER = 15.0
+"""Seconds without a fetch, although the broker has records and there is room."""
+_UNLEASED_AFTER = 30.0
+_RESET_SPACING = 0.25
+_COMMIT_EVERY = 2.0
+
+
+class Engine(Protocol):
+    """A reader: it offers the records of the partitions it is assigned to an `Intake`, in offset order."""
+
+    async def start(self, leasing: Leasing) -> None:
+        """Join the group and read, from where `leasing` says, until `stop`."""
+        ...
+
+    async def quiesce(self) -> None:
+        """Offer nothing more; stay in the group."""
+        ...
+
+    async def stop(self) -> None:
+        """Report the last progress to the group and leave it. Safe to repeat."""
+        ...
+
+    async def failed(self) -> None:
+        """Wait, and raise what makes going on impossible."""
+        ...
+
+    async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
+        """What the broker has of each partition."""
+        ...
+
+    def assigned(self) -> set[Partition]:
+        """The partitions that the group has given us."""
+        ...
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group has given us an assignment (an empty one counts) and is at rest."""
+        ...
+
+
+class FaustEngine:
+    """The `Engine` that Faust is.
+
+    Parameters
+    ----------
+    topics : what to read; a missing topic is read from when it appears.
+    group_id : the consumer group; its members share the partitions.
+    log_id : goes into every record's partition.
+    tell : told whether the broker answers.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        *,
+        topics: Sequence[str],
+        group_id: str,
+        log_id: str,
+        intake: Intake,
+        budget: FetchBudget,
+        limits: ReaderLimits,
+        observer: StreamObserver,
+        tell: Callable[[str, bool], None],
+    ) -> None:
+        self.budget = budget
+        self.log_id = log_id
+        self._topics = frozenset(topics)
+        self._intake = intake
+        self._limits = limits
+        self._observer = observer
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._failure: asyncio.Future[None] = self._loop.create_future()
+        self._leasing: Leasing | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._resetting: asyncio.Task[None] | None = None
+        self._unleased_since: float | None = None
+        self._told: dict[TP, int] = {}
+        self._commit_at = 0.0
+        self._stopping = False
+        self.consumer_arguments: Mapping[str, Any] = {
+            **_consumer_defaults(limits),
+            **connection.for_aiokafka(AIOKafkaConsumer),
+            "group_id": group_id,
+        }
+        self._app = _reader_app(connection, group_id, limits)
+        self._app.hooks = self
+        source = self._app.topic(
+            *topics,
+            key_type=bytes,
+            key_serializer="raw",
+            value_type=bytes,
+            value_serializer="raw",
+            allow_empty=True,
+            acks=False,
+        )
+        self._app.agent(source, name="intake")(self._agent)
+
+    async def start(self, leasing: Leasing) -> None:
+        """Join the group and read. Takes 1-2 s; records flow once the group has assigned partitions."""
+        self._leasing = leasing
+        await self._app.start()
+        self._watch = asyncio.create_task(self._watch_forever(), name="stream-watchdog")
+
+    async def failed(self) -> None:
+        """Wait until the reader cannot go on, and raise why."""
+        crashed = asyncio.create_task(self._app.wait_until_stopped())
+        try:
+            await asyncio.wait({crashed, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            crashed.cancel()
+        if self._failure.done():
+            self._failure.result()
+        raise WorkerHalted(WorkerExit.CRASHED, f"the reader stopped: {self._app.crash_reason!r}")
+
+    async def quiesce(self) -> None:
+        """Offer nothing more: what has been taken can be committed in peace."""
+        self._stopping = True
+        resetting = self._resetting
+        if resetting is not None:
+            resetting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await resetting
+        if self._app.started:
+            self._app.consumer.stop_flow()
+
+    async def stop(self) -> None:
+        """Tell the group the last progress and leave it."""
+        await self.quiesce()
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+            self._watch = None
+        if self._app.started:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._commit_progress(), 3.0)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._app.stop(), 15.0)
+
+    async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
+        """Ask the broker, for as long as it takes."""
+        backoff = Backoff()
+        while True:
+            try:
+                bounds = await self._consumer.thread.bounds([_tp(one) for one in partitions])
+            except (KafkaError, TimeoutError, OSError) as error:
+                self._tell("broker", False)
+                log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
+                await asyncio.sleep(backoff.next_delay())
+            else:
+                self._tell("broker", True)
+                return {one: Bounds(*bounds[_tp(one)]) for one in partitions}
+
+    def assigned(self) -> set[Partition]:
+        """The group's present assignment."""
+        if not self._app.started:
+            return set()
+        return {self._partition(tp) for tp in self._consumer.assignment() if tp.topic in self._topics}
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group has given us an assignment (an empty one counts) and is at rest."""
+        app = self._app
+        return bool(app.started and not app.rebalancing and app.consumer_generation_id > 0)
+
+    # ---- hooks of the driver
+
+    async def seek(self, consumer: LeasingConsumer) -> Mapping[TP, int]:
+        """Lease and seek what is assigned; a failure is kept for `failed`, for Faust would only log it."""
+        leasing = self._leasing
+        if leasing is None or self._failure.done():
+            return {}
+        partitions = [self._partition(tp) for tp in consumer.assignment() if tp.topic in self._topics]
+        patience = None if self._resetting is not None else self._limits.lease_deadline
+        try:
+            positions = await asyncio.wait_for(
+                leasing.positions(self._app.consumer_generation_id, partitions), patience
+            )
+        except TimeoutError:
+            # Faust would go on with the streams unsought: better to start anew.
+            self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
+            return {}
+        except Exception as error:  # whatever it is, Faust must not swallow it
+            self._fail(error)
+            return {}
+        sought = {_tp(partition): offset for partition, offset in positions.items()}
+        if sought:
+            await consumer.thread.begin_flow(sought)
+        return sought
+
+    def revoked(self) -> None:
+        """Drop the leases: what is being committed may still succeed, but is nobody's alarm if it does not."""
+        if self._leasing is not None:
+            self._leasing.revoke()
+
+    def out_of_range(self) -> None:
+        """Set back; `Leasing` then finds the gap. Called on the consumer's thread."""
+        self._loop.call_soon_threadsafe(self._reset_soon, "offset_out_of_range")
+
+    # ---- reading
+
+    async def _agent(self, stream: Any) -> None:
+        # An agent that raises loses its event, so this one cannot.
+        async for event in stream.noack().events():
+            try:
+                self._take(event.message)
+            except Exception as error:
+                self._fail(error)
+
+    def _take(self, message: StampedMessage) -> None:
+        verdict = self._intake.offer(message.fetched, now=time.monotonic())
+        if verdict is Verdict.BROKEN:
+            self._reset_soon("record_lost")
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+            self.revoked()
+
+    def _reset_soon(self, reason: str) -> None:
+        if self._resetting is None and not self._stopping and not self._app.rebalancing:
+            self._resetting = asyncio.create_task(self._reset(reason), name="stream-reset")
+
+    async def _reset(self, reason: str) -> None:
+        """What Faust does on a rebalance, without one; the order matters."""
+        try:
+            log.warning("stream.reset", reason=reason)
+            self._observer.reset(reason)
+            app, consumer = self._app, self._consumer
+            consumer.stop_flow()
+            app.flow_control.suspend()
+            app.flow_control.clear()
+            await app._stop_fetcher()
+            if app.rebalancing:
+                return  # the rebalance will seek and resume
+            consumer.resume_partitions(consumer.assignment())
+            await consumer.perform_seek()
+            if app.rebalancing:
+                return
+            app.flow_control.resume()
+            consumer.resume_flow()
+            await app._fetcher.maybe_start()
+            await asyncio.sleep(_RESET_SPACING)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._resetting = None
+
+    # ---- watching
+
+    async def _watch_forever(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(1.0)
+                await self._look(time.monotonic())
+        except Exception as error:
+            self._fail(error)
+
+    async def _look(self, now: float) -> None:
+        if self._app.rebalancing or self._resetting is not None:
+            return
+        self._check_leases(now)
+        for partition in self._intake.expected():
+            self._check_partition(partition, now)
+        if now >= self._commit_at:
+            self._commit_at = now + _COMMIT_EVERY
+            await self._commit_progress()
+
+    def _check_leases(self, now: float) -> None:
+        if not self.assigned() - set(self._intake.leases):
+            self._unleased_since = None
+        elif self._unleased_since is None:
+            self._unleased_since = now
+        elif now - self._unleased_since > _UNLEASED_AFTER:
+            self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, "partitions were assigned but never leased"))
+
+    def _check_partition(self, partition: Partition, now: float) -> None:
+        state = self._consumer.thread.fetch_state(_tp(partition))
+        expected = self._intake.expected().get(partition)
+        if state is None or expected is None or state.highwater is None:
+            return
+        # All that was handed out has arrived: what lies between us and the fetch position are holes.
+        caught_up = state.handed_out <= expected == self._intake.committed()[partition]
+        done = max(expected, state.position) if caught_up else self._intake.committed()[partition]
+        self._observer.lag(partition.topic, partition.number, max(0, state.highwater - done))
+        idle_since = self._intake.idle_since(partition)
+        if idle_since is None:
+            return
+        stable_end = state.highwater if state.stable_end is None else state.stable_end
+        if state.handed_out > expected and now - idle_since > _LOST_AFTER:
+            reason = "record_lost"
+        elif state.position < stable_end and self.budget.room() and now - idle_since > _STUCK_AFTER:
+            reason = "fetch_stuck"
+        else:
+            return
+        self._intake.touch(partition, now)
+        self._reset_soon(reason)
+
+    async def _commit_progress(self) -> None:
+        progress = {_tp(partition): offset for partition, offset in self._intake.committed().items()}
+        news = {tp: offset for tp, offset in progress.items() if offset and self._told.get(tp) != offset}
+        if news and await self._consumer.thread.commit_progress(news):
+            self._told = progress
+
+    @property
+    def _consumer(self) -> LeasingConsumer:
+        return cast("LeasingConsumer", self._app.consumer)
+
+    def _partition(self, tp: TP) -> Partition:
+        return Partition(self.log_id, tp.topic, tp.partition)
+
+
+def _tp(partition: Partition) -> TP:
+    return TP(partition.topic, partition.number)
+
+
+def _consumer_defaults(limits: ReaderLimits) -> dict[str, Any]:
+    """What the user's own client properties may replace."""
+    return {
+        "client_id": "streamer-worker",
+        "fetch_max_wait_ms": 100,
+        "max_partition_fetch_bytes": limits.max_fetch_bytes,
+        "max_poll_records": limits.max_poll_records,
+        "request_timeout_ms": int(limits.request_timeout * 1000),
+        "session_timeout_ms": int(limits.session_timeout * 1000),
+        "rebalance_timeout_ms": int(limits.request_timeout * 1000),
+        "heartbeat_interval_ms": int(limits.heartbeat_interval * 1000),
+        "max_poll_interval_ms": 1_000_000,
+        "metadata_max_age_ms": 60_000,
+    }
+
+
+def _reader_app(connection: KafkaConnection, group_id: str, limits: ReaderLimits) -> ReaderApp:
+    app = ReaderApp(
+        group_id,
+        broker=[f"kafka://{server}" for server in connection.servers],
+        web_enabled=False,
+        datadir="/nonexistent",
+        store="memory://",
+        topic_disable_leader=True,
+        topic_allow_declare=False,
+        stream_wait_empty=False,  # events without an outcome are read again, so nobody has to wait for them
+        stream_recovery_delay=0,
+        # The budget bounds what is underway; the queue itself must never be the one to refuse.
+        stream_buffer_maxsize=4 * limits.max_buffered_records,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=limits.max_fetch_bytes,
+        broker_session_timeout=limits.session_timeout,
+        broker_heartbeat_interval=limits.heartbeat_interval,
+        broker_request_timeout=limits.request_timeout,
+        broker_max_poll_records=limits.max_poll_records,
+    )
+    app.finalize()
+    app.transport = LeasingTransport(app.conf.broker_consumer, app)
+    return app

@@ -1,0 +1,166 @@
+"""One scoring call and one transaction for everything that waits; no timer.
+
+While one group is scored and committed the next gathers, so groups grow with the load and latency stays
+low without it.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from streamer.errors import Fenced
+from streamer.journal import Decision, Journal, Slice
+from streamer.stream.backoff import until_available
+from streamer.stream.exits import WorkerExit, WorkerHalted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+
+    from streamer.journal import Outcome, OutcomeKind
+    from streamer.stream.dead_letter_cap import DeadLetterCap
+    from streamer.stream.decider import Decider
+    from streamer.stream.intake import Intake, Run
+    from streamer.stream.latency import LatencyLedger
+    from streamer.stream.observer import StreamObserver
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class GroupCommit:
+    """The flusher: takes runs from the intake, has them decided, commits them, forever.
+
+    Parameters
+    ----------
+    executor : one thread; `Decider.outcomes` and `Journal.commit` block there.
+    max_records, max_bytes : bounds of one group.
+    on_commit : called after each commit (the relay has work).
+    tell : told whether a part answers.
+    failpoint : called with ``after_score``, ``before_commit`` and ``after_commit``.
+    """
+
+    def __init__(
+        self,
+        intake: Intake,
+        decider: Decider,
+        journal: Journal,
+        *,
+        executor: Executor,
+        max_records: int,
+        max_bytes: int,
+        cap: DeadLetterCap,
+        ledger: LatencyLedger,
+        observer: StreamObserver,
+        on_commit: Callable[[], None],
+        tell: Callable[[str, bool], None],
+        failpoint: Callable[[str], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._intake = intake
+        self._decider = decider
+        self._journal = journal
+        self._executor = executor
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._cap = cap
+        self._ledger = ledger
+        self._observer = observer
+        self._on_commit = on_commit
+        self._tell = tell
+        self._failpoint = failpoint
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Commit until cancelled.
+
+        Raises
+        ------
+        WorkerHalted
+            When the lease was lost to another worker while it was ours by all we knew (a zombie), or when
+            more was refused than the cap allows.
+        """
+        while True:
+            runs = await self._intake.gather(max_records=self._max_records, max_bytes=self._max_bytes)
+            try:
+                await self._commit(runs)
+            finally:
+                self._intake.settle(runs)
+
+    async def _commit(self, runs: list[Run]) -> None:
+        outcomes = await self._decide(runs)
+        if outcomes is None:
+            self._stale(runs)
+            return
+        self._failpoint("after_score")
+        slices = _slices(runs, outcomes)
+        self._failpoint("before_commit")
+        began = time.monotonic()
+        try:
+            kinds = await self._while_held(
+                runs, lambda: self._journal.commit(slices, now=self._clock()), part="database"
+            )
+        except Fenced as error:
+            if self._all_held(runs):
+                raise WorkerHalted(WorkerExit.FENCED, f"another worker holds the lease: {error}") from error
+            kinds = None
+        if kinds is None:
+            self._stale(runs)
+            return
+        self._failpoint("after_commit")
+        self._observer.stage("commit", time.monotonic() - began)
+        self._told(slices, kinds)
+
+    async def _decide(self, runs: list[Run]) -> list[Outcome] | None:
+        records = [record for run in runs for record in run.records]
+        began = time.monotonic()
+        outcomes = await self._while_held(runs, lambda: self._decider.outcomes(records), part="decider")
+        if outcomes is None:
+            return None
+        if len(outcomes) != len(records) or any(
+            outcome.record is not record for outcome, record in zip(outcomes, records, strict=True)
+        ):
+            raise RuntimeError("the decider must return one outcome for each record, in order")
+        self._observer.stage("score", time.monotonic() - began)
+        return outcomes
+
+    def _told(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
+        outcomes = [outcome for one in slices for outcome in one.outcomes]
+        became = [kind for group in kinds for kind in group]
+        for outcome in outcomes:
+            if isinstance(outcome, Decision):
+                self._ledger.remember(outcome.action, outcome.record.timestamp_ms)
+        self._observer.committed(outcomes, became)
+        self._on_commit()
+        reason = self._cap.passed(became)
+        if reason is not None:
+            raise WorkerHalted(
+                WorkerExit.DEAD_LETTER_CAP,
+                f"{reason}; look at `streamer dead-letters list`, then start the worker again",
+            )
+
+    def _all_held(self, runs: Sequence[Run]) -> bool:
+        return all(self._intake.holds(run) for run in runs)
+
+    async def _while_held(self, runs: Sequence[Run], call: Callable[[], T], *, part: str) -> T | None:
+        return await until_available(
+            self._executor, call, part=part, wanted=lambda: self._all_held(runs), tell=self._tell
+        )
+
+    @staticmethod
+    def _stale(runs: Sequence[Run]) -> None:
+        log.info("stream.stale_group_dropped", records=sum(len(run.records) for run in runs))
+
+
+def _slices(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[Slice]:
+    slices: list[Slice] = []
+    start = 0
+    for run in runs:
+        end = start + len(run.records)
+        slices.append(Slice(run.lease, run.expected_offset, run.next_offset, tuple(outcomes[start:end])))
+        start = end
+    return slices

@@ -1,0 +1,100 @@
+"""Whether a worker is alive and ready, and why not."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind
+    from streamer.stream.observer import Stage, StreamObserver
+
+PROGRESS_WITHIN = 30.0
+"""Seconds: a worker that has lag and committed nothing for so long is not ready."""
+
+
+class WorkerHealth:
+    """What `/healthz` and `/readyz` show; also an observer that passes everything on to another one.
+
+    Written on the worker's event loop, read from any thread.
+
+    Parameters
+    ----------
+    observer : who else is told.
+    clock : monotonic seconds.
+    """
+
+    def __init__(self, observer: StreamObserver, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._next = observer
+        self._clock = clock
+        self._parts: dict[str, bool | None] = {"database": None, "broker": None}
+        self._lag: dict[tuple[str, int], int] = {}
+        self._progress_at = clock()
+        self.joined: Callable[[], bool] = lambda: False
+        self.stopping = ""
+
+    @property
+    def alive(self) -> bool:
+        """False once the worker has decided to end."""
+        return not self.stopping
+
+    def unready(self) -> list[str]:
+        """Why the worker is not ready, one reason a line; empty when it is."""
+        if self.stopping:
+            return [self.stopping]
+        reasons = [
+            f"the {part} has not answered yet" if reachable is None else f"the {part} does not answer"
+            for part, reachable in tuple(self._parts.items())
+            if not reachable
+        ]
+        if not self.joined():
+            reasons.append("the consumer group has not assigned partitions yet")
+        waiting = sum(tuple(self._lag.values()))
+        silent = self._clock() - self._progress_at
+        if waiting and silent > PROGRESS_WITHIN:
+            reasons.append(f"{waiting} records wait and none was recorded for {silent:.0f} s")
+        return reasons
+
+    def stage(self, stage: Stage, seconds: float) -> None:
+        """Pass on."""
+        self._next.stage(stage, seconds)
+
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
+        """Progress was made."""
+        self._progress_at = self._clock()
+        self._next.committed(outcomes, kinds)
+
+    def acknowledged(self, seconds: float) -> None:
+        """Pass on."""
+        self._next.acknowledged(seconds)
+
+    def parked(self, message: OutboxMessage, error: str) -> None:
+        """Pass on."""
+        self._next.parked(message, error)
+
+    def lag(self, topic: str, partition: int, records: int) -> None:
+        """Remember what waits; without lag there is no progress to miss."""
+        self._lag[topic, partition] = records
+        if not sum(self._lag.values()):
+            self._progress_at = self._clock()
+        self._next.lag(topic, partition, records)
+
+    def released(self, topic: str, partition: int) -> None:
+        """Forget a partition's lag."""
+        self._lag.pop((topic, partition), None)
+        self._next.released(topic, partition)
+
+    def gap(self, gap: DataGap) -> None:
+        """Pass on."""
+        self._next.gap(gap)
+
+    def reset(self, reason: str) -> None:
+        """Pass on."""
+        self._next.reset(reason)
+
+    def part(self, part: str, reachable: bool) -> None:
+        """Remember whether a part answers."""
+        self._parts[part] = reachable
+        self._next.part(part, reachable)

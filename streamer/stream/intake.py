@@ -1,0 +1,232 @@
+"""The port where the reader (Faust today) ends and we begin: leased partitions, their records in order.
+
+A reader offers every record with the offset that its fetched stream went on from (`Fetched.follows`). The
+intake takes a record exactly if that stream had nothing between the last one taken and this one, so an
+offset hole (a transaction marker, an aborted or compacted record) is passed and a record lost on the way
+is noticed. Nothing here blocks or does I/O; everything runs on the worker's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streamer.journal import Lease, Partition, Record
+    from streamer.stream.fetch_budget import FetchBudget
+
+RECORD_OVERHEAD = 256
+"""Bytes that a record costs beside its key, value and headers; a round figure for the budget."""
+
+
+class Fetched(NamedTuple):
+    """A record as it left the fetcher: the stream had nothing in [`follows`, `record.offset`)."""
+
+    record: Record
+    follows: int
+    flow: int
+    size: int
+
+
+class Verdict(Enum):
+    """What became of an offered record."""
+
+    TAKEN = "taken"
+    REPEATED = "repeated"
+    """Taken before; dropped."""
+    FOREIGN = "foreign"
+    """No lease for its partition; dropped."""
+    BROKEN = "broken"
+    """A record before it never arrived; dropped, and the reader must be set back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive records of one leased partition, on their way through one group commit."""
+
+    lease: Lease
+    expected_offset: int
+    records: tuple[Record, ...]
+    size: int
+
+    @property
+    def next_offset(self) -> int:
+        """Where the partition goes on after this run."""
+        return self.records[-1].offset + 1
+
+
+@dataclass(slots=True)
+class _Slot:
+    lease: Lease
+    expected: int
+    gathered: int
+    committed: int
+    arrived_at: float
+    waiting: deque[tuple[Record, int]] = field(default_factory=deque)
+    in_commit: int = 0
+
+
+class Intake:
+    """The leased partitions of one group generation and what waits in them.
+
+    Parameters
+    ----------
+    budget : told of every record that comes and goes.
+    """
+
+    def __init__(self, budget: FetchBudget) -> None:
+        self._budget = budget
+        self._slots: dict[Partition, _Slot] = {}
+        self._waiting = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._turn = 0
+
+    def install(self, leases: Iterable[Lease], *, now: float) -> None:
+        """Begin (or begin again) with fresh leases; `now` is monotonic seconds."""
+        for lease in leases:
+            self._drop(lease.partition)
+            start = lease.next_offset
+            self._slots[lease.partition] = _Slot(lease, start, start, start, now)
+
+    def revoke(self) -> list[Partition]:
+        """Give up every partition and whatever waits; what is being committed becomes stale."""
+        gone = list(self._slots)
+        for partition in gone:
+            self._drop(partition)
+        self._wake()
+        return gone
+
+    def offer(self, fetched: Fetched, *, now: float) -> Verdict:
+        """Take the record if it is the next one of a leased partition."""
+        record = fetched.record
+        slot = self._slots.get(record.partition)
+        if slot is None:
+            verdict = Verdict.FOREIGN
+        elif record.offset < slot.expected:
+            verdict = Verdict.REPEATED
+        elif fetched.follows > slot.expected:
+            verdict = Verdict.BROKEN
+        else:
+            verdict = Verdict.TAKEN
+            slot.waiting.append((record, fetched.size))
+            slot.expected = record.offset + 1
+            slot.arrived_at = now
+            self._waiting.set()
+        self._budget.arrived(fetched.flow, fetched.size, kept=verdict is Verdict.TAKEN)
+        return verdict
+
+    async def gather(self, *, max_records: int, max_bytes: int) -> list[Run]:
+        """Wait until something waits, then take it all, within the bounds, and every partition its share.
+
+        Cancellation safe: nothing is taken before the return.
+        """
+        while True:
+            runs = self._gather(max_records, max_bytes)
+            if runs:
+                return runs
+            self._waiting.clear()
+            await self._waiting.wait()
+
+    def _gather(self, max_records: int, max_bytes: int) -> list[Run]:
+        busy = [slot for slot in self._slots.values() if slot.waiting and not slot.in_commit]
+        if not busy:
+            return []
+        self._turn += 1
+        first = self._turn % len(busy)
+        runs: list[Run] = []
+        for place, slot in enumerate(busy[first:] + busy[:first]):
+            share = len(busy) - place  # what the earlier ones left over is shared by those that follow
+            run = self._take(slot, max(1, max_records // share), max_bytes // share)
+            runs.append(run)
+            max_records -= len(run.records)
+            max_bytes -= run.size
+            if max_records <= 0 or max_bytes <= 0:
+                break
+        return runs
+
+    @staticmethod
+    def _take(slot: _Slot, max_records: int, max_bytes: int) -> Run:
+        records: list[Record] = []
+        size = 0
+        while slot.waiting and len(records) < max_records:
+            record, weight = slot.waiting[0]
+            if records and size + weight > max_bytes:
+                break
+            slot.waiting.popleft()
+            records.append(record)
+            size += weight
+        run = Run(slot.lease, slot.gathered, tuple(records), size)
+        slot.gathered = run.next_offset
+        slot.in_commit = len(records)
+        return run
+
+    def holds(self, run: Run) -> bool:
+        """Whether the run's lease is still the one that we have."""
+        slot = self._slots.get(run.lease.partition)
+        return slot is not None and slot.lease == run.lease
+
+    def settle(self, runs: Iterable[Run]) -> None:
+        """These runs are committed, or dropped because they were stale."""
+        for run in runs:
+            self._budget.released(len(run.records), run.size)
+            if self.holds(run):
+                slot = self._slots[run.lease.partition]
+                slot.committed = run.next_offset
+                slot.in_commit = 0
+                if slot.waiting:
+                    self._waiting.set()
+        self._wake()
+
+    def move_past(self, partition: Partition, offset: int) -> None:
+        """A recorded gap moved the stored progress of an idle partition to `offset`."""
+        slot = self._slots[partition]
+        slot.expected = max(slot.expected, offset)
+        slot.gathered = slot.committed = offset
+
+    async def drained(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Wait until nothing of these (or of all) partitions waits or is being committed."""
+        wanted = None if partitions is None else set(partitions)
+        while any(
+            slot.waiting or slot.in_commit
+            for partition, slot in self._slots.items()
+            if wanted is None or partition in wanted
+        ):
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def leases(self) -> Mapping[Partition, Lease]:
+        """The present leases."""
+        return {partition: slot.lease for partition, slot in self._slots.items()}
+
+    def expected(self) -> dict[Partition, int]:
+        """For each leased partition the offset that the reader has to go on from."""
+        return {partition: slot.expected for partition, slot in self._slots.items()}
+
+    def committed(self) -> dict[Partition, int]:
+        """For each leased partition the stored progress, as far as we know it."""
+        return {partition: slot.committed for partition, slot in self._slots.items()}
+
+    def idle_since(self, partition: Partition) -> float | None:
+        """When the last record arrived (monotonic); None while records wait or without a lease."""
+        slot = self._slots.get(partition)
+        return None if slot is None or slot.waiting or slot.in_commit else slot.arrived_at
+
+    def touch(self, partition: Partition, now: float) -> None:
+        """Start the wait of `idle_since` anew."""
+        if partition in self._slots:
+            self._slots[partition].arrived_at = now
+
+    def _drop(self, partition: Partition) -> None:
+        slot = self._slots.pop(partition, None)
+        if slot is not None:
+            # What is being committed is released by `settle`, whatever becomes of it.
+            self._budget.released(len(slot.waiting), sum(size for _, size in slot.waiting))
+
+    def _wake(self) -> None:
+        self._changed.set()

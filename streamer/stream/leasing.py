@@ -1,0 +1,168 @@
+"""Where each assigned partition goes on: its lease, and what the broker still has of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from streamer.errors import Fenced
+from streamer.journal import DataGap, Journal, Lease, Partition
+from streamer.stream.backoff import until_available
+from streamer.stream.exits import WorkerExit, WorkerHalted
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from concurrent.futures import Executor
+
+    from streamer.stream.intake import Intake
+    from streamer.stream.observer import StreamObserver
+
+log = structlog.get_logger(__name__)
+
+
+class Bounds(NamedTuple):
+    """What the broker has of a partition: offsets [`earliest`, `end`)."""
+
+    earliest: int
+    end: int
+
+
+class Leasing:
+    """Leases each partition once per group generation and installs it in the intake.
+
+    Parameters
+    ----------
+    journal : its `lease` and `record_gap` are called in `executor`.
+    bounds : asks the broker for the bounds of partitions.
+    tell : told whether the database answers.
+    failpoint : called with ``after_lease``.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        intake: Intake,
+        *,
+        executor: Executor,
+        bounds: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, Bounds]]],
+        observer: StreamObserver,
+        tell: Callable[[str, bool], None],
+        failpoint: Callable[[str], None],
+    ) -> None:
+        self._journal = journal
+        self._intake = intake
+        self._executor = executor
+        self._bounds = bounds
+        self._observer = observer
+        self._tell = tell
+        self._failpoint = failpoint
+        self._lock = asyncio.Lock()
+        self._generation: int | None = None
+
+    def revoke(self) -> None:
+        """The group rebalances: whatever was leased is another's to take."""
+        for partition in self._intake.revoke():
+            self._observer.released(partition.topic, partition.number)
+        self._generation = None
+
+    async def positions(self, generation: int, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Lease what is not leased in this generation, and return where to read each partition on.
+
+        Records that the broker no longer has are recorded as a gap and passed.
+
+        Raises
+        ------
+        WorkerHalted
+            When a partition ends before the stored progress, or another worker took it meanwhile.
+        """
+        async with self._lock:
+            if generation != self._generation:
+                self.revoke()
+                self._generation = generation
+            missing = sorted(set(partitions) - set(self._intake.expected()))
+            if missing:
+                await self._lease(generation, missing)
+            if generation != self._generation:
+                return {}
+            await self._pass_gaps(partitions)
+            expected = self._intake.expected()
+            return {partition: expected[partition] for partition in partitions if partition in expected}
+
+    def _current(self, generation: int) -> Callable[[], bool]:
+        return lambda: self._generation == generation
+
+    async def _lease(self, generation: int, partitions: list[Partition]) -> None:
+        began = time.monotonic()
+        leases = await until_available(
+            self._executor,
+            lambda: self._journal.lease(partitions),
+            part="database",
+            wanted=self._current(generation),
+            tell=self._tell,
+        )
+        if leases is None or generation != self._generation:
+            return
+        self._failpoint("after_lease")
+        self._intake.install(leases.values(), now=time.monotonic())
+        self._observer.stage("lease", time.monotonic() - began)
+        log.info(
+            "stream.leased",
+            generation=generation,
+            leases=[
+                {"topic": p.topic, "partition": p.number, "epoch": one.epoch, "next_offset": one.next_offset}
+                for p, one in sorted(leases.items())
+            ],
+        )
+
+    async def _pass_gaps(self, partitions: Collection[Partition]) -> None:
+        leases = {p: lease for p, lease in self._intake.leases.items() if p in set(partitions)}
+        if not leases:
+            return
+        bounds = await self._bounds(list(leases))
+        for partition, lease in leases.items():
+            earliest, end = bounds[partition]
+            expected = self._intake.expected().get(partition)
+            if expected is None:
+                continue
+            if end < expected:
+                raise WorkerHalted(
+                    WorkerExit.LOG_RECREATED,
+                    f"{partition.topic}[{partition.number}] ends at offset {end}, but outcomes are recorded up "
+                    f"to {expected}: the topic was deleted and made anew, or its log was cut. Restore the "
+                    "topic, or give the topics a new prefix so that the new log gets its own progress",
+                )
+            if earliest > expected:
+                await self._record_gap(lease, DataGap(partition, expected, earliest))
+
+    async def _record_gap(self, lease: Lease, gap: DataGap) -> None:
+        await self._intake.drained([gap.partition])
+        if self._intake.leases.get(gap.partition) != lease:
+            return
+        moved = replace(lease, next_offset=gap.from_offset)
+        try:
+            await until_available(
+                self._executor,
+                lambda: self._journal.record_gap(moved, gap),
+                part="database",
+                wanted=lambda: self._intake.leases.get(gap.partition) == lease,
+                tell=self._tell,
+            )
+        except Fenced as error:
+            if self._intake.leases.get(gap.partition) == lease:
+                raise WorkerHalted(WorkerExit.FENCED, str(error)) from error
+            return
+        if self._intake.leases.get(gap.partition) != lease:
+            return
+        self._intake.move_past(gap.partition, gap.to_offset)
+        self._observer.gap(gap)
+        log.error(
+            "stream.data_gap",
+            topic=gap.partition.topic,
+            partition=gap.partition.number,
+            from_offset=gap.from_offset,
+            to_offset=gap.to_offset,
+        )

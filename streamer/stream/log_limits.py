@@ -1,0 +1,58 @@
+"""A bound on what the client libraries log: an outage of seconds makes thousands of equal lines."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CLIENT_LOGGERS = ("aiokafka", "faust", "mode", "kafka")
+
+
+class LogRateLimit(logging.Filter):
+    """Let `burst` records of one origin (logger, level, template) pass per `period` seconds.
+
+    The first record after a pause tells how many were left out.
+    """
+
+    def __init__(
+        self, *, burst: int = 3, period: float = 10.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._burst = burst
+        self._period = period
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._windows: dict[tuple[str, int, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this record passes."""
+        origin = (record.name, record.levelno, str(record.msg)[:200])
+        now = self._clock()
+        with self._lock:
+            began, seen = self._windows.get(origin, (now, 0))
+            left_out = 0
+            if now - began >= self._period:
+                left_out = max(0, seen - self._burst)
+                began, seen = now, 0
+            if len(self._windows) > 1000:
+                self._windows.clear()
+            self._windows[origin] = (began, seen + 1)
+        if left_out:
+            record.msg = f"{record.getMessage()} ({left_out} more like this were left out)"
+            record.args = ()
+        return seen < self._burst
+
+
+def limit_client_logs() -> None:
+    """Put one `LogRateLimit` on every logger that the client libraries have made by now. Safe to repeat."""
+    for name in list(logging.root.manager.loggerDict):
+        logger = logging.getLogger(name)
+        if name.split(".", 1)[0] in CLIENT_LOGGERS and not any(
+            isinstance(one, LogRateLimit) for one in logger.filters
+        ):
+            logger.addFilter(LogRateLimit())

@@ -1,0 +1,83 @@
+"""What the stream tells whoever counts: a protocol, and an observer that counts nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind
+
+Stage = Literal["score", "commit", "publish", "lease"]
+
+
+class StreamObserver(Protocol):
+    """Called on the worker's event loop; must return at once and must not raise."""
+
+    def stage(self, stage: Stage, seconds: float) -> None:
+        """One group went through a stage in `seconds`."""
+        ...
+
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
+        """These outcomes are recorded; `kinds` (same length) tells what each became."""
+        ...
+
+    def acknowledged(self, seconds: float) -> None:
+        """The broker has an action, `seconds` after its record's timestamp."""
+        ...
+
+    def parked(self, message: OutboxMessage, error: str) -> None:
+        """A message that can never be published was put aside."""
+        ...
+
+    def lag(self, topic: str, partition: int, records: int) -> None:
+        """Records of a leased partition that have no outcome yet."""
+        ...
+
+    def released(self, topic: str, partition: int) -> None:
+        """The partition is not ours any more: its lag is another worker's to report."""
+        ...
+
+    def gap(self, gap: DataGap) -> None:
+        """The broker lost records before they were read."""
+        ...
+
+    def reset(self, reason: str) -> None:
+        """The reader was set back to the first record that has not arrived."""
+        ...
+
+    def part(self, part: str, reachable: bool) -> None:
+        """The database or the broker answered, or did not."""
+        ...
+
+
+class SilentObserver:
+    """Counts nothing."""
+
+    def stage(self, stage: Stage, seconds: float) -> None:
+        """Ignore."""
+
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
+        """Ignore."""
+
+    def acknowledged(self, seconds: float) -> None:
+        """Ignore."""
+
+    def parked(self, message: OutboxMessage, error: str) -> None:
+        """Ignore."""
+
+    def lag(self, topic: str, partition: int, records: int) -> None:
+        """Ignore."""
+
+    def released(self, topic: str, partition: int) -> None:
+        """Ignore."""
+
+    def gap(self, gap: DataGap) -> None:
+        """Ignore."""
+
+    def reset(self, reason: str) -> None:
+        """Ignore."""
+
+    def part(self, part: str, reachable: bool) -> None:
+        """Ignore."""

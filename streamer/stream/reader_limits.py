@@ -1,0 +1,44 @@
+"""The reader's bounds and timeouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderLimits:
+    """Bounds on memory and time; seconds and bytes.
+
+    Attributes
+    ----------
+    max_buffered_records, max_buffered_bytes : what may be between the fetcher and the database.
+    max_poll_records : records taken from the fetcher at a time.
+    max_fetch_bytes : per partition and fetch; one larger record still passes.
+    session_timeout : after so long without a heartbeat the group gives our partitions away.
+    request_timeout : at least the session timeout; a lease may take .7 of it.
+    """
+
+    max_buffered_records: int = 4000
+    max_buffered_bytes: int = 64 * 1024 * 1024
+    max_poll_records: int = 2000
+    max_fetch_bytes: int = 1024 * 1024
+    session_timeout: float = 8.0
+    heartbeat_interval: float = 1.0
+    request_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.request_timeout < self.session_timeout:
+            raise ValueError("the request timeout must not be less than the session timeout")
+        bounds = (
+            self.max_buffered_records,
+            self.max_buffered_bytes,
+            self.max_poll_records,
+            self.max_fetch_bytes,
+        )
+        if min(bounds) < 1:
+            raise ValueError("the reader's bounds must be 1 or more")
+
+    @property
+    def lease_deadline(self) -> float:
+        """Seconds that taking the leases may last before the worker gives up and starts anew."""
+        return 0.7 * self.request_timeout

@@ -1,0 +1,244 @@
+"""The outbox to Kafka: every row exactly as stored, at least once, in id order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    InvalidTopicError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    UnsupportedForMessageFormatError,
+)
+
+from streamer.stream.backoff import Backoff, until_available
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from concurrent.futures import Executor
+
+    from streamer.journal import Journal, OutboxMessage, Partition
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.latency import LatencyLedger
+    from streamer.stream.observer import StreamObserver
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+_HOPELESS = (
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    InvalidTopicError,
+    UnsupportedForMessageFormatError,
+    # What the producer refuses before it sends: a topic or header name that no broker takes.
+    ValueError,
+    TypeError,
+)
+_LOG_EVERY = 10.0
+
+
+class Relay:
+    """Publishes the outbox rows of the partitions that this worker leases, and those of no partition.
+
+    Parameters
+    ----------
+    journal : `unpublished`, `mark_published` and `park` are called in `executor`.
+    sources : the partitions leased now.
+    max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
+    batch : rows read and published at a time.
+    idle_poll : seconds between looks when nobody called `wake`.
+    failpoint : called with ``after_publish``.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        journal: Journal,
+        *,
+        executor: Executor,
+        sources: Callable[[], Collection[Partition]],
+        max_request_size: int,
+        ledger: LatencyLedger,
+        observer: StreamObserver,
+        tell: Callable[[str, bool], None],
+        failpoint: Callable[[str], None],
+        batch: int = 1000,
+        idle_poll: float = 1.0,
+    ) -> None:
+        self._connection = connection
+        self._journal = journal
+        self._executor = executor
+        self._sources = sources
+        self._max_request_size = max_request_size
+        self._ledger = ledger
+        self._observer = observer
+        self._tell = tell
+        self._failpoint = failpoint
+        self._batch = batch
+        self._idle_poll = idle_poll
+        self._wake = asyncio.Event()
+        self._producer: AIOKafkaProducer | None = None
+        self._backoff = Backoff()
+        self._logged = float("-inf")
+        self._finishing = False
+
+    def wake(self) -> None:
+        """There is something to publish."""
+        self._wake.set()
+
+    def finish(self) -> None:
+        """Let `run` return once it finds nothing to publish."""
+        self._finishing = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish until cancelled or finished; what can pass is retried forever."""
+        try:
+            while True:
+                self._wake.clear()
+                rows = await self.publish_waiting()
+                if self._finishing and not rows:
+                    return
+                if rows < self._batch and not self._finishing:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), self._idle_poll)
+        finally:
+            await self._close_producer()
+
+    async def publish_waiting(self) -> int:
+        """Publish one batch; how many rows it had."""
+        rows = await self._in_database(
+            lambda: self._journal.unpublished(sorted(self._sources()), limit=self._batch)
+        )
+        waiting: Sequence[OutboxMessage] = rows
+        together = True
+        while waiting:
+            waiting = await self._attempt(waiting, together=together)
+            if waiting:
+                together = False  # a row that fails alone is hopeless; one that failed with others may not be
+                await asyncio.sleep(self._backoff.next_delay())
+            else:
+                self._backoff.reset()
+        return len(rows)
+
+    async def _attempt(self, rows: Sequence[OutboxMessage], *, together: bool) -> list[OutboxMessage]:
+        """Send the rows and mark what the broker has; those that have to be tried again, in order."""
+        began = time.monotonic()
+        results: list[BaseException | None] = []
+        if together:
+            results = await self._send(rows)
+        else:
+            for row in rows:
+                results += await self._send([row])
+                if results[-1] is not None and not isinstance(results[-1], _HOPELESS):
+                    results += [results[-1]] * (len(rows) - len(results))
+                    break
+        published = [row for row, error in zip(rows, results, strict=True) if error is None]
+        if published:
+            self._failpoint("after_publish")
+            await self._in_database(lambda: self._journal.mark_published([row.id for row in published]))
+            self._observer.stage("publish", time.monotonic() - began)
+        again: list[OutboxMessage] = []
+        for row, error in zip(rows, results, strict=True):
+            if error is None:
+                continue
+            if not together and isinstance(error, _HOPELESS):
+                await self._park(row, error)
+            else:
+                again.append(row)
+        self._tell("broker", not again or any(isinstance(error, _HOPELESS) for error in results))
+        if again:
+            self._report(next(error for error in results if error is not None), len(again))
+        return again
+
+    async def _send(self, rows: Sequence[OutboxMessage]) -> list[BaseException | None]:
+        """One entry a row: None once the broker has acknowledged it, else the error."""
+        try:
+            producer = await self._started_producer()
+        except (KafkaError, OSError, TimeoutError) as error:
+            return [error] * len(rows)
+        results: list[BaseException | None] = [None] * len(rows)
+        underway: dict[int, asyncio.Future[object]] = {}
+        for place, row in enumerate(rows):
+            try:
+                underway[place] = await _sent(producer, row)
+            except (*_HOPELESS, KafkaError, OSError) as error:
+                results[place] = error
+                if not isinstance(error, _HOPELESS):
+                    # Sending on would change the order of rows with one key.
+                    results[place:] = [error] * (len(rows) - place)
+                    break
+        answers = await asyncio.gather(*underway.values(), return_exceptions=True)
+        now_ms = time.time() * 1000
+        for place, answer in zip(underway, answers, strict=True):
+            if isinstance(answer, BaseException):
+                results[place] = answer
+            else:
+                seconds = self._ledger.acknowledged(rows[place], now_ms)
+                if seconds is not None:
+                    self._observer.acknowledged(seconds)
+        if any(error is not None for error in results):
+            # After a failed batch an idempotent producer's sequence numbers have a hole: begin with a new one.
+            await self._close_producer()
+        return results
+
+    async def _started_producer(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            arguments = self._connection.for_aiokafka(AIOKafkaProducer)
+            producer = AIOKafkaProducer(
+                **{"request_timeout_ms": 10_000, **arguments},
+                acks="all",
+                enable_idempotence=True,
+                max_request_size=self._max_request_size,
+            )
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
+            self._producer = producer
+        return self._producer
+
+    async def _close_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            # It flushes first, which can last as long as the broker is away; nothing unacknowledged counts.
+            with contextlib.suppress(KafkaError, OSError, TimeoutError):
+                await asyncio.wait_for(producer.stop(), 5)
+
+    async def _park(self, row: OutboxMessage, error: BaseException) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        await self._in_database(lambda: self._journal.park(row.id, reason[:1000]))
+        log.error("stream.message_parked", row=row.id, topic=row.topic, error=reason[:300])
+        self._observer.parked(row, reason)
+
+    def _report(self, error: BaseException, rows: int) -> None:
+        now = time.monotonic()
+        if now - self._logged > _LOG_EVERY:
+            self._logged = now
+            log.warning("stream.publish_failed", rows=rows, error=f"{type(error).__name__}: {error}"[:300])
+
+    async def _in_database(self, call: Callable[[], T]) -> T:
+        answer = await until_available(self._executor, call, part="database", tell=self._tell)
+        return cast("T", answer)  # it is always wanted, so a None is the call's own
+
+
+async def _sent(producer: AIOKafkaProducer, row: OutboxMessage) -> asyncio.Future[object]:
+    """Hand a row to the producer; the future is done when the broker has it."""
+    headers = list(row.headers)
+    if row.key is not None or row.value is not None:
+        sent: asyncio.Future[object] = await producer.send(row.topic, row.value, key=row.key, headers=headers)
+        return sent
+    # A tombstone without a key (the dead letter of one): the library refuses it by itself, in a batch not.
+    batch = producer.create_batch()
+    batch.append(key=None, value=None, timestamp=None, headers=headers)
+    partitions = await producer.partitions_for(row.topic)
+    return cast(
+        "asyncio.Future[object]", await producer.send_batch(batch, row.topic, partition=min(partitions))
+    )

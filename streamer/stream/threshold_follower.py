@@ -1,0 +1,85 @@
+"""The compacted thresholds topic, read whole and then followed. It notifies; the authority is SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+
+from streamer.stream.backoff import Backoff, until_available
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from streamer.stream.connection import KafkaConnection
+
+log = structlog.get_logger(__name__)
+
+
+class ThresholdFollower:
+    """Reads every partition of the topic from its beginning, in no group, and goes on through outages.
+
+    Parameters
+    ----------
+    on_message : called in `executor` with (key, value) of each record, in order within a partition; after an
+        outage records may come again. `Unavailable` makes it be called again with the same record; any other
+        error is logged and the record passed.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        topic: str,
+        on_message: Callable[[bytes | None, bytes | None], None],
+        *,
+        executor: Executor,
+        tell: Callable[[str, bool], None] = lambda _part, _up: None,
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._on_message = on_message
+        self._executor = executor
+        self._tell = tell
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        backoff = Backoff(last=10.0)
+        while True:
+            try:
+                await self._follow(backoff)
+            except (KafkaError, OSError, TimeoutError) as error:
+                log.warning(
+                    "stream.threshold_follower_lost_broker", error=f"{type(error).__name__}: {error}"[:300]
+                )
+            await asyncio.sleep(backoff.next_delay())
+
+    async def _follow(self, backoff: Backoff) -> None:
+        consumer = AIOKafkaConsumer(
+            self._topic,
+            **self._connection.for_aiokafka(AIOKafkaConsumer),
+            group_id=None,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        try:
+            await consumer.start()
+            async for record in consumer:
+                backoff.reset()
+                await self._tell_of(record.key, record.value)
+        finally:
+            with contextlib.suppress(KafkaError, OSError, TimeoutError):
+                await asyncio.wait_for(consumer.stop(), 5)
+
+    async def _tell_of(self, key: bytes | None, value: bytes | None) -> None:
+        try:
+            await until_available(
+                self._executor, lambda: self._on_message(key, value), part="database", tell=self._tell
+            )
+        except Exception:
+            log.exception("stream.threshold_message_failed", topic=self._topic)

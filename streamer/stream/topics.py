@@ -1,0 +1,197 @@
+"""Topics as the product needs them: made, checked, measured. Calls block."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+from streamer.errors import Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from streamer.stream.connection import KafkaConnection
+
+ENVELOPE = 64 * 1024
+"""Bytes that a topic's largest message may exceed the input's limit by, so that a dead letter always fits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """How a topic is to be.
+
+    Parameters
+    ----------
+    max_message_bytes : the largest record, bytes.
+    replication : replicas; -1 leaves it to the broker.
+    settings : further topic properties, by Kafka's names.
+    """
+
+    name: str
+    partitions: int
+    max_message_bytes: int
+    compacted: bool = False
+    replication: int = -1
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All topic properties, by Kafka's names."""
+        return {
+            **self.settings,
+            "cleanup.policy": "compact" if self.compacted else "delete",
+            "max.message.bytes": str(self.max_message_bytes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDifference:
+    """One way in which a topic is not as planned."""
+
+    topic: str
+    what: str
+    is_: str
+    should_be: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.what} is {self.is_}, should be {self.should_be}"
+
+
+def cluster_id(connection: KafkaConnection) -> str:
+    """The cluster's own id; raises `Unavailable` when no broker answers."""
+    with _admin(connection) as admin:
+        return str(admin.describe_cluster()["cluster_id"])
+
+
+def create_topics(connection: KafkaConnection, plans: Sequence[TopicPlan]) -> list[str]:
+    """Make the topics that do not exist and return their names; those that exist are left as they are.
+
+    Raises
+    ------
+    UsageError
+        When the broker refuses a topic (its name, its replication, our rights); the message has its reason.
+    Unavailable
+        When no broker answers.
+    """
+    created: list[str] = []
+    with _admin(connection) as admin:
+        for plan in plans:
+            request = {
+                plan.name: {
+                    "num_partitions": plan.partitions,
+                    "replication_factor": plan.replication,
+                    "configs": plan.properties,
+                }
+            }
+            try:
+                admin.create_topics(request, timeout_ms=20_000, wait_for_metadata=True)
+            except TopicAlreadyExistsError:
+                continue
+            except KafkaError as error:
+                if error.retriable:
+                    raise
+                raise UsageError(f"the broker refuses the topic {plan.name}: {error}") from error
+            created.append(plan.name)
+    return created
+
+
+def check_topics(connection: KafkaConnection, plans: Sequence[TopicPlan]) -> list[TopicDifference]:
+    """What differs from the plans; empty when nothing does.
+
+    More partitions than planned is no difference (they are only ever added), a larger message limit neither.
+    Raises `Unavailable` when no broker answers.
+    """
+    with _admin(connection) as admin:
+        existing = set(admin.list_topics())
+        differences: list[TopicDifference] = []
+        for plan in plans:
+            if plan.name not in existing:
+                differences.append(TopicDifference(plan.name, "the topic", "missing", "there"))
+                continue
+            differences += _differences(admin, plan)
+        return differences
+
+
+def _differences(admin: KafkaAdminClient, plan: TopicPlan) -> Iterator[TopicDifference]:
+    (description,) = admin.describe_topics([plan.name])
+    partitions = description["partitions"]
+    if len(partitions) < plan.partitions:
+        yield TopicDifference(
+            plan.name, "the number of partitions", str(len(partitions)), str(plan.partitions)
+        )
+    replicas = min((len(one["replica_nodes"]) for one in partitions), default=0)
+    if 0 < plan.replication != replicas:
+        yield TopicDifference(plan.name, "replication", str(replicas), str(plan.replication))
+    have = _topic_properties(admin, plan.name)
+    for name, wanted in plan.properties.items():
+        value = have.get(name)
+        enough = (
+            name == "max.message.bytes"
+            and value is not None
+            and value.isdigit()
+            and int(value) >= int(wanted)
+        )
+        if value != wanted and not enough:
+            yield TopicDifference(plan.name, name, str(value), wanted)
+
+
+def _topic_properties(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
+    answer: Any = admin.describe_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all"
+    )
+    return {name: str(entry["value"]) for name, entry in answer["topic"][topic].items()}
+
+
+def log_bounds(connection: KafkaConnection, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Earliest and end offset of each partition of `topics`, by (topic, partition); missing topics are left out.
+
+    An end offset is one past the last record. Raises `Unavailable` when no broker answers.
+    """
+    with _consumer(connection) as consumer:
+        partitions = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in sorted(consumer.partitions_for_topic(topic) or ())
+        ]
+        if not partitions:
+            return {}
+        earliest = consumer.beginning_offsets(partitions)
+        end = consumer.end_offsets(partitions)
+        return {(one.topic, one.partition): (earliest[one], end[one]) for one in partitions}
+
+
+@contextlib.contextmanager
+def _admin(connection: KafkaConnection) -> Iterator[KafkaAdminClient]:
+    with _reachable():
+        admin = KafkaAdminClient(
+            **{"bootstrap_timeout_ms": 5000} | connection.for_kafka_python(KafkaAdminClient)
+        )
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+
+@contextlib.contextmanager
+def _consumer(connection: KafkaConnection) -> Iterator[KafkaConsumer]:
+    with _reachable():
+        consumer = KafkaConsumer(**connection.for_kafka_python(KafkaConsumer), enable_auto_commit=False)
+        try:
+            yield consumer
+        finally:
+            consumer.close(autocommit=False)
+
+
+@contextlib.contextmanager
+def _reachable() -> Iterator[None]:
+    try:
+        yield
+    except UnknownTopicOrPartitionError as error:
+        raise UsageError(f"no such topic: {error}") from error
+    except (KafkaError, OSError) as error:
+        raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error

@@ -1,0 +1,337 @@
+"""One worker from start to drain: everything in this room, put together from parts that others made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+
+from streamer.stream.backoff import until_available
+from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.faust_engine import Engine, FaustEngine
+from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.group_commit import GroupCommit
+from streamer.stream.health import WorkerHealth
+from streamer.stream.intake import Intake
+from streamer.stream.latency import LatencyLedger
+from streamer.stream.leasing import Leasing
+from streamer.stream.log_limits import limit_client_logs
+from streamer.stream.observer import SilentObserver
+from streamer.stream.reader_limits import ReaderLimits
+from streamer.stream.relay import Relay
+from streamer.stream.threshold_follower import ThresholdFollower
+from streamer.stream.topics import ENVELOPE, cluster_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from streamer.journal import Journal
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.decider import Decider
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLimits:
+    """The worker's bounds; bytes and seconds.
+
+    Attributes
+    ----------
+    max_commit_records, max_commit_bytes : of one group commit.
+    max_input_bytes : the largest input value; the relay publishes up to `ENVELOPE` more.
+    drain_timeout : how long a stop waits for what was taken.
+    """
+
+    reader: ReaderLimits = field(default_factory=ReaderLimits)
+    dead_letters: DeadLetterLimits = field(default_factory=DeadLetterLimits)
+    max_commit_records: int = 1000
+    max_commit_bytes: int = 16 * 1024 * 1024
+    max_input_bytes: int = 1024 * 1024
+    drain_timeout: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """The thresholds topic, and who wants to know of its messages (see `ThresholdFollower`)."""
+
+    topic: str
+    on_message: Callable[[bytes | None, bytes | None], None]
+
+
+def exit_at_once(status: int) -> None:
+    """End the process without another write: no cleanup, no flush of anything but the log."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+async def run_worker(
+    *,
+    connection: KafkaConnection,
+    topics: Sequence[str],
+    group_id: str,
+    journal: Journal,
+    decider: Decider,
+    log_id: str | None = None,
+    thresholds: Thresholds | None = None,
+    limits: WorkerLimits | None = None,
+    health: WorkerHealth | None = None,
+    stop: asyncio.Event | None = None,
+    failpoint: Callable[[str], None] = lambda _name: None,
+    terminate: Callable[[int], None] = exit_at_once,
+) -> None:
+    """Read `topics`, decide, record and publish, until SIGTERM, SIGINT or `stop`; then drain and return.
+
+    Parameters
+    ----------
+    connection : how to reach the broker.
+    topics : the topics whose records go to `decider`; responses and labels alike.
+    group_id : the consumer group; workers of one group share the partitions.
+    journal : called on three threads of ours, one call at a time on each.
+    decider : called on one of these threads.
+    log_id : identity of the log, part of the stored progress; by default the cluster's id.
+    thresholds : the thresholds topic and who follows it; None follows nothing.
+    limits : bounds and timeouts.
+    stop : set it to end the worker as SIGTERM does.
+    health : is told everything, and tells whether the worker is ready; give it the observer.
+    failpoint : called with the name of each step passed: ``after_lease``, ``after_score``,
+        ``before_commit``, ``after_commit``, ``after_publish``.
+    terminate : ends the process of a zombie at once with the status; must not return outside tests.
+
+    Raises
+    ------
+    WorkerHalted
+        When the worker cannot or must not go on; it has the exit status for the process.
+    """
+    stopping = stop or asyncio.Event()
+    limit_client_logs()
+    with _signals_set(stopping), _threads("commit", "lease", "relay", "follow") as threads:
+        worker = _Worker(
+            connection=connection,
+            topics=topics,
+            group_id=group_id,
+            journal=journal,
+            decider=decider,
+            thresholds=thresholds,
+            limits=limits or WorkerLimits(),
+            health=health or WorkerHealth(SilentObserver()),
+            stopping=stopping,
+            failpoint=failpoint,
+            threads=threads,
+        )
+        try:
+            await worker.run(log_id)
+        except WorkerHalted as halted:
+            log.error("stream.worker_halted", status=halted.status.name.lower(), reason=str(halted))
+            if halted.status is WorkerExit.FENCED:
+                terminate(int(halted.status))
+            raise
+
+
+class _Worker:
+    def __init__(
+        self,
+        *,
+        connection: KafkaConnection,
+        topics: Sequence[str],
+        group_id: str,
+        journal: Journal,
+        decider: Decider,
+        thresholds: Thresholds | None,
+        limits: WorkerLimits,
+        health: WorkerHealth,
+        stopping: asyncio.Event,
+        failpoint: Callable[[str], None],
+        threads: dict[str, ThreadPoolExecutor],
+    ) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._group_id = group_id
+        self._journal = journal
+        self._decider = decider
+        self._thresholds = thresholds
+        self._limits = limits
+        self._health = health
+        self._stopping = stopping
+        self._failpoint = failpoint
+        self._threads = threads
+
+    async def run(self, log_id: str | None) -> None:
+        found = await self._unless_stopped(self._wait_for_parts())
+        if found is None:
+            return
+        budget = FetchBudget(
+            max_records=self._limits.reader.max_buffered_records,
+            max_bytes=self._limits.reader.max_buffered_bytes,
+        )
+        intake = Intake(budget)
+        engine = FaustEngine(
+            self._connection,
+            topics=self._topics,
+            group_id=self._group_id,
+            log_id=log_id or found,
+            intake=intake,
+            budget=budget,
+            limits=self._limits.reader,
+            observer=self._health,
+            tell=self._health.part,
+        )
+        leasing = Leasing(
+            self._journal,
+            intake,
+            executor=self._threads["lease"],
+            bounds=engine.bounds,
+            observer=self._health,
+            tell=self._health.part,
+            failpoint=self._failpoint,
+        )
+        await self._read(engine, leasing, intake)
+
+    async def _read(self, engine: Engine, leasing: Leasing, intake: Intake) -> None:
+        ledger = LatencyLedger()
+        relay = Relay(
+            self._connection,
+            self._journal,
+            executor=self._threads["relay"],
+            sources=lambda: intake.leases,
+            max_request_size=self._limits.max_input_bytes + ENVELOPE,
+            ledger=ledger,
+            observer=self._health,
+            tell=self._health.part,
+            failpoint=self._failpoint,
+        )
+        commits = GroupCommit(
+            intake,
+            self._decider,
+            self._journal,
+            executor=self._threads["commit"],
+            max_records=self._limits.max_commit_records,
+            max_bytes=self._limits.max_commit_bytes,
+            cap=DeadLetterCap(self._limits.dead_letters),
+            ledger=ledger,
+            observer=self._health,
+            on_commit=relay.wake,
+            tell=self._health.part,
+            failpoint=self._failpoint,
+        )
+        relaying = asyncio.create_task(relay.run(), name="stream-relay")
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(commits.run(), name="stream-group-commit"),
+            relaying,
+        ]
+        if self._thresholds is not None:
+            follower = ThresholdFollower(
+                self._connection,
+                self._thresholds.topic,
+                self._thresholds.on_message,
+                executor=self._threads["follow"],
+                tell=self._health.part,
+            )
+            tasks.append(asyncio.create_task(follower.run(), name="stream-threshold-follower"))
+        halted = False
+        try:
+            if await self._unless_stopped(self._started(engine, leasing)) is not None:
+                limit_client_logs()  # the loggers that the clients have made since
+                tasks.append(asyncio.create_task(engine.failed(), name="stream-reader"))
+                tasks.append(asyncio.create_task(self._stopping.wait(), name="stream-stop"))
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                self._health.stopping = "draining"
+                for task in done:
+                    task.result()
+                await self._drain(engine, intake, relay, relaying)
+        except BaseException as error:
+            halted = isinstance(error, WorkerHalted) and error.status is WorkerExit.FENCED
+            self._health.stopping = str(error) or type(error).__name__
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            if not halted:  # a zombie's farewell would be a write
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await engine.stop()
+
+    async def _drain(
+        self, engine: Engine, intake: Intake, relay: Relay, relaying: asyncio.Task[None]
+    ) -> None:
+        log.info("stream.draining")
+        await engine.quiesce()
+        try:
+            async with asyncio.timeout(self._limits.drain_timeout):
+                await intake.drained()
+                relay.finish()
+                await asyncio.wait([relaying], timeout=2.0)
+        except TimeoutError:
+            log.warning("stream.drain_incomplete", detail="the next owner decides what was not recorded")
+        log.info("stream.drained")
+
+    async def _started(self, engine: Engine, leasing: Leasing) -> bool:
+        await engine.start(leasing)
+        self._health.joined = lambda: engine.joined
+        log.info("stream.worker_started", topics=list(self._topics), group_id=self._group_id)
+        return True
+
+    async def _wait_for_parts(self) -> str:
+        """Wait until database and broker answer, before the group counts on us; the cluster's id."""
+        await until_available(
+            self._threads["lease"],
+            lambda: self._journal.unpublished([], limit=1),
+            part="database",
+            tell=self._health.part,
+        )
+        found = await until_available(
+            self._threads["relay"],
+            lambda: cluster_id(self._connection),
+            part="broker",
+            tell=self._health.part,
+        )
+        return found or ""
+
+    async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
+        """The result of `work`; None, and `work` is cancelled, once a stop is asked for."""
+        task = asyncio.create_task(work)
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            stopped.cancel()
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+
+@contextlib.contextmanager
+def _signals_set(stopping: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for a drain; only where a signal can be handled, on the main thread."""
+    signals = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _threads(*names: str) -> Iterator[dict[str, ThreadPoolExecutor]]:
+    pools = {name: ThreadPoolExecutor(1, thread_name_prefix=f"streamer-{name}") for name in names}
+    try:
+        yield pools
+    finally:
+        for pool in pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,87 @@
+"""Deciders for tests of the stream: real outcomes, decided without an encoder."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from streamer.journal import BatchKey, DeadLetter, Decision, OutboxMessage, ScoredResponse
+from streamer.policy import GateSettings, Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.journal import Outcome, Record
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+POLICY = Policy(
+    gate="tests",
+    version=1,
+    gate_revision=1,
+    settings=GateSettings(encoder="none@00000000"),
+    state="open",
+    threshold=None,
+    calibrated=True,
+    calibration_run=None,
+    seed=1,
+    valid_from=NOW,
+    guarantee="",
+    created_by="tests",
+    reason="tests",
+)
+
+
+class EchoDecider:
+    """Ships every value that begins with ``ok``; refuses the rest. The batch id is the value."""
+
+    def __init__(
+        self, actions: str = "actions", before: Callable[[Sequence[Record]], None] = lambda _records: None
+    ) -> None:
+        self._actions = actions
+        self._before = before
+        self.calls: list[int] = []
+
+    def outcomes(self, records: Sequence[Record]) -> list[Outcome]:
+        self._before(records)
+        self.calls.append(len(records))
+        return [self._outcome(record) for record in records]
+
+    def _outcome(self, record: Record) -> Outcome:
+        value = record.value or b""
+        if not value.startswith(b"ok"):
+            message = OutboxMessage(
+                self._actions, record.key, record.value, (*record.headers, ("refused", b"1"))
+            )
+            return DeadLetter(record=record, code="not_ok", detail="not ok", message=message)
+        batch_id = value.decode()
+        identity = f"id-{batch_id}"
+        return Decision(
+            record=record,
+            key=BatchKey("tests", batch_id, 1),
+            content_hash=hashlib.sha256(value).digest(),
+            prompt="p",
+            references=None,
+            metadata={},
+            created_at=None,
+            unit="best",
+            mode="shadow",
+            outcome="ship",
+            reason="scored",
+            selected="a",
+            responses=(ScoredResponse("a", "text", 0.5, 1.0, "ship", False),),
+            policy=POLICY,
+            scorer="gram",
+            encoder="none@00000000",
+            embedding_source="event",
+            sampled=False,
+            sampling_probability=0.0,
+            decided_at=NOW,
+            action=OutboxMessage(
+                self._actions,
+                record.key,
+                b"action of " + value,
+                (("ce_id", identity.encode()), ("none", None)),
+            ),
+            action_id=identity,
+        )

@@ -1,0 +1,170 @@
+"""A journal in memory that keeps the promises of `streamer.journal.Journal`: leases, compare-and-set, outbox."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from streamer.errors import Fenced, Unavailable
+from streamer.journal import DeadLetter, Decision, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.journal import (
+        ActivePolicy,
+        BatchKey,
+        DataGap,
+        Outcome,
+        OutcomeKind,
+        OutboxMessage,
+        Partition,
+        Slice,
+    )
+
+
+@dataclass
+class _Row:
+    source: Partition | None
+    message: OutboxMessage
+    published: bool = False
+    parked: str | None = None
+
+
+@dataclass
+class MemoryJournal:
+    """`before` is called with the name of each operation first, and may raise to play an outage."""
+
+    before: Callable[[str], None] = lambda _operation: None
+    after: Callable[[str], None] = lambda _operation: None
+    progress: dict[Partition, tuple[int, int]] = field(default_factory=dict)
+    recorded: dict[Partition, list[tuple[int, OutcomeKind]]] = field(default_factory=dict)
+    gaps: list[DataGap] = field(default_factory=list)
+    outbox: dict[int, _Row] = field(default_factory=dict)
+    decided: dict[BatchKey, bytes] = field(default_factory=dict)
+    actions: dict[BatchKey, OutboxMessage] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
+        self.before("lease")
+        with self._lock:
+            leases = {}
+            for one in partitions:
+                epoch, next_offset = self.progress.get(one, (0, 0))
+                self.progress[one] = (epoch + 1, next_offset)
+                leases[one] = Lease(one, epoch + 1, next_offset)
+            return leases
+
+    def record_gap(self, lease: Lease, gap: DataGap) -> None:
+        self.before("record_gap")
+        with self._lock:
+            if self.progress[gap.partition] != (lease.epoch, gap.from_offset):
+                raise Fenced(f"{gap.partition} is at {self.progress[gap.partition]}")
+            self.gaps.append(gap)
+            self.progress[gap.partition] = (lease.epoch, gap.to_offset)
+
+    def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
+        self.before("commit")
+        with self._lock:
+            if all(self.progress[s.lease.partition] == (s.lease.epoch, s.next_offset) for s in slices):
+                kinds: list[list[OutcomeKind]] = [
+                    [kind for offset, kind in self.recorded[s.lease.partition] if offset >= s.expected_offset]
+                    for s in slices
+                ]
+            else:
+                for s in slices:
+                    if self.progress[s.lease.partition] != (s.lease.epoch, s.expected_offset):
+                        raise Fenced(f"{s.lease} found {self.progress[s.lease.partition]}")
+                kinds = [[self._record(outcome) for outcome in s.outcomes] for s in slices]
+                for s in slices:
+                    self.progress[s.lease.partition] = (s.lease.epoch, s.next_offset)
+        self.after("commit")
+        return kinds
+
+    def _record(self, outcome: Outcome) -> OutcomeKind:
+        record = outcome.record
+        assert record is not None
+        kind: OutcomeKind
+        if isinstance(outcome, Decision):
+            known = self.decided.setdefault(outcome.key, outcome.content_hash)
+            if outcome.key not in self.actions:
+                kind = "decision"
+                self.actions[outcome.key] = outcome.action
+            else:
+                kind = "duplicate" if known == outcome.content_hash else "conflict"
+            self._enqueue(record.partition, self.actions[outcome.key])
+        elif isinstance(outcome, DeadLetter):
+            kind = "dead_letter"
+            self._enqueue(record.partition, outcome.message)
+        else:
+            kind = "label"
+        self.recorded.setdefault(record.partition, []).append((record.offset, kind))
+        return kind
+
+    def enqueue(self, message: OutboxMessage) -> None:
+        with self._lock:
+            self._enqueue(None, message)
+
+    def _enqueue(self, source: Partition | None, message: OutboxMessage) -> None:
+        row = len(self.outbox) + 1
+        self.outbox[row] = _Row(source, replace(message, id=row))
+
+    def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
+        with self._lock:
+            return {key: self.decided[key] for key in keys if key in self.decided}
+
+    def policies(self, gates: Sequence[str] | None = None) -> dict[str, ActivePolicy]:
+        return {}
+
+    def unpublished(self, sources: Sequence[Partition], *, limit: int) -> list[OutboxMessage]:
+        self.before("unpublished")
+        with self._lock:
+            wanted = {*sources, None}
+            rows = [
+                row.message
+                for row in self.outbox.values()
+                if not row.published and row.parked is None and row.source in wanted
+            ]
+            return rows[:limit]
+
+    def mark_published(self, ids: Sequence[int]) -> None:
+        self.before("mark_published")
+        with self._lock:
+            for one in ids:
+                self.outbox[one].published = True
+
+    def park(self, row: int, error: str) -> None:
+        self.before("park")
+        with self._lock:
+            self.outbox[row].parked = error
+
+    # ---- what tests ask
+
+    def offsets(self) -> dict[int, list[int]]:
+        """Recorded offsets by partition number, in the order of their recording."""
+        with self._lock:
+            return {p.number: [offset for offset, _ in rows] for p, rows in self.recorded.items() if rows}
+
+    def total(self) -> int:
+        with self._lock:
+            return sum(map(len, self.recorded.values()))
+
+    def waiting(self) -> int:
+        with self._lock:
+            return sum(not row.published and row.parked is None for row in self.outbox.values())
+
+
+class Outage:
+    """Plays a database that is away while `on` is set, for the operations named (all when none)."""
+
+    def __init__(self, *operations: str) -> None:
+        self.on = False
+        self.refused = 0
+        self._operations = operations
+
+    def __call__(self, operation: str) -> None:
+        if self.on and (not self._operations or operation in self._operations):
+            self.refused += 1
+            raise Unavailable("the database is away")
