@@ -48,15 +48,21 @@ class Plot:
         """Draw the axes, with `ticks` (value, text) along y and tenths along x."""
         for value, text in ticks:
             y = self.y(value)
-            self.parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            self.parts.append(
+                f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            )
             self.text(LEFT - 8, y + 4, text, anchor="end", css="tick")
         for tenth in range(0, 11, 2):
-            self.text(self.x(tenth / 10), HEIGHT - BOTTOM + 18, f"{tenth / 10:g}", anchor="middle", css="tick")
+            self.text(
+                self.x(tenth / 10), HEIGHT - BOTTOM + 18, f"{tenth / 10:g}", anchor="middle", css="tick"
+            )
         self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, self.x_label, anchor="middle", css="axis")
 
     def text(self, x: float, y: float, words: str, *, anchor: str = "start", css: str = "note") -> None:
         """Write `words` at a place in the picture's own units."""
-        self.parts.append(f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>')
+        self.parts.append(
+            f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+        )
 
     def steps(self, starts: Sequence[float], values: Sequence[float], css: str) -> None:
         """Draw a step function: `values[i]` from `starts[i]` up to the next start, the last one up to 1.
@@ -77,15 +83,21 @@ class Plot:
     def level(self, value: float, words: str) -> None:
         """Draw a dashed line across at `value`, with words above it at the right."""
         y = self.y(value)
-        self.parts.append(f'<line class="budget" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        self.parts.append(
+            f'<line class="budget" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
         self.text(WIDTH - RIGHT - 4, y - 6, words, anchor="end", css="note strong")
 
     def cut(self, threshold: float, words: str) -> None:
         """Draw a line up at `threshold`, with words at its top on the side where there is room."""
         x = self.x(threshold)
-        self.parts.append(f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{HEIGHT - BOTTOM}"/>')
+        self.parts.append(
+            f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{HEIGHT - BOTTOM}"/>'
+        )
         left = x > (LEFT + WIDTH) / 2
-        self.text(x - 6 if left else x + 6, TOP + 4, words, anchor="end" if left else "start", css="note strong")
+        self.text(
+            x - 6 if left else x + 6, TOP + 4, words, anchor="end" if left else "start", css="note strong"
+        )
 
     def dot(self, x: float, y: float, css: str) -> None:
         """Mark a point."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import re
 import sys
 import unicodedata
@@ -28,6 +27,7 @@ from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.events.responses import ResponsesV1, ResponseV1
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
@@ -237,7 +237,9 @@ def severity_kind(clouds: Sequence[Cloud]) -> str:
     """
     kinds = {r.kind for cloud in clouds for r in cloud.responses if r.severity is not None}
     if not kinds:
-        raise UsageError("no response has a label, so nothing can be calibrated; give each a severity in [0, 1]")
+        raise UsageError(
+            "no response has a label, so nothing can be calibrated; give each a severity in [0, 1]"
+        )
     if len(kinds) > 1:
         raise UsageError(
             f"the labels are of several kinds ({', '.join(sorted(kinds))}), and a gate is controlled by one; "

@@ -289,7 +289,11 @@ def _number(
 ) -> Fact:
     rivals = dict.fromkeys(
         wrong
-        for wrong in (*(answer + slip for slip in (1, -1, 2, 10, -10, 20, 100)), answer * 10, _swapped(answer))
+        for wrong in (
+            *(answer + slip for slip in (1, -1, 2, 10, -10, 20, 100)),
+            answer * 10,
+            _swapped(answer),
+        )
         if wrong > 0 and wrong not in {answer, misconception}
     )
     return Fact(

@@ -42,9 +42,13 @@ class DecidedBatch:
     def __post_init__(self) -> None:
         lengths = {len(self.texts), len(self.scores), len(self.shipped), len(self.severities)}
         if len(lengths) != 1 or not self.texts:
-            raise ValueError(f"batch {self.batch_id!r} has no responses, or their texts, scores, ... differ in number")
+            raise ValueError(
+                f"batch {self.batch_id!r} has no responses, or their texts, scores, ... differ in number"
+            )
         if None in self.scores and any(score is not None for score in self.scores):
-            raise ValueError(f"batch {self.batch_id!r} is scored in part; a batch is scored as a whole or not at all")
+            raise ValueError(
+                f"batch {self.batch_id!r} is scored in part; a batch is scored as a whole or not at all"
+            )
 
     @property
     def best(self) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.random import Generator
+
+T = TypeVar("T")
 
 NoiseFamily = Literal[
     "gibberish",
@@ -32,8 +34,9 @@ class Noise:
 
 
 _SYLLABLES = (
-    "bra ke lo min tu vex gra po sni dle fro zu qua ri bem oth yal kri pent osk wub ila dro fen gim hax jor nul"
-).split()
+    "bra", "ke", "lo", "min", "tu", "vex", "gra", "po", "sni", "dle", "fro", "zu", "qua", "ri", "bem",
+    "oth", "yal", "kri", "pent", "osk", "wub", "ila", "dro", "fen", "gim", "hax", "jor", "nul",
+)  # fmt: skip
 
 _OFF_TOPIC = (
     "Let the dough rest under a damp towel for an hour before you shape it.",
@@ -72,7 +75,7 @@ _INJECTIONS = (
 )
 _INJECTED_WORDS = ("BANANA", "pelican", "HAXX0R", "moonbeam", "DAN-9", "override", "zebra42", "granted")
 
-_EMOJI = "😀 😂 🤣 😎 🔥 🚀 🎉 💯 🙌 👀 🤖 🍕 🐙 🌈 ✨ 💥 🦄 🥑 🎸 🧠 👍 😱 🤷 🌍".split()
+_EMOJI = "😀😂🤣😎🔥🚀🎉💯🙌👀🤖🍕🐙🌈✨💥🦄🥑🎸🧠👍😱🤷🌍"
 
 _SNIPPETS = (
     "Das Wetter wird am Nachmittag wieder besser.",
@@ -97,7 +100,12 @@ _SNIPPETS = (
     "Bussen stannar inte här på söndagar.",
 )
 
-_SURNAMES = "Adler Brandvold Castellan Dyer Eskola Farrow Grünwald Haddad Imai Jessop Kowal Lindqvist Moreau".split()
+_SURNAMES = (
+    "Adler", "Brandvold", "Castellan", "Dyer", "Eskola", "Farrow", "Grünwald", "Haddad", "Imai",
+    "Jessop", "Kowal", "Lindqvist", "Moreau",
+)  # fmt: skip
+
+
 _JOURNALS = (
     "Annals of Applied Questions",
     "Journal of Settled Matters",
@@ -119,6 +127,7 @@ def make_noise(rng: Generator, *, right: str, wrong: str, statement: str) -> Noi
 
     Parameters
     ----------
+    rng : where the draws come from.
     right, wrong : a right and a wrong answer; contradictions hold both, fabricated citations the wrong one.
     statement : a sentence with ``{}`` for the answer.
     """
@@ -153,5 +162,5 @@ def _citation(rng: Generator, claim: str) -> str:
     return f"{claim} See {author} et al. ({year}), {_one(rng, _JOURNALS)} {volume}, pp. {page}-{page + 14}."
 
 
-def _one(rng: Generator, choices: Sequence[str]) -> str:  # type: ignore[misc]
+def _one(rng: Generator, choices: Sequence[T]) -> T:
     return choices[int(rng.integers(len(choices)))]

@@ -197,7 +197,8 @@ def run_scored(
     threshold = calibrate_groups(groups, alpha=alpha, method=method, eta=eta, draws=draws, seed=seed)
     cut = threshold.value if threshold.state == "cut" else None
     decided = tuple(
-        decided_batch(by_id[cloud.batch_id], unit=unit, state=threshold.state, threshold=cut) for cloud in second
+        decided_batch(by_id[cloud.batch_id], unit=unit, state=threshold.state, threshold=cut)
+        for cloud in second
     )
     return OfflineResult(
         unit=unit,

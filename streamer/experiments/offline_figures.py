@@ -68,7 +68,9 @@ def split_figures(
         threshold=math.fsum(cuts) / len(cuts) if cuts else None,
         ship_rate=mean(lambda report: report.ship_rate),
         exposure_risk=mean(lambda report: report.exposure_risk),
-        exposure_risk_se=float(np.std(exposures, ddof=1)) / math.sqrt(len(exposures)) if len(exposures) > 1 else None,
+        exposure_risk_se=float(np.std(exposures, ddof=1)) / math.sqrt(len(exposures))
+        if len(exposures) > 1
+        else None,
         selective_risk=mean(lambda report: report.selective_risk),
         severity_reduction=mean(lambda report: report.severity_reduction),
         closed=sum(run.threshold.state == "closed" for run in runs) / len(runs),
@@ -115,14 +117,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         clouds = list(read_clouds(options.file))
         scored = score_clouds(clouds, _encoder())
         rows = [
-            split_figures(scored, unit=options.unit, alpha=alpha, method=options.method, seeds=range(options.seeds))
+            split_figures(
+                scored, unit=options.unit, alpha=alpha, method=options.method, seeds=range(options.seeds)
+            )
             for alpha in options.alpha
         ]
     except StreamerError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"error: {error}\n")
         return 1
-    print(f"{len(clouds)} clouds, unit {options.unit}, method {options.method}, means over {options.seeds} splits")  # noqa: T201
-    print(figures_table(rows))  # noqa: T201
+    heading = f"{len(clouds)} clouds, unit {options.unit}, method {options.method}, means over {options.seeds} splits"
+    sys.stdout.write(f"{heading}\n{figures_table(rows)}\n")
     return 0
 
 

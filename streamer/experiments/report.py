@@ -87,7 +87,10 @@ def cases(run: DemoRun, *, shipped: bool, wrong: bool, limit: int = CASES_SHOWN)
     `wrong` asks for severities of .5 or more. At most one unit of a batch is shown; units without a severity are not.
     """
     units = units_of(run.decided, run.unit)
-    order = sorted(range(len(units)), key=lambda i: hashlib.sha256(run.decided[units.batch[i]].batch_id.encode()).digest())
+    order = sorted(
+        range(len(units)),
+        key=lambda i: hashlib.sha256(run.decided[int(units.batch[i])].batch_id.encode()).digest(),
+    )
     found: dict[int, Case] = {}
     for i in order:
         place = int(units.batch[i])
@@ -201,7 +204,8 @@ def _shares(run: DemoRun, units: Units) -> str:
         if share > 0
     )
     key = "".join(
-        f'<li><i class="{css}"></i>{escape(label)} <strong>{percent(share)}</strong></li>' for css, label, share in parts
+        f'<li><i class="{css}"></i>{escape(label)} <strong>{percent(share)}</strong></li>'
+        for css, label, share in parts
     )
     return (
         f'<figure class="card"><h3>What became of {len(units)} {many} of the second half</h3>'
@@ -211,9 +215,13 @@ def _shares(run: DemoRun, units: Units) -> str:
 
 def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
     if run.calibration:
-        drawn = "" if run.method == "mean" else (
-            f" It is drawn with equal weights; the method {escape(run.method)} draws its weights at random, so that its "
-            "own curve, and where it meets the budget, differ a little."
+        drawn = (
+            ""
+            if run.method == "mean"
+            else (
+                f" It is drawn with equal weights; the method {escape(run.method)} draws its weights at random, so that its "
+                "own curve, and where it meets the budget, differ a little."
+            )
         )
         yield _picture(
             "How the threshold was found",
@@ -284,12 +292,18 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
             "how much lower the mean severity of the served is than that of the held",
         ),
         ("Without a gate", percent(report.mean_severity, 1), f"exposure if every {one} were served"),
-        ("Threshold", threshold_words(run.bar), f"calibrated by the method {run.method} for the unit {run.unit}"),
+        (
+            "Threshold",
+            threshold_words(run.bar),
+            f"calibrated by the method {run.method} for the unit {run.unit}",
+        ),
         ("Calibration groups", str(len(run.calibration)), "labelled prompts of the first half"),
         ("Batches decided", str(report.batches), f"with {report.responses} responses"),
     ]
     if report.unlabelled:
-        rows.append(("Without a label", str(report.unlabelled), f"{many} whose severity nobody knows, counted as 1"))
+        rows.append(
+            ("Without a label", str(report.unlabelled), f"{many} whose severity nobody knows, counted as 1")
+        )
     if run.seconds is not None:
         speed = "" if run.batches_per_second is None else f"{run.batches_per_second:.0f} batches a second"
         rows.append(("Time", f"{run.seconds:.1f} s", speed or "from start to finish"))
@@ -365,5 +379,11 @@ def _origin(run: DemoRun) -> str:
 
 
 def _next(run: DemoRun) -> str:
-    entries = "".join(f"<dt><code>{escape(c)}</code></dt><dd>{escape(does)}</dd>" for c, does in run.next_steps)
-    return f'<dl class="next">{entries}</dl>' if entries else "<p>Run it again with another budget or your own data.</p>"
+    entries = "".join(
+        f"<dt><code>{escape(c)}</code></dt><dd>{escape(does)}</dd>" for c, does in run.next_steps
+    )
+    return (
+        f'<dl class="next">{entries}</dl>'
+        if entries
+        else "<p>Run it again with another budget or your own data.</p>"
+    )

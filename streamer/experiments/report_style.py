@@ -24,8 +24,8 @@ h1 { font-size: 1.05rem; font-weight: 600; color: var(--soft); margin: 0 0 .6rem
 h2 { font-size: 1.3rem; margin: 2.6rem 0 .5rem; }
 h3 { font-size: 1rem; margin: 0 0 .4rem; }
 p, li { max-width: 46rem; }
-.card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin: 0; }
-figure { margin: 1rem 0 0; }
+.card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; }
+figure { margin: 1.1rem 0 0; }
 figure svg { display: block; width: 100%; height: auto; }
 figcaption { color: var(--soft); margin-top: .5rem; max-width: 46rem; }
 .share { display: flex; height: 4.2rem; border-radius: 8px; overflow: hidden; gap: 2px; }
@@ -56,7 +56,7 @@ table { border-collapse: collapse; width: 100%; font-size: .97rem; }
 caption { text-align: left; color: var(--soft); padding: 0 0 .5rem; }
 th, td { text-align: left; vertical-align: top; padding: .45rem .8rem .45rem 0; border-top: 1px solid var(--rule); }
 thead th { border-top: 0; color: var(--soft); font-weight: 600; }
-tbody th { font-weight: 600; }
+tbody th { font-weight: 600; white-space: nowrap; }
 td.n { font-variant-numeric: tabular-nums; white-space: nowrap; font-weight: 650; }
 .cases { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1rem; margin-top: 1rem; }
 .case-head { display: flex; align-items: center; gap: .5rem; }

@@ -104,6 +104,7 @@ def _cloud(fact: Fact, rng: Generator, place: int, *, seed: int, responses: int,
     # A model has a manner: within one question its answers look more alike than between questions.
     manner = rng.dirichlet([1.0, 1.0, 1.0, 1.0, 0.2 + 1.5 * (1 - chance)])
     answers = []
+    origin: str
     for i in range(responses):
         wrong = wrong_answers[int(rng.choice(len(wrong_answers), p=wrong_weights))]
         if rng.random() < noise:
@@ -134,7 +135,9 @@ def _cloud(fact: Fact, rng: Generator, place: int, *, seed: int, responses: int,
 
 
 def _chance_right(fact: Fact, rng: Generator) -> float:
-    log_odds = _LOG_ODDS_EASY + _LOG_ODDS_PER_DIFFICULTY * fact.difficulty + _LOG_ODDS_LUCK * rng.standard_normal()
+    log_odds = (
+        _LOG_ODDS_EASY + _LOG_ODDS_PER_DIFFICULTY * fact.difficulty + _LOG_ODDS_LUCK * rng.standard_normal()
+    )
     if fact.misconception is not None:
         log_odds += _LOG_ODDS_MISCONCEPTION
     return float(1 / (1 + np.exp(-log_odds)))
@@ -142,7 +145,9 @@ def _chance_right(fact: Fact, rng: Generator) -> float:
 
 def _wrong_answers(fact: Fact, rng: Generator) -> tuple[list[str], NDArray[np.float64]]:
     """Return wrong answers, the favoured first, and their chances: how far the model agrees with itself."""
-    rivals = [fact.rivals[i] for i in rng.permutation(len(fact.rivals))[:6] if fact.rivals[i] != fact.misconception]
+    rivals = [
+        fact.rivals[i] for i in rng.permutation(len(fact.rivals))[:6] if fact.rivals[i] != fact.misconception
+    ]
     if fact.misconception is not None:
         favoured, agreement = fact.misconception, rng.beta(6.0, 2.0)
         others = rivals

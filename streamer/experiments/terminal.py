@@ -24,7 +24,9 @@ def run_summary(run: DemoRun) -> Group:
     """Return all that the demo prints for people; its first line is the sentence."""
     parts: list[RenderableType] = [sentence_line(run), Text(verdict(run), style="dim")]
     if run.simulated:
-        parts.append(Text("These are simulated data: they say nothing about any language model.", style="yellow"))
+        parts.append(
+            Text("These are simulated data: they say nothing about any language model.", style="yellow")
+        )
     parts += [Text(), figures_table(run), Text(), decisions_table(run)]
     return Group(*parts)
 
