@@ -1,0 +1,8 @@
+"""The memory of the product, on SQLite or PostgreSQL: the only room that knows SQLAlchemy."""
+
+from __future__ import annotations
+
+from streamer.store.migrate import SchemaState, check, downgrade, migrate
+from streamer.store.store import Store, open_store
+
+__all__ = ["SchemaState", "Store", "check", "downgrade", "migrate", "open_store"]

@@ -1,0 +1,237 @@
+"""The audit sample as calibration reads it, and the runs: exactly what they read, and every calibrator's answer."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.journal import BatchKey
+from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.store import bulk
+from streamer.store.labels import Severities
+from streamer.store.policies import lock_newest, mint_policy
+from streamer.store.schema import (
+    batches,
+    calibration_candidates,
+    calibration_inputs,
+    calibration_runs,
+    decisions,
+    responses,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.calibration import Threshold
+    from streamer.policy import GateSettings, Policy
+    from streamer.recalibration.run import CalibrationRun
+    from streamer.store.engine import Database
+    from streamer.store.policies import PolicyMessage
+    from streamer.store.schema.types import Row
+
+_DECIMALS = 6
+"""The mean score of a batch is rounded as it was when the batch was gated."""
+
+
+class Calibrations:
+    """Implements `streamer.recalibration.run.CalibrationStore`."""
+
+    def __init__(self, database: Database, *, policy_message: PolicyMessage) -> None:
+        self._database = database
+        self._message = policy_message
+
+    def audit_sample(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[SampledGroup]:
+        """The audit sample that these settings can be calibrated on, in order of decision.
+
+        First attempts that were drawn, scored under these settings' unit, scorer and encoder, and decided before
+        `older_than`; of each, the drawn responses with their present severity of the settings' kind (None while
+        there is no label). The score is the response's own; for unit `batch` it is the batch's mean.
+        """
+        query = (
+            sa.select(
+                batches.c.id,
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                decisions.c.sampling_probability,
+                responses.c.response_id,
+                responses.c.score,
+                responses.c.drawn,
+            )
+            .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+            .join(responses, responses.c.batch == decisions.c.batch)
+            .where(
+                decisions.c.gate == gate,
+                decisions.c.sampled,
+                decisions.c.decided_at < older_than,
+                decisions.c.unit == settings.unit,
+                decisions.c.scorer == settings.scorer,
+                decisions.c.encoder == settings.encoder,
+                batches.c.attempt == 1,
+                responses.c.score.is_not(None),
+            )
+            .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
+        )
+        with self._database.reading(snapshot=True) as connection:
+            severities = Severities.read(connection, gate, settings.severity_kind)
+            found = connection.execute(query).mappings()
+            groups = [
+                _group(list(rows), settings, severities) for _, rows in groupby(found, key=itemgetter("id"))
+            ]
+        return [group for group in groups if group.items]
+
+    def record_run(
+        self, run: CalibrationRun, *, guarantee: str, by: str, reason: str, now: datetime
+    ) -> Policy:
+        """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
+
+        Raises
+        ------
+        UsageError
+            When the gate was revised since the run began: its settings are no longer what was calibrated for.
+        """
+
+        def work(connection: sa.Connection) -> Policy:
+            present = lock_newest(connection, run.gate.gate)
+            if present.gate_revision != run.gate.revision:
+                raise UsageError(
+                    f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
+                    f" {run.gate.revision} was calibrated; run again"
+                )
+            identity = _store(connection, run, guarantee=guarantee, by=by, now=now)
+            decided = run.decided
+            return mint_policy(
+                connection,
+                present,
+                settings=(present.gate_revision, present.settings),
+                threshold=(decided.state, _cut(decided), True, identity, guarantee),
+                by=by,
+                reason=reason,
+                now=now,
+                message=self._message,
+            )
+
+        return self._database.writing(work)
+
+    def inputs(self, run: int) -> list[SampledGroup]:
+        """What a stored run read, exactly, by batch and response. Raises `UsageError` when there is no such run."""
+        query = (
+            sa.select(
+                batches.c.id,
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                calibration_inputs.c.response_id,
+                calibration_inputs.c.score,
+                calibration_inputs.c.severity,
+                calibration_inputs.c.probability,
+            )
+            .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
+            .where(calibration_inputs.c.run == run)
+            .order_by(batches.c.id, calibration_inputs.c.response_id)
+        )
+        with self._database.reading() as connection:
+            found = connection.execute(query).mappings().all()
+        if not found:
+            raise UsageError(f"there is no calibration run {run}")
+        return [
+            SampledGroup(
+                key=BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"]),
+                probability=rows[0]["probability"],
+                items=tuple(
+                    SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
+                    for row in rows
+                ),
+            )
+            for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
+        ]
+
+
+def _group(rows: Sequence[Row], settings: GateSettings, severities: Severities) -> SampledGroup:
+    key = BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"])
+    mean = round(sum(row["score"] for row in rows) / len(rows), _DECIMALS)
+    return SampledGroup(
+        key=key,
+        probability=rows[0]["sampling_probability"],
+        items=tuple(
+            SampledItem(
+                response_id=row["response_id"],
+                score=mean if settings.unit == "batch" else row["score"],
+                severity=severities.get(key, row["response_id"]),
+            )
+            for row in rows
+            if row["drawn"]
+        ),
+    )
+
+
+def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by: str, now: datetime) -> int:
+    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+    identity: int = connection.execute(
+        sa.insert(calibration_runs)
+        .values(
+            gate=run.gate.gate,
+            gate_revision=run.gate.revision,
+            method=run.gate.settings.method,
+            alpha=run.effective_alpha,
+            seed=run.seed,
+            older_than=run.older_than,
+            groups=len(run.groups),
+            items=run.drawn,
+            missing=run.drawn - run.labelled,
+            state=run.decided.state,
+            threshold=_cut(run.decided),
+            guarantee=guarantee,
+            requested_by=by,
+            started_at=run.started_at,
+            finished_at=now,
+        )
+        .returning(calibration_runs.c.id)
+    ).scalar_one()
+    ids = {
+        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["id"]
+        for row in bulk.look_up(
+            connection,
+            sa.select(batches.c.id, *columns),
+            columns,
+            sorted({group.key for group in run.groups}),
+        )
+    }
+    inputs: list[dict[str, Any]] = [
+        {
+            "run": identity,
+            "batch": ids[group.key],
+            "response_id": item.response_id,
+            "score": item.score,
+            "severity": item.severity,
+            "probability": group.probability,
+        }
+        for group in run.groups
+        for item in group.items
+    ]
+    bulk.append(connection, calibration_inputs, inputs)
+    bulk.append(
+        connection,
+        calibration_candidates,
+        [
+            {
+                "run": identity,
+                "method": candidate.method,
+                "decides": candidate.method == run.gate.settings.method,
+                "state": candidate.threshold.state,
+                "threshold": _cut(candidate.threshold),
+                "guarantee": candidate.threshold.guarantee,
+            }
+            for candidate in run.candidates
+        ],
+    )
+    return identity
+
+
+def _cut(threshold: Threshold) -> float | None:
+    return float(threshold.value) if threshold.state == "cut" else None

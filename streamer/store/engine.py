@@ -1,0 +1,243 @@
+"""Connections to SQLite and PostgreSQL, their transactions, and which of their errors may pass by waiting."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from streamer.errors import Unavailable, UsageError
+from streamer.events.codec import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+T = TypeVar("T")
+
+SCHEMA = "streamer"
+"""The schema that holds all our tables on PostgreSQL."""
+
+BUSY_SECONDS = 10
+"""How long a writer waits for another's lock before the database counts as away."""
+
+FROZEN_SECONDS = 30
+"""PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
+
+_ATTEMPTS = 6
+_PASSING_SQLITE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+_COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+
+def parse_url(url: str) -> sa.URL:
+    """Read a database URL; raises `UsageError` for one that no store can have.
+
+    ``sqlite:///file`` and ``postgresql://user:password@host/database`` are understood; the latter is always
+    spoken with psycopg 3.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except exc.ArgumentError:
+        raise UsageError(
+            "the database URL cannot be read; write sqlite:///path/to/file.db or"
+            " postgresql://user:password@host:5432/database"
+        ) from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend == "postgres":
+        backend = "postgresql"
+    if backend == "postgresql":
+        if not parsed.database:
+            raise UsageError(f"the database URL {parsed.render_as_string()} names no database")
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise UsageError("SQLite needs a file (sqlite:///path/to/file.db): several processes share it")
+        return parsed.set(drivername="sqlite")
+    raise UsageError(f"databases of kind {backend!r} are not supported; use sqlite or postgresql")
+
+
+class Database:
+    """One database: a pool of connections that threads may share, and the two kinds of transaction.
+
+    Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
+    `Unavailable`; a broken rule (a constraint) is raised as it is, for it is a bug.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = parse_url(url)
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        if self.sqlite:
+            self.engine = sa.create_engine(
+                self.url,
+                connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS},
+                pool_timeout=BUSY_SECONDS,
+                json_serializer=_document,
+                hide_parameters=True,  # they hold people's texts
+            )
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+        else:
+            self.engine = sa.create_engine(
+                self.url,
+                connect_args={
+                    "connect_timeout": 5,
+                    "application_name": "streamer",
+                    "keepalives_idle": 10,
+                    "keepalives_interval": 5,
+                    "keepalives_count": 3,
+                    "tcp_user_timeout": 20_000,
+                },
+                pool_pre_ping=True,
+                pool_timeout=BUSY_SECONDS,
+                json_serializer=_document,
+                hide_parameters=True,  # they hold people's texts
+            )
+            event.listen(self.engine, "connect", _prepare_postgresql, insert=True)
+        self._readers = self.engine.execution_options(sqlite_begin="DEFERRED")
+        self._snapshots = (
+            self._readers
+            if self.sqlite
+            else self._readers.execution_options(isolation_level="REPEATABLE READ")
+        )
+
+    def __str__(self) -> str:
+        return self.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def reading(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that only reads; with `snapshot` every statement sees the same moment."""
+        with self.errors(), (self._snapshots if snapshot else self._readers).begin() as connection:
+            yield connection
+
+    def writing(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run `work` in one transaction and commit it.
+
+        A deadlock or serialization failure rolls back and runs `work` afresh, a few times; `work` must
+        therefore touch nothing but its connection.
+        """
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self.errors(), self.engine.begin() as connection:
+                    return work(connection)
+            except exc.DBAPIError as error:
+                if not isinstance(error.orig, _COLLISIONS):
+                    raise
+                if attempt + 1 == _ATTEMPTS:
+                    raise Unavailable(f"{self}: transactions kept colliding: {_first_line(error)}") from error
+            time.sleep(random.uniform(0.005, 0.02) * 2**attempt)  # noqa: S311  # jitter, no secret
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn errors that waiting may cure into `Unavailable`; the password is never in their text."""
+        try:
+            yield
+        except exc.TimeoutError as error:
+            raise Unavailable(f"{self}: every connection is in use") from error
+        except exc.DBAPIError as error:
+            if _may_pass(error):
+                raise Unavailable(f"{self}: {_first_line(error)}") from error
+            if (
+                isinstance(error.orig, sqlite3.DatabaseError)
+                and _sqlite_code(error.orig) == sqlite3.SQLITE_NOTADB
+            ):
+                raise UsageError(f"{self.url.database} is not a SQLite database") from error
+            raise
+
+    def require_folder(self, *, create: bool) -> None:
+        """See that a SQLite file can be there; raises `UsageError` when its folder cannot."""
+        if not self.sqlite or self.url.database is None or self.url.database.startswith("file:"):
+            return
+        folder = Path(self.url.database).parent
+        try:
+            if create:
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"the folder {folder} cannot be made: {error.strerror}") from None
+        if not folder.is_dir():
+            raise UsageError(
+                f"the folder {folder} of the database does not exist; `streamer db upgrade` makes it"
+            )
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+
+def _document(value: object) -> str:
+    return canonical_json(value).decode("utf-8")
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
+    # The driver's own habit of opening transactions is off; `_begin_sqlite` says which kind it is to be.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # FULL, not NORMAL: after a power cut NORMAL may lose the last commits of a WAL, whose actions are
+    # published already; decided again under a newer policy they could contradict what consumers hold.
+    # The price is one fsync for each group commit.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A writer takes the lock at once: one that reads first and upgrades later can fail without waiting.
+    kind = connection.get_execution_options().get("sqlite_begin", "IMMEDIATE")
+    connection.exec_driver_sql(f"BEGIN {kind}")
+
+
+def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
+    before = connection.autocommit
+    connection.autocommit = True
+    cursor = connection.cursor()
+    for name, value in (
+        ("search_path", SCHEMA),
+        ("timezone", "UTC"),
+        ("lock_timeout", f"{BUSY_SECONDS}s"),
+        ("idle_in_transaction_session_timeout", f"{FROZEN_SECONDS}s"),
+    ):
+        cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
+    cursor.close()
+    connection.autocommit = before
+
+
+def _sqlite_code(error: sqlite3.Error) -> int:
+    """The primary result code (the low byte of an extended one); 0 when the driver raised by itself."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _may_pass(error: exc.DBAPIError) -> bool:
+    original: Any = error.orig
+    if isinstance(original, sqlite3.Error):
+        return _sqlite_code(original) in _PASSING_SQLITE
+    if isinstance(original, _COLLISIONS):
+        return False  # tried again by `writing`
+    return error.connection_invalidated or isinstance(
+        original, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
+    )
+
+
+def _first_line(error: exc.DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0]

@@ -1,0 +1,261 @@
+"""Gates: named, with a secret and a seed drawn once, and settings in append-only revisions."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from streamer.errors import UsageError
+from streamer.policy import GATE_NAME, RECALIBRATING_FIELDS, GateRevision, Policy
+from streamer.store.policies import (
+    SETTINGS,
+    lock_newest,
+    mint_policy,
+    no_gate,
+    settings_of,
+    write_policy,
+)
+from streamer.store.schema import gate_revisions, gates
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from streamer.policy import GateSettings
+    from streamer.store.engine import Database
+    from streamer.store.policies import PolicyMessage
+    from streamer.store.schema.types import Row
+
+_SALT_BYTES = 32
+_SEED_BITS = 63
+
+
+class Gates:
+    """The decision points that risk owners have set up."""
+
+    def __init__(
+        self, database: Database, *, clock: Callable[[], datetime], policy_message: PolicyMessage
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._message = policy_message
+
+    def create(
+        self,
+        name: str,
+        settings: GateSettings,
+        *,
+        by: str,
+        reason: str,
+        seed: int | None = None,
+        now: datetime | None = None,
+    ) -> GateRevision:
+        """Create a gate with policy version 1: closed, until a calibration opens it.
+
+        The name is ``[a-z0-9][a-z0-9._-]{0,63}``. The seed, in [0, 2^63), is drawn when none is given; it is
+        fixed here, before any label is read.
+
+        Raises
+        ------
+        UsageError
+            When the name is not valid or taken, or the seed is out of range.
+        """
+        if not GATE_NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is no name for a gate: 1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
+            )
+        if seed is not None and not 0 <= seed < 2**_SEED_BITS:
+            raise UsageError(f"the seed must be in 0..2^{_SEED_BITS}-1")
+        moment = now or self._clock()
+        revision = GateRevision(
+            gate=name,
+            revision=1,
+            settings=settings,
+            seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
+            audit_salt=secrets.token_bytes(_SALT_BYTES),
+            created_at=moment,
+            created_by=by,
+            reason=reason,
+        )
+
+        def work(connection: sa.Connection) -> GateRevision:
+            if connection.execute(sa.select(gates.c.name).where(gates.c.name == name)).first():
+                raise _taken(name)
+            connection.execute(
+                sa.insert(gates).values(
+                    name=name, seed=revision.seed, audit_salt=revision.audit_salt, created_at=moment
+                )
+            )
+            _write_revision(connection, revision)
+            policy = Policy(
+                gate=name,
+                version=1,
+                gate_revision=1,
+                settings=settings,
+                state="closed",
+                threshold=None,
+                calibrated=False,
+                calibration_run=None,
+                seed=revision.seed,
+                valid_from=moment,
+                guarantee="",
+                created_by=by,
+                reason=reason,
+            )
+            write_policy(connection, policy, self._message)
+            return revision
+
+        try:
+            return self._database.writing(work)
+        except exc.IntegrityError as error:
+            if "pk_gates" in str(error.orig):
+                raise _taken(name) from None  # somebody else was a moment earlier
+            raise
+
+    def revise(
+        self, name: str, changes: Mapping[str, object], *, by: str, reason: str, now: datetime | None = None
+    ) -> GateRevision:
+        """Change settings under a new revision and mint the policy that carries them.
+
+        A change of one of `streamer.policy.RECALIBRATING_FIELDS` closes the gate until it is recalibrated;
+        another keeps state, threshold, run and guarantee.
+
+        Raises
+        ------
+        UsageError
+            When there is no such gate, a setting is unknown or out of range, or nothing would change.
+        """
+        unknown = sorted(set(changes) - set(SETTINGS))
+        if unknown:
+            raise UsageError(f"a gate has no setting {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> GateRevision:
+            present = lock_newest(connection, name)
+            newest = _newest(connection, name)
+            try:
+                wanted = replace(newest.settings, **changes)  # type: ignore[arg-type]
+            except (TypeError, ValueError) as error:
+                raise UsageError(str(error)) from None
+            changed = {
+                field for field in SETTINGS if getattr(wanted, field) != getattr(newest.settings, field)
+            }
+            if not changed:
+                raise UsageError(f"gate {name} has these settings already")
+            revision = replace(
+                newest,
+                revision=newest.revision + 1,
+                settings=wanted,
+                created_at=moment,
+                created_by=by,
+                reason=reason,
+            )
+            _write_revision(connection, revision)
+            closes = bool(changed & RECALIBRATING_FIELDS)
+            mint_policy(
+                connection,
+                present,
+                settings=(revision.revision, wanted),
+                threshold=("closed", None, False, None, "")
+                if closes
+                else (
+                    present.state,
+                    present.threshold,
+                    present.calibrated,
+                    present.calibration_run,
+                    present.guarantee,
+                ),
+                by=by,
+                reason=reason,
+                now=moment,
+                message=self._message,
+            )
+            return revision
+
+        return self._database.writing(work)
+
+    def get(self, name: str) -> GateRevision:
+        """The newest revision. Raises `UsageError` when there is no such gate."""
+        with self._database.reading() as connection:
+            return _newest(connection, name)
+
+    def list(self) -> builtins.list[GateRevision]:
+        """The newest revision of every gate, by name."""
+        newest = (
+            sa.select(gate_revisions.c.gate, sa.func.max(gate_revisions.c.revision).label("revision"))
+            .group_by(gate_revisions.c.gate)
+            .subquery()
+        )
+        query = (
+            _select()
+            .join(
+                newest,
+                (newest.c.gate == gate_revisions.c.gate) & (newest.c.revision == gate_revisions.c.revision),
+            )
+            .order_by(gates.c.name)
+        )
+        with self._database.reading() as connection:
+            return [_revision(row) for row in connection.execute(query).mappings()]
+
+    def history(self, name: str) -> builtins.list[GateRevision]:
+        """Every revision, the oldest first. Raises `UsageError` when there is no such gate."""
+        query = _select().where(gates.c.name == name).order_by(gate_revisions.c.revision)
+        with self._database.reading() as connection:
+            found = [_revision(row) for row in connection.execute(query).mappings()]
+        if not found:
+            raise no_gate(name)
+        return found
+
+
+def _taken(name: str) -> UsageError:
+    return UsageError(f"there is a gate {name!r} already; `streamer gate set` changes it")
+
+
+def _write_revision(connection: sa.Connection, revision: GateRevision) -> None:
+    connection.execute(
+        sa.insert(gate_revisions).values(
+            gate=revision.gate,
+            revision=revision.revision,
+            created_at=revision.created_at,
+            created_by=revision.created_by,
+            reason=revision.reason,
+            **{name: getattr(revision.settings, name) for name in SETTINGS},
+        )
+    )
+
+
+def _select() -> sa.Select[Any]:
+    return sa.select(gate_revisions, gates.c.seed, gates.c.audit_salt).join(
+        gates, gates.c.name == gate_revisions.c.gate
+    )
+
+
+def _newest(connection: sa.Connection, name: str) -> GateRevision:
+    row = (
+        connection.execute(
+            _select().where(gates.c.name == name).order_by(gate_revisions.c.revision.desc()).limit(1)
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        raise no_gate(name)
+    return _revision(row)
+
+
+def _revision(row: Row) -> GateRevision:
+    return GateRevision(
+        gate=row["gate"],
+        revision=row["revision"],
+        settings=settings_of(row),
+        seed=row["seed"],
+        audit_salt=row["audit_salt"],
+        created_at=row["created_at"],
+        created_by=row["created_by"],
+        reason=row["reason"],
+    )

@@ -1,0 +1,200 @@
+"""Severities: every revision is kept; the latest of each labeller counts, and several labellers are averaged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.journal import BatchKey
+from streamer.store import rows
+from streamer.store.schema import batches, decisions, gate_revisions, label_revisions, responses
+from streamer.store.settle import add_labels, known_gates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.journal import LabelRevision
+    from streamer.store.engine import Database
+
+
+class Added(NamedTuple):
+    """What became of labels that were brought: new revisions, and identical ones that were there already."""
+
+    added: int
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedResponse:
+    """A drawn response that waits for a severity of its gate's kind."""
+
+    key: BatchKey
+    response_id: str
+    kind: str
+    decided_at: datetime
+    prompt: str
+    text: str
+    references: tuple[str, ...] | None
+
+
+class Severities:
+    """The present severity of each labelled response of a gate, for one kind of label.
+
+    Effective time is the earlier of labelled and received, so that a date in the future wins nothing; a
+    labeller's latest revision counts, of equally late ones the one stored later; labellers are averaged.
+    """
+
+    def __init__(self, values: dict[tuple[BatchKey, str], float]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: BatchKey, response_id: str) -> float | None:
+        """Severity in [0, 1], or None when nobody has labelled this response."""
+        return self._values.get((key, response_id))
+
+    @classmethod
+    def read(cls, connection: sa.Connection, gate: str, kind: str) -> Severities:
+        """Read the present severities of one gate and kind."""
+        response = (
+            label_revisions.c.gate,
+            label_revisions.c.batch_id,
+            label_revisions.c.attempt,
+            label_revisions.c.response_id,
+        )
+        recency = (
+            sa.func.row_number()
+            .over(
+                partition_by=(*response, label_revisions.c.labeller),
+                order_by=(label_revisions.c.effective_at.desc(), label_revisions.c.id.desc()),
+            )
+            .label("recency")
+        )
+        latest = (
+            sa.select(*response, label_revisions.c.severity, recency)
+            .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind)
+            .subquery()
+        )
+        given: dict[tuple[BatchKey, str], list[float]] = defaultdict(list)
+        for row in connection.execute(sa.select(latest).where(latest.c.recency == 1)):
+            given[BatchKey(row.gate, row.batch_id, row.attempt), row.response_id].append(row.severity)
+        # fmean is exact before its one rounding: the order in which the database returns labellers is no matter.
+        return cls({response: fmean(severities) for response, severities in given.items()})
+
+
+class Labels:
+    """The labels of all gates."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def add(
+        self, revisions: Sequence[LabelRevision], *, source: str = "file", now: datetime | None = None
+    ) -> Added:
+        """Store severities, all or none. An identical one that is there already is not stored again.
+
+        Raises `UsageError` when a gate does not exist.
+        """
+        moment = now or self._clock()
+        new = [rows.label_row(label, source=source, now=moment) for label in revisions]
+
+        def work(connection: sa.Connection) -> Added:
+            names = {label.key.gate for label in revisions}
+            if unknown := sorted(names - known_gates(connection, names)):
+                raise UsageError(f"there is no gate {', '.join(map(repr, unknown))}; no label was stored")
+            added = sum(is_new for _, is_new in add_labels(connection, new))
+            return Added(added, len(new) - added)
+
+        return self._database.writing(work)
+
+    def queue(self, gate: str | None = None, *, limit: int = 100, offset: int = 0) -> list[QueuedResponse]:
+        """Drawn responses without a severity of their gate's present kind, the oldest decision first."""
+        query = (
+            _unlabelled(
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                responses.c.response_id,
+                gate_revisions.c.severity_kind,
+                decisions.c.decided_at,
+                batches.c.prompt,
+                responses.c.text,
+                batches.c.references,
+            )
+            .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
+            .limit(limit)
+            .offset(offset)
+        )
+        if gate is not None:
+            query = query.where(decisions.c.gate == gate)
+        with self._database.reading() as connection:
+            found = connection.execute(query).all()
+        return [
+            QueuedResponse(
+                key=BatchKey(row.gate, row.batch_id, row.attempt),
+                response_id=row.response_id,
+                kind=row.severity_kind,
+                decided_at=row.decided_at,
+                prompt=row.prompt,
+                text=row.text,
+                references=None if row.references is None else tuple(row.references),
+            )
+            for row in found
+        ]
+
+    def pending(self) -> dict[str, int]:
+        """How many drawn responses wait for a severity, by gate; every gate is there."""
+        waiting = _unlabelled(decisions.c.gate, sa.func.count().label("waiting")).group_by(decisions.c.gate)
+        with self._database.reading() as connection:
+            names = connection.execute(sa.select(gate_revisions.c.gate).distinct()).scalars()
+            counts = dict.fromkeys(sorted(names), 0)
+            return counts | {row.gate: row.waiting for row in connection.execute(waiting)}
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many revisions are stored, by gate and kind."""
+        query = sa.select(label_revisions.c.gate, label_revisions.c.kind, sa.func.count()).group_by(
+            label_revisions.c.gate, label_revisions.c.kind
+        )
+        with self._database.reading() as connection:
+            return {(gate, kind): count for gate, kind, count in connection.execute(query)}
+
+    def severities(self, gate: str, kind: str) -> Severities:
+        """The present severities of one gate and kind."""
+        with self._database.reading() as connection:
+            return Severities.read(connection, gate, kind)
+
+
+def _unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    newest = (
+        sa.select(sa.func.max(gate_revisions.c.revision))
+        .where(gate_revisions.c.gate == decisions.c.gate)
+        .correlate(decisions)
+        .scalar_subquery()
+    )
+    labelled = sa.exists().where(
+        label_revisions.c.gate == batches.c.gate,
+        label_revisions.c.batch_id == batches.c.batch_id,
+        label_revisions.c.attempt == batches.c.attempt,
+        label_revisions.c.response_id == responses.c.response_id,
+        label_revisions.c.kind == gate_revisions.c.severity_kind,
+    )
+    query: sa.Select[Any] = sa.select(*columns)
+    return (
+        query.select_from(decisions)
+        .join(batches, batches.c.id == decisions.c.batch)
+        .join(responses, responses.c.batch == decisions.c.batch)
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == decisions.c.gate)
+            & (gate_revisions.c.revision == newest.correlate(decisions)),
+        )
+        .where(decisions.c.sampled, responses.c.drawn, batches.c.erased_at.is_(None), ~labelled)
+    )

@@ -1,0 +1,167 @@
+"""Bringing a database's schema to this version's, and telling whether it is there."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from streamer.errors import UsageError
+from streamer.store.engine import SCHEMA, Database
+from streamer.store.schema import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION_TABLE = "schema_version"
+
+_ADVISORY_LOCK = 0x53_54_52_45_41_4D  # "STREAM"
+_LOCK_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """Where a database stands. `revision` is None before the first migration; `drift` names each difference
+    between its tables and this version's, as Alembic describes it.
+    """
+
+    revision: str | None
+    head: str
+    drift: tuple[str, ...]
+
+    @property
+    def current(self) -> bool:
+        """True when nothing has to be done."""
+        return self.revision == self.head and not self.drift
+
+
+def migrate(url: str, revision: str = "head") -> SchemaState:
+    """Bring the database to `revision` (the newest) and say where it stands.
+
+    A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
+    to do. On PostgreSQL a table that stays locked for 10 s makes it give up rather than queue up all traffic.
+
+    Raises
+    ------
+    UsageError
+        When the URL cannot be read, or the database was made by a newer version.
+    Unavailable
+        When the server cannot be reached or a lock does not come.
+    """
+    database = Database(url)
+    try:
+        database.require_folder(create=True)
+        with _alone(database) as (connection, config):
+            _known_revision(connection)
+            command.upgrade(config, revision)
+        return _state(database)
+    finally:
+        database.close()
+
+
+def downgrade(url: str, revision: str) -> SchemaState:
+    """Go back to an older revision (``base``: no tables at all). What newer tables hold is lost."""
+    database = Database(url)
+    try:
+        database.require_folder(create=False)
+        with _alone(database) as (_, config):
+            command.downgrade(config, revision)
+        return _state(database)
+    finally:
+        database.close()
+
+
+def check(url: str) -> SchemaState:
+    """Tell where a database stands, changing nothing.
+
+    Raises
+    ------
+    UsageError
+        When the URL cannot be read, or its SQLite file is not there.
+    Unavailable
+        When the server cannot be reached.
+    """
+    database = Database(url)
+    try:
+        require_file(database)
+        return _state(database)
+    finally:
+        database.close()
+
+
+def require_migrated(database: Database) -> None:
+    """Raise `UsageError`, saying what to do, unless the schema is this version's."""
+    require_file(database)
+    with database.reading() as connection:
+        revision = _known_revision(connection)
+    if revision != head():
+        found = "has no tables yet" if revision is None else f"is at revision {revision}, not {head()}"
+        raise UsageError(f"the database {database} {found}; run `streamer db upgrade`")
+
+
+def require_file(database: Database) -> None:
+    """Raise `UsageError` when a SQLite database is not there: opening it would quietly make an empty one."""
+    if not database.sqlite or database.url.database is None:
+        return
+    if not Path(database.url.database).is_file():
+        raise UsageError(f"there is no database {database.url.database}; `streamer db upgrade` makes it")
+
+
+def head() -> str:
+    """The newest revision that this version knows."""
+    newest = ScriptDirectory.from_config(_config()).get_current_head()
+    if newest is None:
+        raise RuntimeError("the package holds no migrations")
+    return newest
+
+
+def _known_revision(connection: sa.Connection) -> str | None:
+    revision = _context(connection).get_current_revision()
+    if revision is None:
+        return None
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if revision not in known:
+        raise UsageError(
+            f"the database is at revision {revision}, which a newer version made; upgrade streamer"
+        )
+    return revision
+
+
+def _state(database: Database) -> SchemaState:
+    with database.reading() as connection:
+        revision = _known_revision(connection)
+        drift = tuple(str(difference) for difference in compare_metadata(_context(connection), metadata))
+    return SchemaState(revision, head(), drift)
+
+
+def _context(connection: sa.Connection) -> MigrationContext:
+    return MigrationContext.configure(
+        connection, opts={"version_table": VERSION_TABLE, "compare_type": True, "target_metadata": metadata}
+    )
+
+
+def _config(connection: sa.Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[tuple[sa.Connection, Config]]:
+    """One transaction that no other migration runs beside, with everything done or nothing."""
+    with database.errors(), database.engine.begin() as connection:
+        if not database.sqlite:  # there the writer's lock is enough
+            connection.execute(sa.text("SET LOCAL lock_timeout = '120s'"))
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+            connection.execute(sa.text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
+            connection.execute(sa.text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
+        yield connection, _config(connection)

@@ -1,0 +1,84 @@
+"""Messages that must reach Kafka exactly as stored: written with what they tell of, published afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.journal import OutboxMessage, Partition
+from streamer.store.schema import outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+_CHUNK = 1_000
+_ERROR_CHARACTERS = 2_000
+
+
+def outbox_row(message: OutboxMessage, source: Partition | None, now: datetime) -> dict[str, Any]:
+    """The row of a new message; `source` None for one that no input record caused."""
+    return {
+        "source_log_id": source.log_id if source else None,
+        "source_topic": source.topic if source else None,
+        "source_partition": source.number if source else None,
+        "topic": message.topic,
+        "key": message.key,
+        "value": message.value,
+        "headers": message.headers,
+        "created_at": now,
+    }
+
+
+def enqueue(connection: sa.Connection, message: OutboxMessage, now: datetime) -> None:
+    """Add one message of no partition."""
+    connection.execute(sa.insert(outbox).values(outbox_row(message, None, now)))
+
+
+def unpublished(connection: sa.Connection, sources: Sequence[Partition], limit: int) -> list[OutboxMessage]:
+    """The oldest waiting messages of these partitions, and those of no partition, in id order."""
+    mine: sa.ColumnElement[bool] = outbox.c.source_topic.is_(None)
+    if sources:
+        source = sa.tuple_(outbox.c.source_log_id, outbox.c.source_topic, outbox.c.source_partition)
+        mine = mine | source.in_([tuple(partition) for partition in sources])
+    rows = connection.execute(
+        sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
+        .where(outbox.c.published_at.is_(None), outbox.c.parked_at.is_(None), mine)
+        .order_by(outbox.c.id)
+        .limit(limit)
+    )
+    return [OutboxMessage(*row) for row in rows]
+
+
+def mark_published(connection: sa.Connection, ids: Sequence[int], now: datetime) -> None:
+    """The broker has acknowledged these. Marking twice keeps the first moment."""
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), _CHUNK):
+        connection.execute(
+            sa.update(outbox)
+            .where(
+                outbox.c.id.in_(ordered[start : start + _CHUNK]),
+                outbox.c.published_at.is_(None),
+                outbox.c.parked_at.is_(None),
+            )
+            .values(published_at=now)
+        )
+
+
+def park(connection: sa.Connection, row: int, error: str, now: datetime) -> None:
+    """Give up on one that can never be published: keep it, with its error, out of the others' way."""
+    connection.execute(
+        sa.update(outbox)
+        .where(outbox.c.id == row, outbox.c.published_at.is_(None), outbox.c.parked_at.is_(None))
+        .values(parked_at=now, error=error.replace("\x00", "\ufffd")[:_ERROR_CHARACTERS] or "unknown")
+    )
+
+
+def waiting(connection: sa.Connection) -> int:
+    """How many messages are neither published nor parked."""
+    return connection.execute(
+        sa.select(sa.func.count())
+        .select_from(outbox)
+        .where(outbox.c.published_at.is_(None), outbox.c.parked_at.is_(None))
+    ).scalar_one()

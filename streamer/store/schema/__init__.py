@@ -1,0 +1,30 @@
+"""Every table, split by subject. The migrations create them; a test holds that both say the same."""
+
+from __future__ import annotations
+
+from streamer.store.schema.calibration import calibration_candidates, calibration_inputs, calibration_runs
+from streamer.store.schema.decisions import batches, decisions, responses
+from streamer.store.schema.gates import gate_revisions, gates, policies, policy_events
+from streamer.store.schema.labels import label_revisions
+from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes, progress
+from streamer.store.schema.types import metadata
+
+__all__ = [
+    "batches",
+    "calibration_candidates",
+    "calibration_inputs",
+    "calibration_runs",
+    "data_gaps",
+    "dead_letters",
+    "decisions",
+    "gate_revisions",
+    "gates",
+    "label_revisions",
+    "metadata",
+    "outbox",
+    "outcomes",
+    "policies",
+    "policy_events",
+    "progress",
+    "responses",
+]

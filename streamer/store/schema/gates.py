@@ -1,0 +1,111 @@
+"""Gates and their append-only revisions; policies and the append-only story of who did what to them, and why."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from streamer.policy import HOLD_ACTIONS, MODES, UNITS
+from streamer.store.schema.types import (
+    BIGINT,
+    REAL,
+    UtcDateTime,
+    check,
+    digest,
+    finite_cut,
+    identity_column,
+    metadata,
+    one_of,
+    sized_text,
+    within_unit_interval,
+)
+
+gates = sa.Table(
+    "gates",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("seed", BIGINT, nullable=False),
+    sa.Column("audit_salt", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sized_text("name", 64),
+    check("seed", "seed >= 0"),
+    digest("audit_salt"),
+)
+
+gate_revisions = sa.Table(
+    "gate_revisions",
+    metadata,
+    sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
+    sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("scorer", sa.Text, nullable=False),
+    sa.Column("encoder", sa.Text, nullable=False),
+    sa.Column("severity_kind", sa.Text, nullable=False),
+    sa.Column("alpha", REAL, nullable=False),
+    sa.Column("method", sa.Text, nullable=False),
+    sa.Column("eta", REAL, nullable=False),
+    sa.Column("draws", sa.Integer, nullable=False),
+    sa.Column("hold_action", sa.Text, nullable=False),
+    sa.Column("max_attempts", sa.Integer, nullable=False),
+    sa.Column("mode", sa.Text, nullable=False),
+    sa.Column("audit_probability", REAL, nullable=False),
+    sa.Column("audit_draws", sa.Integer, nullable=False),
+    sa.Column("label_deadline_seconds", REAL, nullable=False),
+    sa.Column("decision_deadline_seconds", REAL),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    check("revision", "revision >= 1"),
+    one_of("unit", UNITS),
+    sized_text("scorer", 64),
+    sized_text("encoder", 200),
+    check("encoder_of_scorer", "(scorer = 'external') = (encoder = 'none')"),
+    sized_text("severity_kind", 64),
+    check("alpha", "alpha > 0 AND alpha < 1"),
+    sized_text("method", 64),
+    check("eta", "eta > 0 AND eta <= 1e300"),
+    check("draws", "draws >= 1"),
+    one_of("hold_action", HOLD_ACTIONS),
+    check("max_attempts", "max_attempts BETWEEN 1 AND 1000"),
+    one_of("mode", MODES),
+    within_unit_interval("audit_probability"),
+    check("audit_draws", "audit_draws BETWEEN 1 AND 256"),
+    check("label_deadline", "label_deadline_seconds >= 0 AND label_deadline_seconds <= 1e300"),
+    check("decision_deadline", "decision_deadline_seconds > 0 AND decision_deadline_seconds <= 1e300"),
+)
+
+policies = sa.Table(
+    "policies",
+    metadata,
+    sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("gate_revision", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("threshold", REAL),
+    sa.Column("calibrated", sa.Boolean, nullable=False),
+    sa.Column("calibration_run", BIGINT, sa.ForeignKey("calibration_runs.id")),
+    sa.Column("guarantee", sa.Text, nullable=False),
+    sa.Column("valid_from", UtcDateTime, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
+    check("version", "version >= 1"),
+    *finite_cut(),
+    check("uncalibrated_is_closed", "calibrated OR state = 'closed'"),
+    check("uncalibrated_has_no_run", "calibrated OR calibration_run IS NULL"),
+)
+
+policy_events = sa.Table(
+    "policy_events",
+    metadata,
+    identity_column(),
+    sa.Column("gate", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("event", sa.Text, nullable=False),
+    sa.Column("by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.ForeignKeyConstraint(["gate", "version"], ["policies.gate", "policies.version"]),
+    one_of("event", ("created", "activated", "superseded", "closed")),
+    sa.UniqueConstraint("gate", "version", "event"),
+    sqlite_autoincrement=True,
+)

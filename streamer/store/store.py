@@ -1,0 +1,161 @@
+"""The store: one object over one database, made of small parts, and the journal that the stream writes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.store import commit, outbox, progress
+from streamer.store.calibration_runs import Calibrations
+from streamer.store.engine import Database
+from streamer.store.gates import Gates
+from streamer.store.labels import Labels
+from streamer.store.migrate import require_migrated
+from streamer.store.policies import Policies
+from streamer.store.verify import verify_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from types import TracebackType
+
+    from streamer.journal import (
+        BatchKey,
+        DataGap,
+        Lease,
+        OutboxMessage,
+        OutcomeKind,
+        Partition,
+        Slice,
+    )
+    from streamer.store.policies import PolicyMessage
+    from streamer.store.settle import DeadLetterMessage
+    from streamer.store.verify import ChainFault
+
+
+class Store:
+    """Everything that the product remembers. Calls block and may come from any thread.
+
+    It is the `streamer.journal.Journal` of the stream; its parts serve the other rooms.
+
+    Attributes
+    ----------
+    gates, policies, labels, calibration, dead_letters, reports : the parts, by subject.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Callable[[], datetime],
+        policy_message: PolicyMessage,
+        dead_letter_message: DeadLetterMessage,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._dead_letter_message = dead_letter_message
+        self.gates = Gates(database, clock=clock, policy_message=policy_message)
+        self.policies = Policies(database, clock=clock, policy_message=policy_message)
+        self.labels = Labels(database, clock=clock)
+        self.calibration = Calibrations(database, policy_message=policy_message)
+
+    def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
+        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one)."""
+        now = self._clock()
+        return self._database.writing(lambda connection: progress.take_leases(connection, partitions, now))
+
+    def record_gap(self, lease: Lease, gap: DataGap) -> None:
+        """Write that offsets are lost for good, and move progress past them. Safe to repeat. Raises `Fenced`."""
+        now = self._clock()
+        self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
+
+    def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
+        """Write everything in one transaction and return what each outcome became, slice by slice.
+
+        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Unavailable` when
+        the database is away, and `ValueError` for slices that contradict themselves.
+        """
+        commit.check_slices(slices)
+        return self._database.writing(
+            lambda connection: commit.commit_slices(
+                connection, slices, now=now, dead_letter_message=self._dead_letter_message
+            )
+        )
+
+    def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
+        """Content hashes of those keys that are decided already; empty bytes where the content was erased."""
+        with self._database.reading() as connection:
+            return commit.known_content(connection, keys)
+
+    def unpublished(self, sources: Sequence[Partition], *, limit: int) -> list[OutboxMessage]:
+        """The oldest outbox rows of these source partitions, and those of no partition, in id order."""
+        with self._database.reading() as connection:
+            return outbox.unpublished(connection, sources, limit)
+
+    def mark_published(self, ids: Sequence[int]) -> None:
+        """These rows have been acknowledged by the broker."""
+        now = self._clock()
+        self._database.writing(lambda connection: outbox.mark_published(connection, ids, now))
+
+    def park(self, row: int, error: str) -> None:
+        """Give up on a row that can never be published: keep it, with its error, out of the others' way."""
+        now = self._clock()
+        self._database.writing(lambda connection: outbox.park(connection, row, error, now))
+
+    def verify_chain(self, partition: Partition | None = None) -> list[ChainFault]:
+        """Recompute the hash chain of one partition (of all when None) from the tables.
+
+        Returns the first row of each that does not fit; an empty list when everything does.
+        """
+        with self._database.reading(snapshot=True) as connection:
+            return verify_chain(connection, partition)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_store(
+    url: str,
+    *,
+    clock: Callable[[], datetime],
+    policy_message: PolicyMessage,
+    dead_letter_message: DeadLetterMessage,
+) -> Store:
+    """Open a migrated database.
+
+    Parameters
+    ----------
+    url
+        ``sqlite:///file`` or ``postgresql://user:password@host/database``.
+    clock
+        The present moment, timezone-aware.
+    policy_message
+        How the world is told of a new policy.
+    dead_letter_message
+        The message for a record (refused with this code and detail) that the store itself
+        has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
+
+    Raises
+    ------
+    UsageError
+        When the URL cannot be read, or the database is not at this version's revision.
+    Unavailable
+        When the server cannot be reached.
+    """
+    database = Database(url)
+    try:
+        require_migrated(database)
+    except BaseException:
+        database.close()
+        raise
+    return Store(
+        database, clock=clock, policy_message=policy_message, dead_letter_message=dead_letter_message
+    )

@@ -1,0 +1,242 @@
+"""The group commit: one outcome per offset, one decision per key, under lost answers, zombies and races."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.errors import Fenced
+from streamer.journal import DataGap, OutboxMessage
+from streamer.store.settle import CONFLICTING_CONTENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.store.conftest import World
+
+
+def test_a_lease_raises_the_epoch_and_tells_where_to_go_on(world: World) -> None:
+    first = world.lease()
+    assert (first.epoch, first.next_offset) == (1, 0)
+    world.commit(world.slice(first, world.decision(0), world.dead(4)))
+    second = world.lease()
+    assert (second.epoch, second.next_offset) == (2, 5)
+
+
+def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: World) -> None:
+    lease = world.lease()
+    decisions = [world.decision(offset) for offset in range(3)]
+    assert world.commit(world.slice(lease, *decisions)) == [["decision"] * 3]
+    waiting = world.store.unpublished([lease.partition], limit=10)
+    assert [replace(message, id=0) for message in waiting[1:]] == [decision.action for decision in decisions]
+    assert waiting[0].topic == "streamer.thresholds"
+    assert [message.id for message in waiting] == sorted(message.id for message in waiting)
+    assert world.store.known([d.key for d in decisions]) == {d.key: d.content_hash for d in decisions}
+    (row,) = world.rows("SELECT text FROM responses WHERE position = 1 ORDER BY batch LIMIT 1")
+    assert row.text == decisions[0].responses[1].text
+
+
+def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: World) -> None:
+    lease = world.lease()
+    first = world.decision(0, "b")
+    world.commit(world.slice(lease, first))
+    again = world.decision(1, "b", action=OutboxMessage("streamer.actions", b"other", b"other", ()))
+    kinds = world.commit(world.slice(lease, again, world.redelivery(2, "b"), expected=1))
+    assert kinds == [["duplicate", "duplicate"]]
+    actions = [
+        m for m in world.store.unpublished([lease.partition], limit=10) if m.topic == "streamer.actions"
+    ]
+    assert [replace(message, id=0) for message in actions] == [first.action] * 3
+
+
+def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World) -> None:
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0, "b")))
+    kinds = world.commit(
+        world.slice(
+            lease, world.decision(1, "b", content="two"), world.redelivery(2, "b", content="3"), expected=1
+        )
+    )
+    assert kinds == [["conflict", "conflict"]]
+    assert world.rows("SELECT code FROM dead_letters") == [(CONFLICTING_CONTENT,)] * 2
+    letters = [
+        m for m in world.store.unpublished([lease.partition], limit=10) if m.topic == "streamer.dead-letters"
+    ]
+    assert [letter.value for letter in letters] == [b'{"n": 1}', b'{"n": 2}']
+    assert world.rows("SELECT count(*) FROM decisions") == [(1,)]
+
+
+def test_repeats_inside_one_commit_are_outcomes_too(world: World) -> None:
+    zero, one = world.lease(0), world.lease(1)
+    kinds = world.commit(
+        world.slice(zero, world.decision(0, "b"), world.decision(1, "b"), world.decision(2, "c")),
+        world.slice(one, world.decision(0, "b", number=1, content="two"), world.decision(1, "d", number=1)),
+    )
+    assert kinds == [["decision", "duplicate", "decision"], ["conflict", "decision"]]
+
+
+def test_attempts_of_one_batch_are_different_keys(world: World) -> None:
+    lease = world.lease()
+    assert world.commit(world.slice(lease, world.decision(0, "b"), world.decision(1, "b", attempt=2))) == [
+        ["decision", "decision"]
+    ]
+
+
+def test_a_commit_whose_answer_was_lost_can_be_repeated(world: World) -> None:
+    zero, one = world.lease(0), world.lease(1)
+    slices = [
+        world.slice(zero, world.decision(0, "b"), world.decision(5, "b"), world.dead(7)),
+        world.slice(one, world.decision(0, number=1)),
+    ]
+    expected = [["decision", "duplicate", "dead_letter"], ["decision"]]
+    assert world.commit(*slices) == expected
+    assert world.commit(*slices) == expected
+    # ... and together with what came after it.
+    later = world.slice(one, world.decision(1, number=1), expected=1)
+    assert world.commit(slices[0], later) == [expected[0], ["decision"]]
+    assert world.rows("SELECT count(*) FROM outcomes") == [(5,)]
+
+
+def test_a_zombie_is_fenced_and_writes_nothing(world: World) -> None:
+    zombie = world.lease()
+    world.lease(store=world.open())
+    with pytest.raises(Fenced, match="epoch 1"):
+        world.commit(world.slice(zombie, world.decision(0)))
+    with pytest.raises(Fenced):
+        world.store.record_gap(zombie, DataGap(zombie.partition, 0, 5))
+    assert world.rows("SELECT count(*) FROM batches") == [(0,)]
+
+
+def test_one_lost_lease_stops_the_whole_commit(world: World) -> None:
+    zero, one = world.lease(0), world.lease(1)
+    world.lease(1)
+    with pytest.raises(Fenced):
+        world.commit(world.slice(zero, world.decision(0)), world.slice(one, world.decision(0, number=1)))
+    assert world.rows("SELECT count(*) FROM outcomes") == [(0,)]
+
+
+def test_progress_elsewhere_is_fenced_even_under_our_epoch(world: World) -> None:
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0), world.decision(1)))
+    with pytest.raises(Fenced):
+        world.commit(world.slice(lease, world.decision(5), expected=3))
+
+
+def test_a_partition_that_was_never_leased_is_fenced(world: World) -> None:
+    lease = replace(world.lease(), partition=world.partition(9))
+    with pytest.raises(Fenced):
+        world.commit(world.slice(lease, world.decision(0, number=9)))
+
+
+@pytest.mark.parametrize("kind", ["order", "partition", "next"])
+def test_a_slice_that_contradicts_itself_is_a_bug(world: World, kind: str) -> None:
+    lease = world.lease()
+    piece = world.slice(lease, world.decision(0), world.decision(1))
+    broken = {
+        "order": replace(piece, outcomes=piece.outcomes[::-1]),
+        "partition": replace(piece, outcomes=(world.decision(0, number=3), world.decision(1))),
+        "next": replace(piece, next_offset=9),
+    }[kind]
+    with pytest.raises(ValueError, match="offset"):
+        world.commit(broken)
+
+
+def test_a_gap_is_recorded_once_and_passed(world: World) -> None:
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0)))
+    gap = DataGap(lease.partition, 1, 50)
+    world.store.record_gap(lease, gap)
+    world.store.record_gap(lease, gap)
+    assert world.rows("SELECT from_offset, to_offset FROM data_gaps") == [(1, 50)]
+    world.commit(world.slice(lease, world.decision(50), expected=50))
+    with pytest.raises(Fenced):
+        world.store.record_gap(lease, DataGap(lease.partition, 7, 60))
+    assert world.lease().next_offset == 51
+
+
+def test_labels_on_the_topic_are_kept_and_repeats_are_one_row(world: World) -> None:
+    lease = world.lease(topic="streamer.labels")
+    kinds = world.commit(
+        world.slice(
+            lease,
+            world.label(0.5, "b0-0", offset=0),
+            world.label(0.5, "b0-0", offset=1),
+            world.label(0.5, "b0-0", offset=2, labeller="bo"),
+            world.label(0.5, "x", offset=3, key=world.label(0, "x").key._replace(gate="nobody")),
+        )
+    )
+    assert kinds == [["label", "label", "label", "dead_letter"]]
+    world.commit(world.slice(lease, world.label(0.5, "b0-0", offset=4), expected=4))
+    assert world.rows("SELECT count(*) FROM label_revisions") == [(2,)]
+    assert world.rows("SELECT code FROM dead_letters") == [("unknown_gate",)]
+    assert world.rows("SELECT count(DISTINCT label) FROM outcomes WHERE kind = 'label'") == [(2,)]
+    assert world.store.verify_chain() == []
+
+
+def test_published_and_parked_messages_do_not_come_again(world: World) -> None:
+    zero, one = world.lease(0), world.lease(1)
+    world.commit(
+        world.slice(zero, world.decision(0), world.decision(1)), world.slice(one, world.decision(0, number=1))
+    )
+    (policy, *_rest) = world.store.unpublished([], limit=10)
+    assert len(_rest) == 0
+    world.store.mark_published([policy.id])
+    first, second = world.store.unpublished([zero.partition], limit=10)
+    world.store.park(first.id, "too large\x00")
+    world.store.mark_published([first.id])
+    assert [m.id for m in world.store.unpublished([zero.partition], limit=10)] == [second.id]
+    assert len(world.store.unpublished([zero.partition, one.partition], limit=10)) == 2
+    assert len(world.store.unpublished([zero.partition, one.partition], limit=1)) == 1
+    assert world.rows("SELECT published_at, error FROM outbox WHERE id = :id", id=first.id) == [
+        (None, "too large\ufffd")
+    ]
+
+
+def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: World) -> None:
+    rounds, size = 6, 30
+    barrier = threading.Barrier(2)
+    kinds: dict[int, list[str]] = {0: [], 1: []}
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            store = world.open()
+            lease = world.lease(number, store=store)
+            for turn in range(rounds):
+                offsets = range(turn * size, (turn + 1) * size)
+                # The two see the same keys in opposite order.
+                names = [f"t{turn}-{i}" for i in range(size)][:: 1 if number else -1]
+                outcomes = [
+                    world.decision(offset, name, number=number)
+                    for offset, name in zip(offsets, names, strict=True)
+                ]
+                barrier.wait(timeout=60)
+                kinds[number] += world.commit(
+                    world.slice(lease, *outcomes, expected=turn * size), store=store
+                )[0]
+        except BaseException as error:
+            failures.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not failures
+    every = kinds[0] + kinds[1]
+    assert every.count("decision") == every.count("duplicate") == rounds * size
+    assert world.rows("SELECT count(*) FROM decisions") == [(rounds * size,)]
+    assert world.store.verify_chain() == []
+
+
+def test_one_database_serves_several_logs(new_world: Callable[..., World]) -> None:
+    one = new_world(log_id="cluster-1")
+    one.gate()
+    two = new_world(log_id="cluster-2")
+    two.policy = one.policy
+    one.commit(one.slice(one.lease(), one.decision(0, "b")))
+    assert two.commit(two.slice(two.lease(), two.decision(0, "b"))) == [["duplicate"]]
