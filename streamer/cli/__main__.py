@@ -1,0 +1,7 @@
+"""`python -m streamer.cli` is the command `streamer`."""
+
+import sys
+
+from streamer.cli import main
+
+sys.exit(main())

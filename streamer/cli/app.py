@@ -1,0 +1,66 @@
+"""The whole command line: every command in the order that people meet them."""
+
+import typer
+
+from streamer.cli import (
+    config,
+    database,
+    dead_letters,
+    demo,
+    doctor,
+    gate,
+    label,
+    publish,
+    recalibrate,
+    services,
+    tail,
+    threshold,
+    topics,
+)
+
+_TRY, _RUN, _USE, _RISK, _OPERATE = "Try it", "Run it", "Use it", "Own the risk", "Operate it"
+
+app = typer.Typer(
+    name="streamer",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help=(
+        "Ship or hold language-model answers inside a stated risk budget.\n\n"
+        "Start with `streamer demo`. Exit status: 0 done, 1 failed, 2 wrong usage, 3 a check found something."
+    ),
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"streamer {version('conformal-streamer')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _streamer(
+    _show_version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    pass
+
+
+app.command("demo", rich_help_panel=_TRY)(demo.demo)
+app.command("dev", rich_help_panel=_TRY)(services.dev)
+app.command("worker", rich_help_panel=_RUN)(services.worker)
+app.command("publish", rich_help_panel=_USE)(publish.publish)
+app.command("tail", rich_help_panel=_USE)(tail.tail)
+app.add_typer(gate.app, name="gate", rich_help_panel=_RISK)
+app.add_typer(label.app, name="label", rich_help_panel=_RISK)
+app.command("recalibrate", rich_help_panel=_RISK)(recalibrate.recalibrate)
+app.add_typer(threshold.app, name="threshold", rich_help_panel=_RISK)
+app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
+app.add_typer(database.app, name="db", rich_help_panel=_OPERATE)
+app.add_typer(topics.app, name="topics", rich_help_panel=_OPERATE)
+app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=_OPERATE)
+app.add_typer(config.app, name="config", rich_help_panel=_OPERATE)

@@ -1,0 +1,65 @@
+"""`streamer config`: what is configured, and where each value came from."""
+
+import os
+from typing import Any
+
+import typer
+
+from streamer.cli.options import JsonOption
+
+app = typer.Typer(no_args_is_help=True, help="What is configured, and where it came from.")
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `show` a subcommand although it is the only one."""
+
+
+@app.command()
+def show(json: JsonOption = False) -> None:
+    """Show every setting, its value without secrets, and where the value came from.
+
+    A setting group.field is read from the environment (STREAMER_GROUP_FIELD, or the file that
+    STREAMER_GROUP_FIELD_FILE names), from .env, from streamer.toml (or the file that STREAMER_CONFIG names), from
+    a running `streamer dev`, or is its default.
+    """
+    from streamer.cli.console import print_json, print_table, warn
+    from streamer.settings import Settings, load_settings
+    from streamer.settings_sources import unknown_variables
+
+    settings = load_settings()
+    rows = setting_rows(settings)
+    unknown = unknown_variables(Settings, os.environ)
+    if json:
+        print_json({"settings": rows, "unknown_variables": unknown})
+        return
+    print_table(["setting", "value", "from"], [[row["setting"], row["value"], row["origin"]] for row in rows])
+    for name in unknown:
+        warn(f"{name} is set and is no setting; is it misspelt?")
+
+
+def setting_rows(settings: Any) -> list[dict[str, object]]:
+    """Return setting, variable, value (secrets hidden) and origin of everything in `settings`, in order."""
+    from streamer.redaction import redact
+    from streamer.settings_sources import is_table, leaves, variable_name
+
+    rows: list[dict[str, object]] = []
+
+    def add(setting: str, variable: str, value: object) -> None:
+        origin = settings.origins.get(setting, "default")
+        rows.append(
+            {"setting": setting, "variable": variable, "value": redact(setting, value), "origin": origin}
+        )
+
+    for group, field, leaf in leaves(type(settings)):
+        value = getattr(getattr(settings, group), field)
+        if is_table(leaf):
+            for name in sorted(value):
+                add(
+                    f"{group}.{field}.{name}",
+                    f"{variable_name(group, field)}_{name.replace('.', '_').upper()}",
+                    value[name],
+                )
+        else:
+            add(f"{group}.{field}", variable_name(group, field), value)
+    return rows

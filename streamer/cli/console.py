@@ -1,0 +1,152 @@
+"""What the commands print: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
+_PIPED_WIDTH = 160
+
+
+def complain(text: str) -> None:
+    """Print one red line on standard error: what is wrong, and what to do."""
+    typer.secho(f"streamer: {' '.join(text.split())}", fg=typer.colors.RED, err=True)
+
+
+def warn(text: str) -> None:
+    """Print one yellow line on standard error."""
+    typer.secho(text, fg=typer.colors.YELLOW, err=True)
+
+
+def note(text: str) -> None:
+    """Print one line on standard error, beside the result."""
+    typer.echo(text, err=True)
+
+
+def say(text: str) -> None:
+    """Print one line of the result."""
+    typer.echo(text)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on a line of its own; times as RFC 3339."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False))
+
+
+def output() -> Console:
+    """Return the console of standard output; a pipe is wide, so that no line of a table breaks in two."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None
+) -> None:
+    """Print a table of plain texts; columns of numbers are right-aligned, None is a dash.
+
+    Parameters
+    ----------
+    columns : headings.
+    rows : one sequence a row, as long as `columns`; cells that are `rich.text.Text` keep their style.
+    title : a line above the table.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for i, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", header_style="bold", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row))
+    output().print(table)
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Print names and values below one another."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(Text(name), value if isinstance(value, Text) else Text(shown(value)))
+    output().print(table)
+
+
+def shown(value: object) -> str:
+    """Write one value for people: a dash for None, six significant digits, times to the second in UTC."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S") + ("Z" if value.tzinfo else "")
+    return str(value)
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on standard error, when that is a terminal.
+
+    Parameters
+    ----------
+    text : what goes on.
+    total : how much there is to do; None when nobody knows.
+
+    Yields
+    ------
+    A function to call with how much has been done in all.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (tuple, set, frozenset)):
+        return list(value)
+    return str(value)

@@ -1,0 +1,159 @@
+"""`streamer demo`: everything once, on parts inside this process."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from streamer.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.progress import Progress, TaskID
+
+    from streamer.experiments.report import DemoRun
+
+
+def demo(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Response clouds, .jsonl or .jsonl.gz; default: simulated answers."
+        ),
+    ] = None,
+    gate_unit: Annotated[
+        Literal["best", "response"],
+        typer.Option("--gate-unit", help="What ships: the best of a batch, or each response on its own."),
+    ] = "best",
+    alpha: Annotated[
+        float, typer.Option(metavar="A", help="Budget on exposure risk, between 0 and 1.")
+    ] = 0.1,
+    method: Annotated[Literal["mean", "crc", "bb", "rbwa"], typer.Option(help="Calibrator.")] = "mean",
+    seed: Annotated[
+        int,
+        typer.Option(metavar="S", min=0, help="Seed of the split, of the simulation and of the calibrator."),
+    ] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Run everything once on an embedded broker: calibrate a gate on one half of the data, stream the other.
+
+    The first half is published to a closed gate, its labels come back by the labels topic, a recalibration opens
+    the gate, and the second half streams through it. What is reported is measured on the second half.
+    """
+    from streamer import wiring
+    from streamer.cli.console import output, print_json
+    from streamer.errors import UsageError
+    from streamer.settings import load_settings
+
+    if not 0 < alpha < 1:
+        raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")
+    with DemoProgress() as watch:
+        run, page = wiring.run_demo(
+            load_settings(http={"port": 0}),
+            data=data,
+            unit=gate_unit,
+            alpha=alpha,
+            method=method,
+            seed=seed,
+            watch=watch,
+        )
+    if json:
+        print_json(demo_json(run, page))
+        return
+    from streamer.experiments.terminal import run_summary
+
+    console = output()
+    console.print(run_summary(run))
+    console.print()
+    for name, place in (("report", page), ("database", run.database)):
+        console.print(f"{name:<9} {place}", markup=False, soft_wrap=True)
+
+
+def demo_json(run: "DemoRun", page: Path) -> dict[str, Any]:
+    """Return a run's figures as JSON values; null where a figure is not defined."""
+    report = run.report
+    return {
+        "unit": run.unit,
+        "alpha": run.alpha,
+        "method": run.method,
+        "state": run.state,
+        "lambda": run.threshold,
+        "calibration_groups": len(run.calibration),
+        "batches": report.batches,
+        "responses": report.responses,
+        "ship_rate": report.ship_rate,
+        "exposure_risk": report.exposure_risk,
+        "exposure_risk_se": report.exposure_risk_se,
+        "selective_risk": report.selective_risk,
+        "severity_reduction": report.severity_reduction,
+        "seconds": run.seconds,
+        "batches_per_second": run.batches_per_second,
+        "database": run.database,
+        "report": str(page),
+    }
+
+
+class DemoProgress:
+    """Shows the demo's phases on standard error: bars on a terminal, one line a phase elsewhere."""
+
+    def __init__(self) -> None:
+        self._bars: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> "DemoProgress":
+        import sys
+
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                SpinnerColumn,
+                TextColumn,
+                TimeElapsedColumn,
+            )
+
+            self._bars = Progress(
+                SpinnerColumn(finished_text="[green]✓"),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[aside]}", style="dim"),
+                console=Console(stderr=True),
+            )
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        if self._bars is not None:
+            if kind is None:
+                self._finish()
+            self._bars.stop()
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        """Begin a part of the story in which `total` things will be done; None: one thing of unknown length."""
+        from streamer.cli.console import note
+
+        if self._bars is None:
+            note(name + (f" ({total})" if total else ""))
+            return
+        self._finish()
+        self._task = self._bars.add_task(name, total=total, aside="")
+
+    def done(self, count: int, *, shipped: int | None = None) -> None:
+        """Show how many things of this part are done, and how many units were shipped so far."""
+        if self._bars is not None and self._task is not None:
+            aside = "" if shipped is None else f"{shipped} shipped"
+            self._bars.update(self._task, completed=count, aside=aside)
+
+    def _finish(self) -> None:
+        if self._bars is None or self._task is None:
+            return
+        task = next(one for one in self._bars.tasks if one.id == self._task)
+        if task.total is None:
+            self._bars.update(self._task, total=1, completed=1)

@@ -1,0 +1,224 @@
+"""`streamer doctor`: is everything there, does it fit together, and why does a gate hold?"""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from streamer.cli import FOUND
+from streamer.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from streamer.settings import Settings
+    from streamer.store import Store
+
+Level = Literal["ok", "warn", "fail"]
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor: what was looked at, how it is, and what to do about it."""
+
+    level: Level
+    subject: str
+    text: str
+    todo: str = ""
+
+
+def doctor(json: JsonOption = False) -> None:
+    """Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.
+
+    Each line says what to do. Exit status 3 when something fails; warnings alone are no failure.
+    """
+    from streamer.cli.console import print_json
+    from streamer.settings import load_settings
+
+    findings = []
+    for finding in diagnose(load_settings()):
+        findings.append(finding)
+        if not json:
+            _print(finding)
+    worst = "fail" if any(f.level == "fail" for f in findings) else "ok"
+    if json:
+        print_json({"ok": worst == "ok", "findings": [asdict(finding) for finding in findings]})
+    if worst == "fail":
+        raise typer.Exit(FOUND)
+
+
+def _print(finding: Finding) -> None:
+    from rich.text import Text
+
+    from streamer.cli.console import output
+
+    line = Text.assemble(
+        (f"{finding.level:<5}", _STYLES[finding.level]), (f"{finding.subject:<13}", "bold"), finding.text
+    )
+    console = output()
+    console.print(line, soft_wrap=True)
+    if finding.todo:
+        console.print(Text(f"{'':<18}-> {finding.todo}", style="cyan"), soft_wrap=True)
+
+
+def diagnose(settings: "Settings") -> Iterator[Finding]:
+    """Look at every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
+    for subject, look in (
+        ("python", _python),
+        ("settings", _settings),
+        ("encoder", _encoder),
+        ("database", _database),
+        ("broker", _broker),
+        ("gates", _gates),
+        ("dead letters", _dead_letters),
+    ):
+        yield from _guarded(subject, look, settings)
+
+
+def _guarded(
+    subject: str, look: "Callable[[Settings], Iterator[Finding]]", settings: "Settings"
+) -> Iterator[Finding]:
+    from streamer.errors import StreamerError
+    from streamer.redaction import redact_text
+
+    try:
+        yield from look(settings)
+    except StreamerError as error:
+        yield Finding("fail", subject, redact_text(" ".join(str(error).split())))
+    except Exception as error:
+        first = (redact_text(str(error)).splitlines() or ["no text"])[0]
+        yield Finding(
+            "fail",
+            subject,
+            f"the check itself failed: {type(error).__name__}: {first}",
+            "STREAMER_DEBUG=1 shows where",
+        )
+
+
+def _python(_settings: "Settings") -> Iterator[Finding]:
+    from importlib.metadata import version
+
+    present = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("ok", "python", f"{present}, conformal-streamer {version('conformal-streamer')}")
+
+
+def _settings(settings: "Settings") -> Iterator[Finding]:
+    import os
+
+    from streamer.settings import Settings
+    from streamer.settings_sources import unknown_variables
+
+    unknown = unknown_variables(Settings, os.environ)
+    if unknown:
+        yield Finding(
+            "warn",
+            "settings",
+            f"set, but no setting: {', '.join(unknown)}",
+            "`streamer config show` lists the names",
+        )
+    else:
+        yield Finding("ok", "settings", f"{len(settings.origins)} differ from the defaults")
+
+
+def _encoder(settings: "Settings") -> Iterator[Finding]:
+    from streamer.scoring.registry import encoder_identity
+
+    identity = encoder_identity(settings.encoder.name)
+    yield Finding("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
+
+
+def _database(settings: "Settings") -> Iterator[Finding]:
+    from streamer import wiring
+    from streamer.redaction import redact_text
+
+    name = redact_text(settings.database.url)
+    problem = wiring.check_database(settings)
+    if problem is not None:
+        yield Finding("fail", "database", f"{name}: {problem}", "streamer db upgrade")
+        return
+    yield Finding("ok", "database", f"{name}, schema up to date")
+    with wiring.open_store(settings) as store:
+        yield from _record(store)
+
+
+def _record(store: "Store") -> Iterator[Finding]:
+    """Verify the hash chains of what was recorded."""
+    yield Finding("ok", "record", "")
+
+
+def _broker(settings: "Settings") -> Iterator[Finding]:
+    from streamer import wiring
+    from streamer.stream.topics import cluster_id, log_bounds
+
+    connection = wiring.connection(settings)
+    identity = settings.kafka.log_id or cluster_id(connection)
+    yield Finding("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
+    embedded = identity.startswith("embedded-")
+    if embedded:
+        yield Finding(
+            "warn", "broker", "it is the embedded one: for trying only, it forgets everything at its end"
+        )
+    else:
+        problems = wiring.check_topics(settings)
+        for problem in problems:
+            yield Finding(
+                "fail", "topics", problem, "streamer topics create, or change the topic on the broker"
+            )
+    bounds = log_bounds(connection, wiring.topics(settings).all())
+    for topic in wiring.topics(settings).all():
+        parts = [end - begin for (name, _), (begin, end) in bounds.items() if name == topic]
+        if parts:
+            yield Finding("ok", "topics", f"{topic}: {sum(parts)} records on {len(parts)} partitions")
+
+
+def _gates(settings: "Settings") -> Iterator[Finding]:
+    from streamer import wiring
+    from streamer.cli.policies import standing
+    from streamer.policy import NO_ENCODER
+    from streamer.scoring.registry import encoder_identity
+
+    with wiring.open_store(settings) as store:
+        policies = {name: active.policy for name, active in store.policies.active().items()}
+        pending = store.labels.pending()
+    if not policies:
+        yield Finding("warn", "gates", "there is none yet", "streamer gate create NAME")
+    identity = encoder_identity(settings.encoder.name).id
+    for name, policy in sorted(policies.items()):
+        waiting = pending.get(name, 0)
+        if policy.settings.encoder not in (NO_ENCODER, identity):
+            yield Finding(
+                "fail",
+                f"gate {name}",
+                f"wants encoder {policy.settings.encoder}, workers with these settings run {identity}: "
+                "all its batches are held (encoder_mismatch)",
+                f"set STREAMER_ENCODER_NAME, or streamer gate set {name} --encoder {settings.encoder.name}",
+            )
+        if policy.state == "closed":
+            todo = (
+                f"{waiting} responses wait for labels: streamer label queue --gate {name}"
+                if waiting
+                else f"streamer recalibrate {name}"
+            )
+            yield Finding("warn", f"gate {name}", standing(policy), todo)
+        else:
+            yield Finding("ok", f"gate {name}", standing(policy))
+            if waiting:
+                yield Finding(
+                    "ok",
+                    f"gate {name}",
+                    f"{waiting} responses wait for labels",
+                    f"streamer label queue --gate {name}",
+                )
+
+
+def _dead_letters(settings: "Settings") -> Iterator[Finding]:
+    from streamer import wiring
+
+    with wiring.open_store(settings) as store:
+        counts = store.dead_letters.counts()
+    if not counts:
+        yield Finding("ok", "dead letters", "none")
+        return
+    by_code = ", ".join(f"{count} {code}" for code, count in sorted(counts.items()))
+    yield Finding("warn", "dead letters", by_code, "streamer dead-letters list")

@@ -1,0 +1,275 @@
+"""`streamer gate`: gates are rows with append-only revisions; nothing of them lives in a file."""
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli import options as opt
+from streamer.cli.policies import gate_json, standing, styled_threshold, threshold_text, when
+from streamer.policy import NO_ENCODER, RECALIBRATING_FIELDS, GateSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamer.settings import Settings
+
+app = typer.Typer(no_args_is_help=True, help="Create gates, look at them, change them.")
+
+
+@app.command()
+def create(
+    gate: opt.GateArgument,
+    unit: opt.UnitOption = None,
+    alpha: opt.AlphaOption = None,
+    method: opt.MethodOption = None,
+    scorer: opt.ScorerOption = None,
+    encoder: opt.EncoderOption = None,
+    severity_kind: opt.SeverityKindOption = None,
+    hold_action: opt.HoldActionOption = None,
+    max_attempts: opt.MaxAttemptsOption = None,
+    mode: opt.ModeOption = None,
+    eta: opt.EtaOption = None,
+    draws: opt.DrawsOption = None,
+    audit_probability: opt.AuditProbabilityOption = None,
+    audit_draws: opt.AuditDrawsOption = None,
+    label_deadline: opt.LabelDeadlineOption = None,
+    decision_deadline: opt.DecisionDeadlineOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="S", help="Seed of calibration's randomness, fixed for ever; default: drawn at random."
+        ),
+    ] = None,
+    reason: opt.ReasonOption = "created",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Create a gate. It starts closed: it holds everything and draws batches for labelling until calibrated."""
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, say
+    from streamer.cli.outbox import announce_now
+    from streamer.settings import load_settings
+
+    actor = opt.who(by)
+    given = _given(
+        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
+        hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
+        audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
+        decision_deadline=decision_deadline,
+    )  # fmt: skip
+    settings = load_settings()
+    chosen = gate_settings({"encoder": NO_ENCODER}, given, settings)
+    with wiring.open_store(settings) as store:
+        revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
+        policy = store.policies.newest(gate)
+    announce_now(settings)
+    if json:
+        print_json(gate_json(revision, policy))
+        return
+    say(f"Gate {gate} is created, and closed: it holds everything until it is calibrated.")
+    if chosen.audit_probability == 0:
+        note(
+            "Its audit probability is 0, so nothing will be drawn for labelling and it can never be calibrated."
+        )
+    note(
+        f"Next: publish batches to it, label what `streamer label queue --gate {gate}` lists, "
+        f"then `streamer recalibrate {gate}`."
+    )
+
+
+@app.command("set")
+def set_(
+    gate: opt.GateArgument,
+    unit: opt.UnitOption = None,
+    alpha: opt.AlphaOption = None,
+    method: opt.MethodOption = None,
+    scorer: opt.ScorerOption = None,
+    encoder: opt.EncoderOption = None,
+    severity_kind: opt.SeverityKindOption = None,
+    hold_action: opt.HoldActionOption = None,
+    max_attempts: opt.MaxAttemptsOption = None,
+    mode: opt.ModeOption = None,
+    eta: opt.EtaOption = None,
+    draws: opt.DrawsOption = None,
+    audit_probability: opt.AuditProbabilityOption = None,
+    audit_draws: opt.AuditDrawsOption = None,
+    label_deadline: opt.LabelDeadlineOption = None,
+    decision_deadline: opt.DecisionDeadlineOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    reason: opt.ReasonOption = "changed",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Change a gate: a new revision and a new policy version. Says whether that closes the gate.
+
+    A change of what the threshold was calibrated for (unit, scorer, encoder, severity kind, alpha, method, eta,
+    draws, max attempts) closes the gate until it is recalibrated; any other change keeps the threshold.
+    """
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, print_table, say
+    from streamer.cli.outbox import announce_now
+    from streamer.errors import UsageError
+    from streamer.settings import load_settings
+
+    actor = opt.who(by)
+    given = _given(
+        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
+        hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
+        audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
+        decision_deadline=decision_deadline,
+    )  # fmt: skip
+    if not given:
+        raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
+    settings = load_settings()
+    with wiring.open_store(settings) as store:
+        before = store.gates.get(gate)
+        chosen = gate_settings(asdict(before.settings), given, settings)
+        changes = differences(before.settings, chosen)
+        closes = bool(RECALIBRATING_FIELDS & changes.keys())
+        if changes and not dry_run:
+            store.gates.revise(
+                gate, {name: now for name, (_, now) in changes.items()}, by=actor, reason=reason
+            )
+        revision, policy = store.gates.get(gate), store.policies.newest(gate)
+    if changes and not dry_run:
+        announce_now(settings)
+    if json:
+        print_json({"changes": changes, "closes": closes, "dry_run": dry_run, **gate_json(revision, policy)})
+        return
+    if not changes:
+        say(f"Gate {gate} is like that already; nothing was changed.")
+        return
+    print_table(
+        ["setting", "was", "will be" if dry_run else "is"],
+        [[name, _written(name, was), _written(name, now)] for name, (was, now) in changes.items()],
+    )
+    tense = "would close" if dry_run else "is closed now"
+    if closes:
+        named = ", ".join(sorted(RECALIBRATING_FIELDS & changes.keys()))
+        say(f"Gate {gate} {tense}: its threshold was calibrated for another {named}.")
+        note(f"{'It would hold' if dry_run else 'It holds'} everything until `streamer recalibrate {gate}`.")
+    else:
+        say(f"Gate {gate} {'would keep' if dry_run else 'keeps'} its threshold ({threshold_text(policy)}).")
+
+
+@app.command("list")
+def list_(json: opt.JsonOption = False) -> None:
+    """List the gates, and whether each ships."""
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, print_table
+    from streamer.settings import load_settings
+
+    with wiring.open_store(load_settings()) as store:
+        gates = [(revision, store.policies.newest(revision.gate)) for revision in store.gates.list()]
+    if json:
+        for revision, policy in gates:
+            print_json(gate_json(revision, policy))
+        return
+    if not gates:
+        note("There is no gate yet; make one with `streamer gate create NAME`.")
+        return
+    print_table(
+        ["gate", "threshold", "mode", "unit", "alpha", "method", "hold action", "audit", "version", "since"],
+        [
+            [
+                policy.gate, styled_threshold(policy), policy.settings.mode, policy.settings.unit,
+                policy.settings.alpha, policy.settings.method, policy.settings.hold_action,
+                f"{policy.settings.audit_probability:.4g}", policy.version, policy.valid_from,
+            ]
+            for _, policy in gates
+        ],
+    )  # fmt: skip
+
+
+@app.command()
+def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
+    """Show one gate: what it decides with, and why it ships or holds."""
+    from streamer import wiring
+    from streamer.cli.console import print_fields, print_json, say
+    from streamer.settings import load_settings
+
+    with wiring.open_store(load_settings()) as store:
+        revision, policy = store.gates.get(gate), store.policies.newest(gate)
+    if json:
+        print_json(gate_json(revision, policy))
+        return
+    say(f"{gate}: {standing(policy)}")
+    print_fields(
+        {
+            name.replace("_", " ").removesuffix(" seconds"): _written(name, value)
+            for name, value in asdict(revision.settings).items()
+        }
+        | {
+            "seed": revision.seed,
+            "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
+            "policy": f"version {policy.version}, {when(policy.valid_from)} by {policy.created_by}: {policy.reason}",
+            "guarantee": policy.guarantee or "none",
+        }
+    )
+
+
+def _given(*, label_deadline: str | None, decision_deadline: str | None, **plain: object) -> dict[str, Any]:
+    """Collect the options that were given, under the names that `GateSettings` has."""
+    given = {name: value for name, value in plain.items() if value is not None}
+    if label_deadline is not None:
+        given["label_deadline_seconds"] = opt.seconds(label_deadline, "--label-deadline")
+    if decision_deadline is not None:
+        given["decision_deadline_seconds"] = (
+            None
+            if decision_deadline.lower() == "none"
+            else opt.seconds(decision_deadline, "--decision-deadline")
+        )
+    return given
+
+
+def gate_settings(
+    present: "Mapping[str, Any]", given: "Mapping[str, Any]", settings: "Settings"
+) -> GateSettings:
+    """Lay what was given over what is present, and find the encoder that a change of scorer asks for.
+
+    Raises `UsageError` for what no gate can have; the message names the option.
+    """
+    from streamer.errors import UsageError
+
+    chosen = dict(present) | dict(given)
+    if chosen.get("scorer", "gram") == "external":
+        chosen.setdefault("encoder", NO_ENCODER)
+        if "encoder" not in given:
+            chosen["encoder"] = NO_ENCODER
+    elif "encoder" in given:
+        chosen["encoder"] = _encoder_id(str(given["encoder"]))
+    elif chosen.get("encoder", NO_ENCODER) == NO_ENCODER:
+        chosen["encoder"] = _encoder_id(settings.encoder.name)
+    try:
+        return GateSettings(**chosen)
+    except ValueError as error:
+        field = str(error).split(" ", 1)[0]
+        option = "--" + field.removesuffix("_seconds").replace("_", "-")
+        text = str(error).replace(field, option, 1) if field in _FIELDS else str(error)
+        raise UsageError(text) from None
+
+
+_FIELDS = frozenset(field.name for field in fields(GateSettings))
+
+
+def _encoder_id(name: str) -> str:
+    """Name an encoder by its weights. A name that has its hash already is taken as it is."""
+    from streamer.scoring.registry import encoder_identity
+
+    return name if "@" in name or name == NO_ENCODER else encoder_identity(name).id
+
+
+def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:
+    """Return the fields that differ: name -> (before, after)."""
+    return {
+        field.name: (getattr(before, field.name), getattr(after, field.name))
+        for field in fields(GateSettings)
+        if getattr(before, field.name) != getattr(after, field.name)
+    }
+
+
+def _written(name: str, value: object) -> object:
+    if name.endswith("_seconds"):
+        return opt.duration(value if isinstance(value, int | float) else None)
+    return value

@@ -1,0 +1,144 @@
+"""`streamer label`: what waits for a severity, and severities that come back in a file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from streamer.cli import options as opt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamer.journal import LabelRevision
+    from streamer.labelling.label_files import LabelTask
+    from streamer.store import Store
+
+_PAGE = 500
+
+app = typer.Typer(no_args_is_help=True, help="Severities: what waits for one, and import from files.")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="CSV or JSON lines with the fields of the labels event; may be gzipped."
+        ),
+    ],
+    gate: Annotated[str | None, typer.Option(metavar="GATE", help="For rows that name no gate.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="For rows that name no kind.")] = None,
+    labeller: Annotated[
+        str | None,
+        typer.Option(metavar="WHO", help="For rows that name no labeller; default: your login name."),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Import severities from a file, all or none. Rows without a severity are passed over.
+
+    The columns are gate, batch_id, attempt, response_id, severity, kind, labeller, labelled_at; `streamer label queue`
+    writes a file that has them. Importing a file again changes nothing.
+    """
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, say
+    from streamer.settings import load_settings
+
+    labels, empty = _read(file, gate, kind, labeller)
+    settings = load_settings()
+    with wiring.open_store(settings) as store:
+        stored, repeated = store.labels.add(labels, source="file")
+    if json:
+        print_json(
+            {
+                "file": str(file),
+                "read": len(labels),
+                "stored": stored,
+                "repeated": repeated,
+                "without_severity": empty,
+            }
+        )
+        return
+    say(f"imported {stored} labels from {file.name}")
+    if repeated:
+        note(f"{repeated} of its labels were known already")
+    if empty:
+        note(f"{empty} rows have no severity yet")
+    if labels:
+        note(f"Next: streamer recalibrate {labels[0].key.gate}")
+
+
+def _read(
+    file: Path, gate: str | None, kind: str | None, labeller: str | None
+) -> tuple[list["LabelRevision"], int]:
+    """Read a whole label file, so that a fault in its last row keeps all of it out."""
+    from streamer import wiring
+    from streamer.labelling.label_files import LabelFileError, open_labels
+
+    def read(who: str | None) -> tuple[list["LabelRevision"], int]:
+        with open_labels(file, now=wiring.now(), gate=gate, kind=kind, labeller=who) as reader:
+            labels = list(reader)
+            return labels, reader.unlabelled
+
+    try:
+        return read(labeller)
+    except LabelFileError as error:
+        if error.column != "labeller" or labeller is not None:
+            raise
+        return read(opt.who(None))
+
+
+@app.command()
+def queue(
+    gate: opt.GateFilter = None,
+    format_: Annotated[
+        Literal["csv", "jsonl"] | None,
+        typer.Option("--format", help="How to write it; default: as the name of --out says, else csv."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")
+    ] = None,
+) -> None:
+    """Write what waits for a severity, the oldest first, as a file to fill in and import again."""
+    import sys
+
+    from streamer import wiring
+    from streamer.cli.console import note
+    from streamer.errors import UsageError
+    from streamer.labelling.label_files import format_of, write_queue
+    from streamer.settings import load_settings
+
+    chosen = format_ or (format_of(out) if out is not None else "csv")
+    with wiring.open_store(load_settings()) as store:
+        if gate is not None:
+            store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
+        tasks = _waiting(store, gate)
+        if out is None:
+            count = write_queue(tasks, sys.stdout, chosen)
+        else:
+            try:
+                with out.open("w", encoding="utf-8", newline="") as lines:
+                    count = write_queue(tasks, lines, chosen)
+            except OSError as error:
+                raise UsageError(f"cannot write {out}: {error.strerror}") from None
+    where = "" if out is None else f", in {out}"
+    note(f"{count} responses wait for a severity{where}")
+    if count and out is not None:
+        note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
+
+
+def _waiting(store: "Store", gate: str | None) -> "Iterator[LabelTask]":
+    from streamer.labelling.label_files import LabelTask
+
+    offset = 0
+    while page := store.labels.queue(gate, limit=_PAGE, offset=offset):
+        for one in page:
+            yield LabelTask(
+                key=one.key,
+                response_id=one.response_id,
+                kind=one.kind,
+                prompt=one.prompt,
+                response=one.text,
+                references=one.references,
+            )
+        offset += len(page)

@@ -1,0 +1,21 @@
+"""After a change in SQL: tell the workers at once if a broker is there, and say so gently if not."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamer.settings import Settings
+
+
+def announce_now(settings: "Settings") -> None:
+    """Publish what the change left in the outbox. Without a broker nothing is lost: a worker publishes it."""
+    from streamer import wiring
+    from streamer.cli.console import note
+    from streamer.errors import Unavailable
+
+    if settings.kafka.bootstrap_servers is None:
+        note("It is recorded. No broker is configured here; the next worker announces it.")
+        return
+    try:
+        wiring.publish_pending(settings)
+    except Unavailable:
+        note("It is recorded. The broker does not answer now; the next worker announces it.")

@@ -1,0 +1,78 @@
+"""Keeps a publisher from outrunning a log that forgets: the embedded broker holds a few MiB per partition only."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+from streamer.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AHEAD_BYTES = 2 * 2**20
+"""How much may be published and not yet recorded: less than half of what one partition of the mock broker keeps."""
+
+_PATIENCE_SECONDS = 120.0
+_OUTCOME = re.compile(
+    rb"^streamer_(?:batches|duplicates|dead_letters|labels)_total(?:\{[^}]*\})? (\S+)$", re.MULTILINE
+)
+
+
+class Pace:
+    """Blocks whoever publishes while the worker is too far behind.
+
+    Parameters
+    ----------
+    outcomes : how many records the worker has recorded since it started.
+    sleep, clock : of the `time` module.
+    """
+
+    def __init__(
+        self,
+        outcomes: Callable[[], int],
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._outcomes = outcomes
+        self._sleep = sleep
+        self._clock = clock
+        self._before = outcomes()
+        self._sizes: list[int] = []
+        self._recorded = 0
+        self._ahead = 0
+
+    def sent(self, size: int) -> None:
+        """Note a record of `size` bytes, and wait until there is room. Raises `Unavailable` when nothing moves."""
+        self._sizes.append(size)
+        self._ahead += size
+        since = self._clock()
+        while self._ahead > AHEAD_BYTES:
+            recorded = min(self._outcomes() - self._before, len(self._sizes))
+            if recorded > self._recorded:
+                self._ahead -= sum(self._sizes[self._recorded : recorded])
+                self._recorded, since = recorded, self._clock()
+                continue
+            if self._clock() - since > _PATIENCE_SECONDS:
+                raise Unavailable(
+                    f"the worker has recorded nothing for {_PATIENCE_SECONDS:.0f} s; see `streamer doctor`"
+                )
+            self._sleep(0.05)
+
+
+def worker_outcomes(metrics_url: str) -> Callable[[], int]:
+    """Return a function that reads from a worker's metrics how many records it has recorded."""
+
+    def outcomes() -> int:
+        try:
+            with urllib.request.urlopen(f"{metrics_url}/metrics", timeout=10) as answer:  # noqa: S310
+                text = answer.read()
+        except (urllib.error.URLError, OSError) as error:
+            raise Unavailable(f"the worker at {metrics_url} does not answer: {error}") from error
+        return int(sum(float(value) for value in _OUTCOME.findall(text)))
+
+    return outcomes

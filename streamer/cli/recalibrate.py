@@ -1,0 +1,149 @@
+"""`streamer recalibrate`: one calibration now; the gate's own method decides, the others stand beside it."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli import FAILED
+from streamer.cli import options as opt
+from streamer.cli.policies import threshold_text
+
+if TYPE_CHECKING:
+    from streamer.calibration import Threshold
+    from streamer.policy import Policy
+    from streamer.recalibration.run import CalibrationRun
+
+
+def recalibrate(
+    gate: Annotated[
+        str | None, typer.Argument(metavar="[GATE]", help="Name of the gate; every gate when left out.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be decided; nothing is recorded.")
+    ] = False,
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Calibrate from the audit sample and put the new threshold in force.
+
+    Only the gate's own method decides; it was chosen before labels were read. The other calibrators are shown
+    beside it as diagnostics: choosing among them now would void the guarantee.
+    """
+    from streamer import wiring
+    from streamer.cli.console import complain, note, print_json
+    from streamer.cli.outbox import announce_now
+    from streamer.errors import UsageError
+    from streamer.settings import load_settings
+
+    actor = opt.who(by)
+    settings = load_settings()
+    if gate is not None:
+        names = [gate]
+    else:
+        with wiring.open_store(settings) as store:
+            names = [revision.gate for revision in store.gates.list()]
+        if not names:
+            note("There is no gate yet; make one with `streamer gate create NAME`.")
+    failed = changed = False
+    for name in names:
+        try:
+            run, before, after = wiring.recalibrate(settings, name, by=actor, dry_run=dry_run)
+        except UsageError as error:
+            if gate is not None:
+                raise
+            complain(str(error))
+            failed = True
+            continue
+        before = before or after
+        changed |= not dry_run
+        if json:
+            print_json(report_json(run, before, after, dry_run=dry_run))
+        else:
+            _print_report(run, before, after, dry_run=dry_run)
+    if changed:
+        announce_now(settings)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _print_report(run: "CalibrationRun", before: "Policy", after: "Policy", *, dry_run: bool) -> None:
+    from rich.text import Text
+
+    from streamer.cli.console import print_table, say
+
+    name, settings = run.gate.gate, run.gate.settings
+    attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
+    say(
+        f"Gate {name}: {len(run.groups)} groups (prompts), {run.labelled} of {run.drawn} drawn responses labelled, "
+        f"budget {settings.alpha:g}{attempts}, unit {settings.unit}"
+    )
+    rows: list[list[object]] = []
+    for one in run.candidates:
+        decides = one.method == settings.method
+        style = "bold green" if decides else "dim"
+        cells = [one.method, found_text(one.threshold), "decides" if decides else "diagnostic"]
+        rows.append([Text(cell, style=style) for cell in cells])
+    print_table(["method", "threshold", ""], rows)
+    found = found_text(run.decided)
+    if dry_run:
+        say(f"Would change from {threshold_text(before)} to {found}; nothing was recorded.")
+    else:
+        say(f"Was {threshold_text(before)} (version {before.version}); is {found} (version {after.version}).")
+    say(f"Guarantee: {run.guarantee}")
+    if run.decided.state == "closed":
+        say(why_closed(run))
+
+
+def why_closed(run: "CalibrationRun") -> str:
+    """Say what would open a gate that calibration has found no threshold for."""
+    need = 1 / run.effective_alpha - 1
+    if len(run.groups) < need:
+        least = -int(-need // 1)
+        return (
+            f"It stays closed: a budget of {run.effective_alpha:g} needs at least {least} labelled groups, and there "
+            f"are {len(run.groups)}."
+        )
+    if run.labelled < run.drawn:
+        return (
+            f"It stays closed: {run.drawn - run.labelled} drawn responses have no label and count as the worst; "
+            f"`streamer label queue --gate {run.gate.gate}` lists them."
+        )
+    return "It stays closed: even the highest scores carry more severity than the budget allows."
+
+
+def found_text(threshold: "Threshold") -> str:
+    """Write a calibrated threshold: ``closed``, ``open``, or ``Q > 0.83``."""
+    return f"Q > {threshold.value:.6g}" if threshold.state == "cut" else threshold.state
+
+
+def report_json(run: "CalibrationRun", before: "Policy", after: "Policy", *, dry_run: bool) -> dict[str, Any]:
+    """Return a run as JSON values; a `lambda` is null unless its state is cut."""
+
+    def threshold(found: "Threshold") -> dict[str, object]:
+        return {"state": found.state, "lambda": found.value if found.state == "cut" else None}
+
+    settings = run.gate.settings
+    return {
+        "gate": run.gate.gate,
+        "dry_run": dry_run,
+        "method": settings.method,
+        "alpha": settings.alpha,
+        "effective_alpha": run.effective_alpha,
+        "unit": settings.unit,
+        "groups": len(run.groups),
+        "drawn": run.drawn,
+        "labelled": run.labelled,
+        "missing": run.drawn - run.labelled,
+        "seed": run.seed,
+        "older_than": run.older_than,
+        "before": {"version": before.version, "state": before.state, "lambda": before.threshold},
+        "decided": threshold(run.decided),
+        "after": None
+        if dry_run
+        else {"version": after.version, "state": after.state, "lambda": after.threshold},
+        "candidates": [
+            {"method": one.method, "decides": one.method == settings.method, **threshold(one.threshold)}
+            for one in run.candidates
+        ],
+        "guarantee": run.guarantee,
+    }

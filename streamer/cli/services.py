@@ -1,0 +1,105 @@
+"""`streamer worker` and `streamer dev`: what runs until it is told to stop."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamer.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Port of /metrics, /healthz and /readyz; 0: a free one.",
+    ),
+]
+
+
+def worker(
+    port: PortOption = None,
+    until_stdin_closes: Annotated[
+        bool,
+        typer.Option(
+            "--until-stdin-closes",
+            help="Also stop when standard input ends, so that a parent's death stops the worker.",
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.
+
+    Run as many as there are partitions to share. A worker that stops loses nothing: the next one goes on where
+    the database says. With --json the first line on standard output is an object with its addresses.
+    """
+    from streamer import wiring
+    from streamer.settings import load_settings
+    from streamer.telemetry.logs import configure_logging
+
+    settings = load_settings(**({} if port is None else {"http": {"port": port}}))
+    configure_logging(settings.logging.format, settings.logging.level)
+    _warn_of_misspelt()
+    if until_stdin_closes:
+        _stop_when_stdin_closes()
+    raise typer.Exit(wiring.run_worker(settings, announce=_announce_json if json else _announce))
+
+
+def dev(port: PortOption = None, json: JsonOption = False) -> None:
+    """Run an embedded broker and a worker until Ctrl-C, for trying and developing.
+
+    The other commands find it by themselves while they are run in the same directory. The embedded broker keeps
+    its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database.
+    """
+    from streamer import wiring
+    from streamer.settings import load_settings
+    from streamer.telemetry.logs import configure_logging
+
+    settings = load_settings(**({} if port is None else {"http": {"port": port}}))
+    configure_logging(settings.logging.format, settings.logging.level)
+    _warn_of_misspelt()
+    raise typer.Exit(wiring.run_dev(settings, announce=_announce_json if json else _announce))
+
+
+def _announce(facts: "Mapping[str, object]") -> None:
+    from streamer.cli.console import print_fields
+
+    print_fields(facts)
+
+
+def _announce_json(facts: "Mapping[str, object]") -> None:
+    import sys
+
+    from streamer.cli.console import print_json
+
+    print_json(facts)
+    sys.stdout.flush()
+
+
+def _stop_when_stdin_closes() -> None:
+    import os
+    import signal
+    import sys
+    import threading
+
+    def wait() -> None:
+        while sys.stdin.buffer.read(65536):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="stdin-watch", daemon=True).start()
+
+
+def _warn_of_misspelt() -> None:
+    import os
+
+    from streamer.cli.console import warn
+    from streamer.settings import Settings
+    from streamer.settings_sources import unknown_variables
+
+    for name in unknown_variables(Settings, os.environ):
+        warn(f"{name} is set and is no setting; is it misspelt? `streamer config show` lists them all")

@@ -1,0 +1,138 @@
+"""`streamer tail`: follow a topic, one line an event."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli import options as opt
+
+if TYPE_CHECKING:
+    from streamer.journal import Record
+
+
+class Stream(StrEnum):
+    """The topics that one may follow."""
+
+    ACTIONS = "actions"
+    THRESHOLDS = "thresholds"
+    DEAD_LETTERS = "dead-letters"
+    RESPONSES = "responses"
+    LABELS = "labels"
+
+
+def tail(
+    topic: Annotated[Stream, typer.Argument(help="What to follow.")] = Stream.ACTIONS,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Start with the oldest event instead of the next one.")
+    ] = False,
+    count: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after so many events.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop when no event came for so long: 5s, 1m.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print each event's value as it is, one a line.")
+    ] = False,
+) -> None:
+    """Follow a topic, one line an event, until Ctrl-C."""
+    import sys
+
+    from streamer import wiring
+    from streamer.cli.console import note
+    from streamer.settings import load_settings
+
+    settings = load_settings()
+    name = getattr(wiring.topics(settings), topic.name.lower())
+    seen = 0
+    for record in wiring.tail(
+        settings,
+        name,
+        from_beginning=from_beginning,
+        timeout_seconds=None if timeout is None else opt.seconds(timeout, "--timeout"),
+    ):
+        if json:
+            sys.stdout.buffer.write((record.value or b"null").replace(b"\n", b" ") + b"\n")
+        else:
+            typer.echo(line(topic, record))
+        sys.stdout.flush()
+        seen += 1
+        if seen == count:
+            return
+    if not seen:
+        note(f"no event on {name} within {timeout}")
+
+
+def line(topic: Stream, record: "Record") -> str:
+    """Write one event as one line for people; what cannot be read is shown as such and never raises."""
+    import json as json_codec
+
+    when = _time(record.timestamp_ms)
+    if topic is Stream.DEAD_LETTERS:
+        headers = dict(record.headers)
+        code = _text(headers.get("streamer_error_code")) or "unknown"
+        source = "/".join(
+            _text(headers.get(f"__connect.errors.{part}")) for part in ("topic", "partition", "offset")
+        )
+        why = _text(headers.get("__connect.errors.exception.message"))
+        return _one_line(f"{when}  {code}  {source}  {why}")
+    try:
+        event = json_codec.loads(record.value or b"null")
+        return _one_line(f"{when}  {_LINES[topic](event)}")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"{when}  not readable: {len(record.value or b'')} bytes at offset {record.offset}"
+
+
+def _action(event: dict[str, Any]) -> str:
+    scores = [r["score"] for r in event["responses"] if r.get("score") is not None]
+    best = f"best {max(scores):.3f}" if scores else "no score"
+    policy = event["policy"]
+    bound = f"> {policy['lambda']:.3f}" if policy.get("lambda") is not None else policy["state"]
+    chosen = f" {event['selected']}" if event.get("selected") else ""
+    marks = ("" if event["enforced"] else "  shadow") + ("  to label" if event["audit"]["sampled"] else "")
+    return (
+        f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {event['action'] + chosen:<12}"
+        f"  {event['reason']}  {best} ({bound})  v{policy['version']}{marks}"
+    )
+
+
+def _threshold(event: dict[str, Any]) -> str:
+    bound = f"Q > {event['lambda']:.6g}" if event.get("lambda") is not None else event["state"]
+    return f"{event['gate']}  v{event['version']}  {bound}  alpha {event['alpha']:g}  {event['method']}  {event['unit']}"
+
+
+def _responses(event: dict[str, Any]) -> str:
+    return f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {len(event['responses'])} responses"
+
+
+def _label(event: dict[str, Any]) -> str:
+    return (
+        f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {event['response_id']}  {event['kind']} "
+        f"{event['severity']:g}  by {event['labeller']}"
+    )
+
+
+_LINES = {
+    Stream.ACTIONS: _action,
+    Stream.THRESHOLDS: _threshold,
+    Stream.RESPONSES: _responses,
+    Stream.LABELS: _label,
+}
+
+
+def _attempt(event: dict[str, Any]) -> str:
+    return f"#{event['attempt']}" if event.get("attempt", 1) != 1 else ""
+
+
+def _time(timestamp_ms: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(max(0, timestamp_ms) / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "replace")
+
+
+def _one_line(text: str) -> str:
+    """An event is other people's text: no line break or terminal control of it may reach the terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)

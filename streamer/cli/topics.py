@@ -1,0 +1,41 @@
+"""`streamer topics`: the topics on the broker."""
+
+import typer
+
+from streamer.cli import FOUND
+from streamer.cli.options import JsonOption
+
+app = typer.Typer(no_args_is_help=True, help="The topics on the broker.")
+
+
+@app.command()
+def create(json: JsonOption = False) -> None:
+    """Create the topics that are missing, with the configured partitions. Safe to repeat."""
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.settings import load_settings
+
+    settings = load_settings()
+    created = wiring.create_topics(settings)
+    if json:
+        print_json({"created": list(created)})
+    else:
+        say(f"created {', '.join(created)}" if created else "every topic is there already")
+
+
+@app.command()
+def check(json: JsonOption = False) -> None:
+    """Check that every topic is there and fits: partitions, size limits, compaction. Exit status 3 if not."""
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.settings import load_settings
+
+    settings = load_settings()
+    problems = wiring.check_topics(settings)
+    if json:
+        print_json({"ok": not problems, "problems": list(problems)})
+    else:
+        for problem in problems or ["every topic is there and fits"]:
+            say(problem)
+    if problems:
+        raise typer.Exit(FOUND)

@@ -1,0 +1,209 @@
+"""The catalogue keeps Prometheus' naming rules, and what happens is counted where it says."""
+
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streamer.events import codes
+from streamer.journal import (
+    BatchKey,
+    DataGap,
+    DeadLetter,
+    Decision,
+    LabelRevision,
+    OutboxMessage,
+    Partition,
+    Record,
+    Redelivery,
+    ScoredResponse,
+)
+from streamer.policy import GateSettings, Policy
+from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
+from streamer.telemetry.metrics import HOLD_REASONS, Metrics
+from streamer.telemetry.stream_observer import StreamTelemetry
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+TOPIC = Partition("log", "streamer.responses", 0)
+RECORD = Record(TOPIC, 41, None, b"{}", (), 0)
+MESSAGE = OutboxMessage("streamer.actions", None, b"{}", ())
+BASE_UNITS = ("_seconds", "_bytes", "_ratio", "_total", "_records", "_info")
+UNITLESS = {"policy_version", "policy_state", "response_score", "outbox_pending", "part_reachable"}
+
+
+def policy(**changes: object) -> Policy:
+    fields: dict[str, object] = {
+        "gate": "g", "version": 7, "gate_revision": 1, "settings": GateSettings(encoder="e@1", alpha=0.1),
+        "state": "cut", "threshold": 0.83, "calibrated": True, "calibration_run": 1, "seed": 1, "valid_from": NOW,
+        "guarantee": "", "created_by": "me", "reason": "",
+    }  # fmt: skip
+    return Policy(**(fields | changes))  # type: ignore[arg-type]
+
+
+def decision(**changes: object) -> Decision:
+    fields: dict[str, object] = {
+        "record": RECORD, "key": BatchKey("g", "b", 1), "content_hash": b"", "prompt": "secret prompt",
+        "references": None, "metadata": {}, "created_at": None, "unit": "best", "mode": "enforce", "outcome": "ship",
+        "reason": "scored", "selected": "a",
+        "responses": (
+            ScoredResponse("a", "x", 0.9, 0.9, "ship", True), ScoredResponse("b", "", None, None, "abstain", False)
+        ),
+        "policy": policy(), "scorer": "gram", "encoder": "e@1", "embedding_source": "encoder", "sampled": True,
+        "sampling_probability": 1.0, "decided_at": NOW, "action": MESSAGE, "action_id": "i",
+    }  # fmt: skip
+    return Decision(**(fields | changes))  # type: ignore[arg-type]
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"streamer_{name}", labels)
+
+
+@pytest.mark.parametrize("metric", CATALOGUE, ids=lambda metric: metric.name)
+def test_names_follow_the_rules_of_prometheus(metric) -> None:
+    assert re.fullmatch(r"streamer_[a-z][a-z0-9_]*", metric.name)
+    assert (metric.type == "counter") == metric.name.endswith("_total")
+    assert not re.search(r"milli|micro|minutes|percent|gauge|counter|histogram", metric.name)
+    bare = metric.name.removeprefix("streamer_")
+    assert metric.name.endswith(BASE_UNITS) or bare in UNITLESS or bare == "audit_chain_height"
+    assert all(re.fullmatch(r"[a-z]+", label) for label in metric.labels)
+    assert metric.help.endswith(".")
+    assert bool(metric.buckets) == (metric.type == "histogram")
+    assert list(metric.buckets) == sorted(set(metric.buckets))
+
+
+def test_names_are_unique() -> None:
+    assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
+
+
+def test_the_exposition_holds_the_catalogue_and_nothing_else() -> None:
+    metrics = Metrics(encoder="e@1")
+    metrics.observe_policy(policy())
+    metrics.set_lag("t", 0, 1)
+    metrics.set_chain_height("t", 0, 1)
+    families = {f.name: f for f in text_string_to_metric_families(metrics.exposition().decode())}
+    assert set(families) == {metric.name.removesuffix("_total") for metric in CATALOGUE}
+    for metric in CATALOGUE:
+        family = families[metric.name.removesuffix("_total")]
+        assert family.documentation == metric.help
+        assert family.type == ("gauge" if metric.type == "info" else metric.type)
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool: Debian package prometheus")
+def test_promtool_accepts_the_exposition() -> None:
+    metrics = Metrics(encoder="e@1")
+    metrics.observe_policy(policy())
+    result = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=metrics.exposition(),
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr.decode()
+
+
+def test_counters_start_at_zero() -> None:
+    metrics = Metrics()
+    metrics.observe_policy(policy())
+    for reason in HOLD_REASONS:
+        assert value(metrics, "batches_total", gate="g", action="abstain", reason=reason) == 0
+    assert value(metrics, "batches_total", gate="g", action="ship", reason="scored") == 0
+    assert value(metrics, "duplicates_total", gate="g") == 0
+    assert value(metrics, "labels_total", gate="g", kind="human") == 0
+    for code in codes.MEANINGS:
+        assert value(metrics, "dead_letters_total", code=code) == 0
+    for stage in STAGES:
+        assert value(metrics, "stage_duration_seconds_count", stage=stage) == 0
+    for part in PARTS:
+        assert value(metrics, "part_reachable", part=part) == 0
+    assert value(metrics, "encoded_texts_total") == 0
+
+
+def test_a_policy_is_shown_with_its_state() -> None:
+    metrics = Metrics()
+    metrics.observe_policy(policy())
+    assert value(metrics, "policy_lambda_ratio", gate="g") == 0.83
+    assert value(metrics, "policy_state", gate="g", state="cut") == 1
+    metrics.observe_policy(policy(version=8, state="closed", threshold=None))
+    assert value(metrics, "policy_version", gate="g") == 8
+    assert value(metrics, "policy_lambda_ratio", gate="g") is None
+    assert [value(metrics, "policy_state", gate="g", state=s) for s in ("closed", "cut", "open")] == [1, 0, 0]
+    assert value(metrics, "policy_activated_timestamp_seconds", gate="g") == NOW.timestamp()
+
+
+def test_outcomes_are_counted_as_what_they_became() -> None:
+    metrics = Metrics()
+    metrics.observe_policy(policy())
+    label = LabelRevision(
+        key=BatchKey("g", "b", 1), response_id="a", severity=0.0, raw_severity=None, kind="human", labeller="l",
+        labelled_at=NOW,
+    )  # fmt: skip
+    odd = LabelRevision(
+        key=BatchKey("g", "b", 1), response_id="a", severity=0.0, raw_severity=None, kind="whatever-i-like",
+        labeller="l", labelled_at=NOW,
+    )  # fmt: skip
+    StreamTelemetry(metrics).committed(
+        [
+            decision(),
+            decision(),
+            Redelivery(record=RECORD, key=BatchKey("g", "b", 1), content_hash=b""),
+            DeadLetter(record=RECORD, code="not_json", detail="", message=MESSAGE),
+            label,
+            odd,
+        ],
+        ["decision", "duplicate", "conflict", "dead_letter", "label", "label"],
+    )
+    assert value(metrics, "batches_total", gate="g", action="ship", reason="scored") == 1
+    assert value(metrics, "responses_total", gate="g", action="abstain") == 1
+    assert value(metrics, "response_score_count", gate="g") == 1
+    assert value(metrics, "audit_sampled_batches_total", gate="g") == 1
+    assert value(metrics, "duplicates_total", gate="g") == 1
+    assert value(metrics, "dead_letters_total", code="conflicting_content") == 1
+    assert value(metrics, "dead_letters_total", code="not_json") == 1
+    assert value(metrics, "labels_total", gate="g", kind="human") == 1
+    assert value(metrics, "labels_total", gate="g", kind="other") == 1
+    assert b"whatever-i-like" not in metrics.exposition()
+    assert b"secret prompt" not in metrics.exposition()
+
+
+def test_the_stream_is_observed(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = Metrics()
+    observer = StreamTelemetry(metrics)
+    observer.stage("commit", 0.01)
+    observer.acknowledged(-1.0)
+    observer.lag("t", 3, 17)
+    observer.part("database", True)
+    observer.part("unheard-of", True)
+    observer.reset("because")
+    observer.gap(DataGap(TOPIC, 1, 5))
+    observer.parked(MESSAGE, "too large")
+    assert value(metrics, "stage_duration_seconds_sum", stage="commit") == 0.01
+    assert value(metrics, "end_to_end_latency_seconds_sum") == 0
+    assert value(metrics, "consumer_lag_records", topic="t", partition="3") == 17
+    assert value(metrics, "part_reachable", part="database") == 1
+    assert value(metrics, "part_reachable", part="unheard-of") is None
+    assert [value(metrics, f"{n}_total") for n in ("reader_resets", "data_gaps", "outbox_parked")] == [
+        1,
+        1,
+        1,
+    ]
+    observer.released("t", 3)
+    assert value(metrics, "consumer_lag_records", topic="t", partition="3") is None
+
+
+def test_the_encoder_counts_for_itself() -> None:
+    metrics = Metrics()
+    metrics.watch_encoder(lambda: 5, lambda: 2)
+    assert value(metrics, "encoded_texts_total") == 5
+    assert value(metrics, "encoder_cache_hits_total") == 2
+
+
+def test_two_processes_worth_of_metrics_do_not_meet() -> None:
+    first, second = Metrics(), Metrics()
+    first.count_data_gap()
+    assert value(second, "data_gaps_total") == 0

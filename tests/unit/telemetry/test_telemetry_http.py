@@ -1,0 +1,89 @@
+"""The three addresses over a real socket."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from streamer.errors import UsageError
+from streamer.telemetry.http import TelemetryServer, serve
+
+
+def get(server: TelemetryServer, path: str) -> tuple[int, str, bytes]:
+    try:
+        with urllib.request.urlopen(server.url + path, timeout=5) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read()
+
+
+def serving(
+    ready: Callable[[], Sequence[str]] = list, metrics: Callable[[], bytes] = lambda: b"x 1\n"
+) -> TelemetryServer:
+    return serve(metrics, alive=list, ready=ready)
+
+
+def test_metrics_and_health_are_served_on_loopback() -> None:
+    with serving() as server:
+        assert server.url.startswith("http://127.0.0.1:")
+        assert get(server, "/metrics?x=1") == (200, "text/plain; version=0.0.4; charset=utf-8", b"x 1\n")
+        assert json.loads(get(server, "/healthz")[2]) == {"status": "ok"}
+        assert get(server, "/readyz")[0] == 200
+        assert get(server, "/")[0] == 404
+
+
+def test_what_is_not_ready_is_said() -> None:
+    reasons: list[str] = ["the database does not answer"]
+    with serving(ready=lambda: reasons) as server:
+        status, kind, body = get(server, "/readyz")
+        assert (status, kind) == (503, "application/json")
+        assert json.loads(body) == {"status": "unavailable", "reasons": reasons}
+        assert get(server, "/healthz")[0] == 200
+        reasons.clear()
+        assert get(server, "/readyz")[0] == 200
+
+
+def test_a_failing_check_is_an_answer() -> None:
+    def broken() -> list[str]:
+        raise RuntimeError("a secret")
+
+    def broken_metrics() -> bytes:
+        raise RuntimeError("a secret")
+
+    with serving(ready=broken, metrics=broken_metrics) as server:
+        for path, status in (("/readyz", 503), ("/metrics", 500)):
+            answer = get(server, path)
+            assert answer[0] == status
+            assert b"secret" not in answer[2]
+            assert b"RuntimeError" in answer[2]
+
+
+def test_head_and_other_methods() -> None:
+    with serving() as server:
+        with urllib.request.urlopen(
+            urllib.request.Request(server.url + "/metrics", method="HEAD"), timeout=5
+        ) as answer:
+            assert (answer.status, answer.read()) == (200, b"")
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(urllib.request.Request(server.url + "/metrics", method="POST"), timeout=5)
+        with caught.value:
+            assert caught.value.code == 501
+
+
+def test_it_stops_cleanly_and_its_port_is_free() -> None:
+    server = serving()
+    server.close()
+    server.close()
+    with serve(lambda: b"", alive=list, ready=list, port=server.port):
+        pass
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"127.0.0.1:{port}.*STREAMER_HTTP_PORT"):
+            serve(lambda: b"", alive=list, ready=list, port=port)

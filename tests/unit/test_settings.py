@@ -1,0 +1,227 @@
+"""Where settings come from, which source wins, what is refused, and that no secret is shown."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamer.dev_session import (
+    DEV_SESSION_FILE,
+    DevSession,
+    find_dev_session,
+    remove_dev_session,
+    write_dev_session,
+)
+from streamer.errors import UsageError
+from streamer.redaction import HIDDEN, redact, redact_text
+from streamer.settings import Settings, load_settings
+from streamer.settings_sources import leaves, unknown_variables, variable_name
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith("STREAMER_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def session(pid: int) -> DevSession:
+    return DevSession(
+        bootstrap_servers="127.0.0.1:4711",
+        log_id="embedded-1",
+        database_url="sqlite:///dev.db",
+        metrics_url="http://127.0.0.1:9",
+        pid=pid,
+    )
+
+
+def dead_pid() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_defaults_need_nothing() -> None:
+    settings = load_settings()
+    assert settings.database.url == "sqlite:///.streamer/audit.db"
+    assert settings.http.host == "127.0.0.1"
+    assert settings.origins == {}
+
+
+def test_the_stronger_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("streamer.toml").write_text('[kafka]\ngroup_id = "toml"\npartitions = 2\n[http]\nport = 1\n')
+    Path(".env").write_text("STREAMER_KAFKA_GROUP_ID=dotenv\nSTREAMER_HTTP_PORT=2\n")
+    monkeypatch.setenv("STREAMER_HTTP_PORT", "3")
+    settings = load_settings()
+    assert (settings.kafka.partitions, settings.kafka.group_id, settings.http.port) == (2, "dotenv", 3)
+    assert settings.origins == {
+        "kafka.partitions": "streamer.toml [kafka]",
+        "kafka.group_id": ".env STREAMER_KAFKA_GROUP_ID",
+        "http.port": "environment STREAMER_HTTP_PORT",
+    }
+    assert load_settings(http={"port": 4}).http.port == 4
+
+
+def test_a_named_settings_file_replaces_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("streamer.toml").write_text("[http]\nport = 1\n")
+    Path("other.toml").write_text("[http]\nport = 2\n")
+    monkeypatch.setenv("STREAMER_CONFIG", "other.toml")
+    assert load_settings().http.port == 2
+    monkeypatch.setenv("STREAMER_CONFIG", "absent.toml")
+    with pytest.raises(UsageError, match="absent.toml, which is not a file"):
+        load_settings()
+
+
+def test_a_secret_comes_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("url").write_text("postgresql+psycopg://u:p@h/x\n")
+    monkeypatch.setenv("STREAMER_DATABASE_URL_FILE", "url")
+    settings = load_settings()
+    assert settings.database.url == "postgresql+psycopg://u:p@h/x"
+    assert settings.origins["database.url"] == "environment STREAMER_DATABASE_URL_FILE"
+    assert "p@h" not in repr(settings)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///x.db")
+    with pytest.raises(UsageError, match="both STREAMER_DATABASE_URL and STREAMER_DATABASE_URL_FILE"):
+        load_settings()
+    monkeypatch.delenv("STREAMER_DATABASE_URL")
+    monkeypatch.setenv("STREAMER_DATABASE_URL_FILE", "absent")
+    with pytest.raises(UsageError, match="cannot read the file absent"):
+        load_settings()
+
+
+def test_client_properties_are_named_as_kafka_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("password").write_text("007\n")
+    Path("streamer.toml").write_text(
+        '[kafka.properties]\n"security.protocol" = "SASL_SSL"\nrequest_timeout_ms = 5000\nreconnect = true\n'
+    )
+    monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES", '{"client.id": "me"}')
+    monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE", "password")
+    settings = load_settings()
+    assert settings.kafka.properties == {
+        "security.protocol": "SASL_SSL",
+        "request.timeout.ms": "5000",
+        "reconnect": "true",
+        "client.id": "me",
+        "sasl.password": "007",
+    }
+    assert "007" not in repr(settings)
+    assert settings.origins["kafka.properties.request.timeout.ms"] == "streamer.toml [kafka.properties]"
+    assert (
+        settings.origins["kafka.properties.sasl.password"]
+        == "environment STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE"
+    )
+    monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES", "[1]")
+    with pytest.raises(UsageError, match="must hold a JSON object"):
+        load_settings()
+
+
+def test_an_empty_variable_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "")
+    monkeypatch.setenv("STREAMER_DATABASE_URL_FILE", "")
+    assert load_settings().origins == {}
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ("[htp]\nport = 1\n", r"no settings group \[htp\]"),
+        ("port = 1\n", r"no settings group \[port\]"),
+        ("[http]\nprt = 1\n", r"\[http\] has no setting 'prt'"),
+        ("[http\n", "is not TOML"),
+        ("[http]\nport = 70000\n", r"http.port \(streamer.toml \[http\]\)"),
+    ],
+)
+def test_a_wrong_settings_file_is_named_with_its_fault(toml: str, says: str) -> None:
+    Path("streamer.toml").write_text(toml)
+    with pytest.raises(UsageError, match=says):
+        load_settings()
+
+
+def test_a_wrong_value_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_KAFKA_PARTITIONS", "hunter2")
+    with pytest.raises(UsageError, match="environment STREAMER_KAFKA_PARTITIONS") as caught:
+        load_settings()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_misspelt_variables_are_found() -> None:
+    known = {variable_name(group, field): "" for group, field, _ in leaves(Settings)}
+    assert (
+        unknown_variables(Settings, known | {"STREAMER_DEBUG": "1", "STREAMER_KAFKA_PROPERTIES_X_Y": ""})
+        == []
+    )
+    assert unknown_variables(Settings, {"STREAMER_HTTP_PROT": "1", "PATH": ""}) == ["STREAMER_HTTP_PROT"]
+
+
+def test_without_a_broker_the_error_says_what_to_do() -> None:
+    with pytest.raises(UsageError, match=r"start `streamer dev`, or set STREAMER_KAFKA_BOOTSTRAP_SERVERS"):
+        _ = load_settings().bootstrap_servers
+
+
+def test_a_running_dev_session_is_found() -> None:
+    write_dev_session(session(os.getpid()))
+    settings = load_settings()
+    assert settings.bootstrap_servers == "127.0.0.1:4711"
+    assert settings.kafka.log_id == "embedded-1"
+    assert settings.database.url == "sqlite:///dev.db"
+    assert "running `streamer dev`" in settings.origins["kafka.bootstrap_servers"]
+    assert DEV_SESSION_FILE.stat().st_mode & 0o077 == 0
+
+
+def test_a_dead_dev_session_is_not_used() -> None:
+    write_dev_session(session(dead_pid()))
+    assert find_dev_session() is None
+    assert load_settings().kafka.bootstrap_servers is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"pid": 1}', "\x00", json.dumps({"pid": "1"})])
+def test_a_broken_dev_session_is_not_used(content: str) -> None:
+    DEV_SESSION_FILE.parent.mkdir()
+    DEV_SESSION_FILE.write_text(content)
+    assert find_dev_session() is None
+
+
+def test_what_is_configured_wins_over_a_dev_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dev_session(session(os.getpid()))
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///mine.db")
+    assert load_settings().database.url == "sqlite:///mine.db"
+    monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "kafka:9092")
+    settings = load_settings()
+    assert (settings.bootstrap_servers, settings.kafka.log_id) == ("kafka:9092", None)
+
+
+def test_only_its_owner_takes_the_dev_session_away() -> None:
+    write_dev_session(session(os.getpid()))
+    remove_dev_session(1)
+    assert DEV_SESSION_FILE.exists()
+    remove_dev_session(os.getpid())
+    assert not DEV_SESSION_FILE.exists()
+    remove_dev_session(os.getpid())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:s3cret@h:5432/x",
+        "postgresql://u:s3c@ret/s3cret@h/x",
+        "postgresql://:s3cret@h/x",
+        "postgresql:///x?user=u&password=s3cret",
+        "postgresql://h/x?sslpassword=s3cret&sslmode=require",
+    ],
+)
+def test_passwords_in_urls_are_hidden(url: str) -> None:
+    shown = redact_text(f"cannot open {url} now")
+    assert "s3cret" not in shown
+    assert HIDDEN in shown
+    assert shown.endswith("now")
+
+
+def test_secrets_are_hidden_by_name_and_the_rest_is_shown() -> None:
+    assert redact("kafka.properties.sasl.password", "x") == HIDDEN
+    assert redact("kafka.properties.ssl.key.password", "x") == HIDDEN
+    assert redact("kafka.properties.sasl.username", "x") == "x"
+    assert redact("database.url", "sqlite:///x.db") == "sqlite:///x.db"
+    assert redact("kafka.bootstrap_servers", None) is None
