@@ -44,7 +44,7 @@ class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     parameters: dict[str, Any] = {}
     curve: (
         Annotated[
-            tuple[tuple[float, float], ...],
+            tuple[Annotated[tuple[float, ...], Meta(min_length=2, max_length=2)], ...],
             Meta(description="Points (score, summed loss), for rules that need the curve; at most 256 KiB."),
         ]
         | None
