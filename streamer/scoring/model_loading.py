@@ -65,6 +65,7 @@ def load_sentence_transformer(folder: Path, device: str) -> SentenceTransformer:
 
 def _load(folder: Path, device: str) -> SentenceTransformer:
     import torch
+    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
     # 'medium' would let matrix products drop to bfloat16, silently.
@@ -77,7 +78,7 @@ def _load(folder: Path, device: str) -> SentenceTransformer:
             local_files_only=True,
             model_kwargs={"dtype": torch.float32, "use_safetensors": True},
         )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
         raise UsageError(f"the encoder in {folder} cannot be loaded: {error}") from error
     return model.float().eval()
 

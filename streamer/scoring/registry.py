@@ -60,7 +60,7 @@ def find_encoder(name: str) -> EncoderFiles:
     if base in _PACKAGED_ALIASES and (not suffix or base == DEFAULT_ENCODER):
         return _packaged(suffix)
     path = Path(name).expanduser()
-    if name.startswith((".", "/", "~")) or path.is_dir():
+    if name.startswith((".", "/", "~")) or (name and path.is_dir()):
         return _local(path)
     if _HUB_NAME.fullmatch(base):
         return _hub(base, suffix or None)

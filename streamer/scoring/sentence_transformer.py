@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streamer.scoring.identity import EncoderIdentity
 
-_CPU_TOKENS = 64
+_CPU_TOKENS = 128
 _GPU_TOKENS = 8192
 _STEP = 8
 _TOKENISED_TOGETHER = 512
@@ -174,17 +174,17 @@ class SentenceTransformerEncoder:
         bucket, members = micro_batch
         tokenizer = self._model.tokenizer
         fill = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
-        # Missing rows repeat the last text: rows do not see each other, and no row is without a token.
-        row_texts = [*members, *(members[-1:] * (bucket.rows - len(members)))]
         padded: dict[str, torch.Tensor | str] = {"modality": "text"}
         for name in features[members[0]]:
             rows = np.full((bucket.rows, bucket.length), fill.get(name, 0), dtype=np.int64)
-            for row, index in enumerate(row_texts):
+            for row, index in enumerate(members):
                 values = features[index][name]
                 if tokenizer.padding_side == "left":
                     rows[row, bucket.length - len(values) :] = values
                 else:
                     rows[row, : len(values)] = values
+            # Missing rows repeat the last text: rows do not see each other, and none is without a token.
+            rows[len(members) :] = rows[len(members) - 1]
             padded[name] = torch.from_numpy(rows).to(self._device)
         return padded
 

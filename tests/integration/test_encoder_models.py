@@ -1,0 +1,138 @@
+"""Other models than the default: small ones with random weights, saved and loaded by the real libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.errors import UsageError
+from streamer.scoring.encoder import EncoderIdentity
+from streamer.scoring.registry import encoder_identity, find_encoder, load_encoder
+from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.encoder
+
+TEXTS = ["Paris", "Lyon", "", "It is Paris, the capital of France.", "long " * 80, "longer " * 79, "x"]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Save a BERT of two narrow layers, 64 tokens at most, with the modules that are asked for."""
+
+    def save(pooling: str = "cls", dense: bool = True, **settings: Any) -> Path:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.base.modules import Dense, Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+        from transformers import BertConfig, BertModel
+
+        torch.manual_seed(5)
+        words = tmp_path / "words"
+        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+        BertModel(BertConfig(**sizes, max_position_embeddings=64)).save_pretrained(words)
+        default = find_encoder("all-MiniLM-L6-v2").folder
+        for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+            (words / name).write_bytes((default / name).read_bytes())
+        transformer = Transformer(str(words), max_seq_length=64)
+        modules: list[Any] = [transformer, Pooling(32, pooling)]
+        if dense:
+            modules.append(Dense(32, 24))
+        folder = tmp_path / "small-model"
+        SentenceTransformer(modules=modules, device="cpu", **settings).save(str(folder))
+        return folder
+
+    return save
+
+
+def reference(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def alone_and_together(encoder: SentenceTransformerEncoder) -> None:
+    together = encoder.encode(TEXTS)
+    for text, row in zip(TEXTS, together, strict=True):
+        assert encoder.encode([text])[0].tobytes() == row.tobytes()
+
+
+def test_a_model_with_a_dense_head_and_without_normalisation(save: Callable[..., Path]) -> None:
+    folder = save()
+    encoder = load_encoder(str(folder), device="cpu", threads=2)
+    assert encoder.identity == encoder_identity(str(folder))
+    assert encoder.identity.dimension == 24
+    expected = reference(folder).encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=0, atol=1e-5)
+    alone_and_together(encoder)
+    encoder.close()
+
+
+def test_a_model_that_pads_on_the_left(save: Callable[..., Path]) -> None:
+    folder = save(pooling="mean", dense=False)
+    encoder = load_encoder(str(folder), device="cpu", threads=1)
+    right = encoder.encode(TEXTS)
+    encoder._model.tokenizer.padding_side = "left"
+    alone_and_together(encoder)
+    # This model counts positions from the first column, so padding on the left must show.
+    assert not np.allclose(encoder.encode(TEXTS), right, rtol=0, atol=1e-3)
+    encoder.close()
+
+
+def test_a_prompt_by_default_is_put_before_every_text(save: Callable[..., Path]) -> None:
+    folder = save(prompts={"about": "Answer: "}, default_prompt_name="about")
+    encoder = load_encoder(str(folder), device="cpu", threads=2)
+    expected = reference(folder).encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=0, atol=1e-5)
+    alone_and_together(encoder)
+    encoder.close()
+
+
+def test_vectors_that_are_not_finite_are_found_at_start(save: Callable[..., Path]) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = save()
+    weights = load_file(folder / "2_Dense" / "model.safetensors")
+    save_file(
+        {name: torch.full_like(value, np.nan) for name, value in weights.items()},
+        folder / "2_Dense" / "model.safetensors",
+    )
+    with pytest.raises(UsageError, match="not finite"):
+        load_encoder(str(folder), device="cpu")
+
+
+def test_a_folder_that_is_not_what_it_was_said_to_be(save: Callable[..., Path]) -> None:
+    folder = save()
+    identity = EncoderIdentity("small-model", "local", "0" * 64, 25)
+    with pytest.raises(UsageError, match="makes 24 numbers a text, its files say 25"):
+        SentenceTransformerEncoder(folder, identity, device="cpu")
+
+
+def test_a_damaged_file_is_told(save: Callable[..., Path]) -> None:
+    folder = save()
+    (folder / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        load_encoder(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("device", "says"), [("tpu9", "not a device"), ("cuda", "no GPU is visible"), ("mps", "no Metal device")]
+)
+def test_devices_that_are_not_here(device: str, says: str) -> None:
+    import torch
+
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(UsageError, match=says):
+        load_encoder(device=device)
+
+
+def test_at_least_one_thread() -> None:
+    with pytest.raises(UsageError, match="at least 1 thread"):
+        load_encoder(device="cpu", threads=0)

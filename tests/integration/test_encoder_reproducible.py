@@ -1,0 +1,197 @@
+"""With the real model: the vector of a text depends on the text alone, and agrees with sentence-transformers."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity, find_encoder, load_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+
+pytestmark = pytest.mark.encoder
+
+WORDS = [
+    "Paris",
+    "is",
+    "the",
+    "capital",
+    "of",
+    "France",
+    ",",
+    "and",
+    "Lyon",
+    "1,742",
+    "km²",
+    "of",
+    "naïve",
+    "東京",
+    "rivers",
+    "🙂",
+    "don't",
+    "(x)",
+    "<<16-3=13>>",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Iterator[SentenceTransformerEncoder]:
+    encoder = load_encoder(DEFAULT_ENCODER, device="cpu", threads=2)
+    yield encoder
+    encoder.close()
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """A few texts of every length up to far beyond the model's 256 tokens, and odd ones."""
+    rng = np.random.default_rng(7)
+    lengths = [*range(1, 60), *range(60, 300, 7), 500, 2000]
+    made = [" ".join(rng.choice(WORDS, size=length)) for length in lengths for _ in range(2)]
+    return list(dict.fromkeys([*made, "", " ", "\n\t", "a", "A", "é", "e\u0301", "x" * 5000, "ab " * 400]))
+
+
+def test_neighbours_order_and_size_of_a_call_do_not_matter(
+    encoder: SentenceTransformerEncoder, texts: list[str]
+) -> None:
+    together = dict(zip(texts, encoder.encode(texts), strict=True))
+    rng = np.random.default_rng(11)
+    order = [texts[i] for i in rng.permutation(len(texts))]
+    start = 0
+    while start < len(order):
+        part = order[start : start + int(rng.integers(1, 23))]
+        for text, row in zip(part, encoder.encode(part), strict=True):
+            assert row.tobytes() == together[text].tobytes(), text[:80]
+        start += len(part)
+
+
+@pytest.mark.parametrize("text", ["Paris", "The capital of France is Paris, I think.", "word " * 300])
+def test_every_position_of_a_micro_batch_gives_the_same_bits(
+    encoder: SentenceTransformerEncoder, text: str
+) -> None:
+    alone = encoder.encode([text])[0].tobytes()
+    assert {row.tobytes() for row in encoder.encode([text] * 40)} == {alone}
+
+
+def test_the_number_of_threads_does_not_matter(encoder: SentenceTransformerEncoder, texts: list[str]) -> None:
+    one, three = (load_encoder(device="cpu", threads=threads) for threads in (1, 3))
+    try:
+        expected = encoder.encode(texts[::3]).tobytes()
+        assert one.encode(texts[::3]).tobytes() == expected
+        assert three.encode(texts[::3]).tobytes() == expected
+    finally:
+        one.close()
+        three.close()
+
+
+def test_torch_settings_of_the_process_stay_and_do_not_matter(encoder: SentenceTransformerEncoder) -> None:
+    import torch
+
+    present = torch.get_num_threads()
+    expected = encoder.encode(["Paris", "Lyon"]).tobytes()
+    try:
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(True)
+        assert encoder.encode(["Lyon", "Paris"])[::-1].tobytes() == expected
+        another = load_encoder(device="cpu", threads=1)
+        assert another.encode(["Paris", "Lyon"]).tobytes() == expected
+        another.close()
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(present)
+
+
+def test_vectors_agree_with_sentence_transformers(
+    encoder: SentenceTransformerEncoder, texts: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    reference = SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
+    assert reference.max_seq_length == 256
+    vectors = encoder.encode(texts)
+    np.testing.assert_allclose(vectors, reference.encode(texts, show_progress_bar=False), rtol=0, atol=1e-5)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+
+
+def test_no_texts(encoder: SentenceTransformerEncoder) -> None:
+    assert encoder.encode([]).shape == (0, 384)
+    assert encoder.identity == encoder_identity(DEFAULT_ENCODER)
+
+
+def test_progress_adds_up(encoder: SentenceTransformerEncoder) -> None:
+    told: list[int] = []
+    encoder.encode([f"number {number}" for number in range(100)], progress=told.append)
+    assert sum(told) == 100
+    assert len(told) > 1
+
+
+def test_a_progress_that_raises_ends_the_call_and_not_the_encoder(
+    encoder: SentenceTransformerEncoder,
+) -> None:
+    def interrupt(done: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode([f"number {number}" for number in range(200)], progress=interrupt)
+    assert encoder.encode(["after"]).shape == (1, 384)
+
+
+def test_calls_from_several_threads_get_their_own_vectors(encoder: SentenceTransformerEncoder) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    parts = [[f"answer {number} of {part}" for number in range(part + 3)] for part in range(8)]
+    expected = [encoder.encode(part).tobytes() for part in parts]
+    with ThreadPoolExecutor(4) as callers:
+        assert [rows.tobytes() for rows in callers.map(encoder.encode, parts)] == expected
+
+
+def test_another_process_writes_nothing_and_finds_the_same_bits(
+    encoder: SentenceTransformerEncoder, texts: list[str]
+) -> None:
+    code = (
+        "import hashlib, json, sys\n"
+        "from streamer.scoring.registry import load_encoder\n"
+        "texts = json.load(sys.stdin)\n"
+        "rows = load_encoder(device='cpu', threads=1).encode(texts[::-1])[::-1]\n"
+        "print(hashlib.sha256(rows.tobytes()).hexdigest())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        input=json.dumps(texts),
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.strip() == hashlib.sha256(encoder.encode(texts).tobytes()).hexdigest()
+
+
+@pytest.mark.shared_data
+def test_real_answers_scored_with_others_or_alone(
+    encoder: SentenceTransformerEncoder, triviaqa_path: Path, gsm8k_path: Path
+) -> None:
+    def batches(path: Path, count: int) -> list[list[str]]:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            clouds: list[dict[str, Any]] = [json.loads(next(lines)) for _ in range(count)]
+        return [[response["text"] for response in cloud["responses"]] for cloud in clouds]
+
+    answers = [*batches(triviaqa_path, 60), *batches(gsm8k_path, 20)]
+    together = CachedEncoder(encoder).embed(answers)
+    for batch, rows in zip(answers, together, strict=True):
+        assert CachedEncoder(encoder, capacity_texts=0).embed([batch])[0].tobytes() == rows.tobytes()
