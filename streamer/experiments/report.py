@@ -333,10 +333,10 @@ def _all_cases(run: DemoRun) -> str:
 def _case(case: Case) -> str:
     score = "never scored" if case.score is None else f"score {case.score:.3f}"
     severity = "" if case.severity is None else f", severity {case.severity:.2g}"
-    answer = excerpt(case.answer)
-    said = f'<bdi dir="auto">{escape(answer)}</bdi>' if answer else "<em>(blank)</em>"
+    answer = _shown(case.answer)
+    said = f'<bdi dir="auto">{answer}</bdi>' if answer else "<em>(blank)</em>"
     return (
-        f'<li><div class="ask"><bdi dir="auto">{escape(excerpt(case.prompt))}</bdi></div>'
+        f'<li><div class="ask"><bdi dir="auto">{_shown(case.prompt)}</bdi></div>'
         f'<blockquote>{said}</blockquote><div class="score">{score}{severity}</div></li>'
     )
 
@@ -345,6 +345,10 @@ def excerpt(text: str, longest: int = _LONGEST_EXCERPT) -> str:
     """Return `text` on one line without control characters, cut to `longest` characters with an ellipsis."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 8 * longest]).split())
     return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
+
+
+def _shown(text: str) -> str:
+    return escape(excerpt(text))
 
 
 def _guarantee(run: DemoRun) -> str:
@@ -370,17 +374,17 @@ def _guarantee(run: DemoRun) -> str:
 
 def _origin(run: DemoRun) -> str:
     return (
-        f"<p>{escape(run.origin)} A seeded shuffle halved the prompts: the first half was published to a closed gate, "
+        f"<p>{_shown(run.origin)} A seeded shuffle halved the prompts: the first half was published to a closed gate, "
         "labelled and used for calibration; the second half was decided by the gate as it then stood. Severities are of "
-        f"the kind <code>{escape(run.severity_kind)}</code>; scores are the Gram energy of embeddings by "
-        f"<code>{escape(run.encoder)}</code>.</p>"
-        f"<p>The record of every decision is in <code>{escape(run.database)}</code>.</p>"
+        f"the kind <code>{_shown(run.severity_kind)}</code>; scores are the Gram energy of embeddings by "
+        f"<code>{_shown(run.encoder)}</code>.</p>"
+        f"<p>The record of every decision is in <code>{_shown(run.database)}</code>.</p>"
     )
 
 
 def _next(run: DemoRun) -> str:
     entries = "".join(
-        f"<dt><code>{escape(c)}</code></dt><dd>{escape(does)}</dd>" for c, does in run.next_steps
+        f"<dt><code>{_shown(command)}</code></dt><dd>{_shown(does)}</dd>" for command, does in run.next_steps
     )
     return (
         f'<dl class="next">{entries}</dl>'

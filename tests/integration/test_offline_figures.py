@@ -1,0 +1,78 @@
+"""The figures of real answers, with the real encoder: independent ones that a right implementation reproduces."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.experiments.clouds import read_clouds, severity_kind
+from streamer.experiments.offline import ScoredCloud, score_clouds
+from streamer.experiments.offline_figures import ALPHAS, main, split_figures
+from streamer.experiments.simulation import simulate_clouds
+from streamer.scoring.encoder import CachedEncoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamer.scoring.encoder import Encoder
+
+SEEDS = range(20)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
+    clouds = list(read_clouds(triviaqa_path))
+    assert severity_kind(clouds) == "lexical"
+    return score_clouds(clouds, CachedEncoder(real_encoder))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "ship_rate", "reduction"),
+    [(0.01, 0.08, None), (0.05, 0.38, 0.83), (0.10, 0.53, 0.77), (0.15, 0.62, 0.73), (0.20, 0.69, 0.69)],
+)
+def test_unit_response(
+    trivia: list[ScoredCloud], alpha: float, ship_rate: float, reduction: float | None
+) -> None:
+    figures = split_figures(trivia, unit="response", alpha=alpha, seeds=SEEDS)
+    assert figures.ship_rate == pytest.approx(ship_rate, abs=0.03)
+    if reduction is not None:
+        assert figures.severity_reduction == pytest.approx(reduction, abs=0.03)
+    assert figures.exposure_risk is not None
+    assert figures.exposure_risk_se is not None
+    assert figures.exposure_risk <= alpha + 2 * figures.exposure_risk_se
+
+
+@pytest.mark.parametrize(("alpha", "ship_rate"), [(0.05, 0.45), (0.10, 0.65), (0.15, 0.76), (0.20, 0.84)])
+def test_unit_best(trivia: list[ScoredCloud], alpha: float, ship_rate: float) -> None:
+    figures = split_figures(trivia, unit="best", alpha=alpha, seeds=SEEDS)
+    assert figures.ship_rate == pytest.approx(ship_rate, abs=0.04)
+    assert figures.exposure_risk is not None
+    assert figures.exposure_risk_se is not None
+    assert figures.exposure_risk <= alpha + 2 * figures.exposure_risk_se
+
+
+def test_the_command_prints_the_same_figures(trivia: list[ScoredCloud], triviaqa_path: Path) -> None:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert main([str(triviaqa_path), "--unit", "response", "--seeds", "2"]) == 0
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2 + len(ALPHAS)
+    figures = split_figures(trivia, unit="response", alpha=0.10, seeds=range(2))
+    assert f"{figures.ship_rate:.3f}" in lines[4].split()
+
+
+def test_simulated_clouds_score_usefully(real_encoder: Encoder) -> None:
+    scored = score_clouds(simulate_clouds(seed=0), CachedEncoder(real_encoder))
+    figures = split_figures(scored, unit="best", alpha=0.10, seeds=SEEDS)
+    assert figures.ship_rate is not None
+    assert 0.2 < figures.ship_rate < 0.95
+    assert figures.severity_reduction is not None
+    assert figures.severity_reduction > 0.25
+    assert figures.exposure_risk is not None
+    assert figures.exposure_risk_se is not None
+    assert figures.exposure_risk <= 0.10 + 2 * figures.exposure_risk_se

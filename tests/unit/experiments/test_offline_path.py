@@ -1,0 +1,177 @@
+"""The offline twin: groups, thresholds and decisions are those of the parts it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from streamer.calibration import calibrate
+from streamer.errors import UsageError
+from streamer.experiments.clouds import Cloud, CloudResponse, split_clouds
+from streamer.experiments.offline import (
+    ScoredCloud,
+    calibration_groups,
+    offline_run,
+    run_scored,
+    score_clouds,
+)
+from streamer.experiments.offline_figures import figures_table, main, split_figures
+from streamer.experiments.simulation import simulate_clouds
+from streamer.policy import UNITS, Unit
+from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.gram import gram_energy
+from streamer.scoring.identity import EncoderIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+class HashedWords:
+    """An encoder without a model: each word has a fixed random direction, a text is the sum of its words."""
+
+    identity = EncoderIdentity("hashed-words", "test", "0" * 64, 32)
+
+    def encode(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        return np.array([self._vector(text) for text in texts], dtype=np.float32)
+
+    def _vector(self, text: str) -> NDArray[np.float64]:
+        total = np.zeros(32)
+        for word in text.lower().split() or ["<blank>"]:
+            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+            total += np.random.default_rng(seed).standard_normal(32)
+        return total / np.linalg.norm(total)
+
+
+def encoder() -> CachedEncoder:
+    return CachedEncoder(HashedWords())
+
+
+def cloud(name: str, *answers: tuple[str, float | None]) -> Cloud:
+    return Cloud(name, "?", (), tuple(CloudResponse(f"r{i:02d}", t, m) for i, (t, m) in enumerate(answers)))
+
+
+def test_scores_are_the_gram_energy_and_blank_answers_have_none() -> None:
+    clouds = [cloud("a", ("one two", 0), ("one three", 1), ("four", 1)), cloud("b", ("", 1), (" \n", 1))]
+    first, second = score_clouds(clouds, encoder())
+    expected = gram_energy(HashedWords().encode(clouds[0].texts))
+    assert first.scores == pytest.approx(np.round(expected, 6), abs=2e-6)
+    assert second.scores is None
+
+
+def test_groups_hold_what_the_audit_would_ask_for() -> None:
+    scored = [
+        ScoredCloud(cloud("a", ("x", 1.0), ("y", 0.0), ("z", None)), (0.2, 0.9, 0.4)),
+        ScoredCloud(cloud("b", ("x", 1.0), ("", 1.0), ("z", 0.5)), (0.5, 0.0, 0.5)),
+        ScoredCloud(cloud("c", ("", 0.0), ("", 0.0)), None),
+    ]
+    best, response, whole = (calibration_groups(scored, unit) for unit in ("best", "response", "batch"))
+    assert [(g.id, g.item_ids, g.scores.tolist(), g.severities.tolist()) for g in best] == [
+        ("a#1", ("r01",), [0.9], [0.0]),
+        ("b#1", ("r00",), [0.5], [1.0]),
+    ]
+    assert response[0].severities.tolist() == [1.0, 0.0, 1.0]
+    assert [len(g.item_ids) for g in response] == [3, 3]
+    assert [(g.id, g.scores.tolist()) for g in whole] == [("a#1", [0.5] * 3)]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("alpha", [0.001, 0.1, 0.3, 0.9])
+def test_a_run_is_calibration_on_one_half_and_the_gate_on_the_other(unit: Unit, alpha: float) -> None:
+    clouds = simulate_clouds(seed=5, clouds=120, responses=5)
+    result = offline_run(clouds, unit=unit, alpha=alpha, seed=2, encoder=encoder())
+    first, second = split_clouds(clouds, 2)
+    by_id = {s.cloud.batch_id: s for s in score_clouds(clouds, encoder())}
+    assert [b.batch_id for b in result.decided] == [c.batch_id for c in second]
+
+    def unit_items(c: Cloud) -> list[tuple[float, float]]:
+        scores, severities = by_id[c.batch_id].scores, [1.0 if m is None else m for m in c.severities]
+        assert scores is not None
+        if unit == "response":
+            return list(zip(scores, severities, strict=True))
+        if unit == "best":
+            i = int(np.argmax(scores))
+            return [(scores[i], severities[i])]
+        return [(round(math.fsum(scores) / len(scores), 6), float(np.mean(severities)))]
+
+    rows = [(s, m, c.batch_id) for c in first for s, m in unit_items(c)]
+    expected = calibrate(*map(list, zip(*rows, strict=True)), alpha=alpha)  # type: ignore[arg-type]
+    assert (result.threshold.state, result.threshold.value) == (expected.state, expected.value)
+    decided = [(s, m) for c in second for s, m in unit_items(c)]
+    shipped = np.array([s > expected.value for s, _ in decided])
+    severities = np.array([m for _, m in decided])
+    assert result.report.ship_rate == pytest.approx(shipped.mean())
+    assert result.report.exposure_risk == pytest.approx((shipped * severities).mean())
+    summary = result.summary()
+    assert (summary["lambda"] is None) == (expected.state != "cut")
+    assert (summary["calibration_groups"], summary["batches"], summary["responses"]) == (60, 60, 300)
+    assert list(summary) == [
+        "unit", "alpha", "method", "state", "lambda", "calibration_groups", "batches", "responses",
+        "ship_rate", "exposure_risk", "exposure_risk_se", "selective_risk", "severity_reduction",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["mean", "crc", "bb", "rbwa"])
+def test_a_rerun_is_identical_whatever_the_order_of_the_file(method: str) -> None:
+    scored = score_clouds(simulate_clouds(seed=5, clouds=80, responses=4), encoder())
+    runs = [
+        run_scored(order, unit="response", alpha=0.2, method=method, seed=1)
+        for order in (scored, scored[::-1])
+    ]
+    assert runs[0].threshold == runs[1].threshold
+    assert runs[0].decided == runs[1].decided
+    assert runs[0].report == runs[1].report
+
+
+def test_exposure_keeps_to_the_budget_on_average_over_simulations() -> None:
+    alpha, exposures = 0.15, []
+    for seed in range(60):
+        scored = score_clouds(simulate_clouds(seed=seed, clouds=60, responses=4), encoder())
+        report = run_scored(scored, unit="best", alpha=alpha, seed=seed).report
+        assert report.exposure_risk is not None
+        exposures.append(report.exposure_risk)
+    # One-sided 4.8 standard errors: chance 1e-6 under a mean of exactly alpha.
+    assert np.mean(exposures) <= alpha + 4.8 * np.std(exposures, ddof=1) / math.sqrt(len(exposures))
+
+
+def test_one_cloud_is_too_few() -> None:
+    with pytest.raises(UsageError, match="too few"):
+        offline_run(simulate_clouds(seed=0, clouds=1), unit="best", alpha=0.1, encoder=encoder())
+
+
+def test_figures_of_splits_are_means_over_them() -> None:
+    scored = score_clouds(simulate_clouds(seed=5, clouds=80, responses=4), encoder())
+    figures = split_figures(scored, unit="best", alpha=0.2, seeds=range(4))
+    runs = [run_scored(scored, unit="best", alpha=0.2, seed=seed) for seed in range(4)]
+    assert figures.ship_rate == pytest.approx(np.mean([r.report.ship_rate for r in runs]))
+    assert figures.exposure_risk_se == pytest.approx(
+        np.std([r.report.exposure_risk for r in runs], ddof=1) / 2
+    )
+    closed = split_figures(scored, unit="best", alpha=0.001, seeds=range(2))
+    assert (closed.closed, closed.threshold, closed.selective_risk, closed.exposure_risk) == (
+        1.0,
+        None,
+        None,
+        0.0,
+    )
+    lines = figures_table([figures, closed]).splitlines()
+    assert len(lines) == 3
+    assert len({len(text) for text in lines}) == 1
+
+
+def test_the_command_tells_what_is_wrong_with_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "none.jsonl")]) == 1
+    assert "cannot read" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as usage:
+        main(["f", "--alpha", "2"])
+    assert usage.value.code == 2

@@ -1,0 +1,142 @@
+"""Simulated clouds: reproducible, plausible, and labelled as they were made."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from streamer.errors import UsageError
+from streamer.experiments.clouds import cloud_to_event, severity_kind
+from streamer.experiments.facts import number_fact, tabled_facts
+from streamer.experiments.noise import NOISE_FAMILIES, make_noise
+from streamer.experiments.simulation import DEFAULT_CLOUDS, NOISE_SHARE, simulate_clouds
+
+
+def test_a_seed_makes_the_same_clouds_again_and_another_makes_others() -> None:
+    assert simulate_clouds(seed=1, clouds=40) == simulate_clouds(seed=1, clouds=40)
+    assert simulate_clouds(seed=1, clouds=40) != simulate_clouds(seed=2, clouds=40)
+
+
+def test_the_default_has_enough_varied_prompts_and_says_that_it_is_simulated() -> None:
+    clouds = simulate_clouds(seed=0)
+    assert len(clouds) == DEFAULT_CLOUDS >= 300
+    assert len({cloud.question for cloud in clouds}) == len(clouds)
+    assert len({cloud.batch_id for cloud in clouds}) == len(clouds)
+    assert {len(cloud.responses) for cloud in clouds} == {10}
+    assert severity_kind(clouds) == "simulated"
+    assert all(cloud.question_id.startswith("simulated-0-") for cloud in clouds)
+    assert len({r.meta["topic"] for cloud in clouds for r in cloud.responses}) >= 8
+    for cloud in clouds:
+        cloud_to_event(cloud, "demo")
+
+
+def test_severities_follow_from_how_a_response_was_made() -> None:
+    by_origin: dict[str, set[float | None]] = {}
+    for cloud in simulate_clouds(seed=0):
+        for response in cloud.responses:
+            by_origin.setdefault(response.meta["origin"], set()).add(response.severity)
+            if response.meta["origin"] == "right":
+                assert cloud.references[0].lower() in response.text.lower()
+    assert by_origin.pop("right") == {0.0}
+    assert by_origin.pop("half right") == {0.5}
+    assert by_origin.pop("contradiction") == {0.5}
+    assert set(by_origin) == {"wrong", *NOISE_FAMILIES} - {"contradiction"}
+    assert all(severities == {1.0} for severities in by_origin.values())
+
+
+def test_the_share_of_noise_is_the_mix_that_was_asked_for() -> None:
+    origins = Counter(r.meta["origin"] for cloud in simulate_clouds(seed=3) for r in cloud.responses)
+    noisy = sum(origins[family] for family in NOISE_FAMILIES)
+    n = origins.total()
+    # 4.9 standard errors of a binomial share: chance 1e-6.
+    assert abs(noisy / n - NOISE_SHARE) < 4.9 * (NOISE_SHARE * (1 - NOISE_SHARE) / n) ** 0.5
+    assert all(
+        r.meta["origin"] not in NOISE_FAMILIES
+        for c in simulate_clouds(seed=3, clouds=9, noise=0)
+        for r in c.responses
+    )
+    assert all(
+        r.meta["origin"] in NOISE_FAMILIES
+        for c in simulate_clouds(seed=3, clouds=9, noise=1)
+        for r in c.responses
+    )
+
+
+def test_difficulty_and_misconceptions_drive_what_is_wrong() -> None:
+    known = {question: fact for fact in tabled_facts() for question in fact.questions}
+    right: dict[bool, list[float]] = {True: [], False: []}
+    agreeing: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(3):
+        for cloud in simulate_clouds(seed=seed, noise=0):
+            fact = known.get(cloud.question)
+            if fact is None:
+                continue
+            origins = [r.meta["origin"] for r in cloud.responses]
+            right[fact.difficulty >= 2].append(origins.count("right") / len(origins))
+            wrong = [r.text.lower() for r in cloud.responses if r.meta["origin"] == "wrong"]
+            if len(wrong) >= 4:
+                counts = [
+                    sum(rival.lower() in text for text in wrong)
+                    for rival in (*fact.rivals, fact.misconception or "-")
+                ]
+                agreeing[fact.misconception is not None].append(max(counts) / len(wrong))
+    assert np.mean(right[False]) > np.mean(right[True]) + 0.1
+    assert np.mean(agreeing[True]) > np.mean(agreeing[False]) + 0.1
+
+
+def test_facts_are_complete_and_no_wrong_answer_is_the_right_one() -> None:
+    rng = np.random.default_rng(0)
+    facts = [*tabled_facts(), *(number_fact(rng) for _ in range(500))]
+    assert len(facts) > 700
+    for fact in facts:
+        assert fact.answer
+        assert fact.rivals
+        assert fact.answer not in {*fact.rivals, fact.misconception}
+        assert fact.statement.count("{}") == 1
+        assert 0 <= fact.difficulty <= 4
+        assert all("{" not in text for text in (*fact.questions, *fact.support))
+    assert len({q for f in tabled_facts() for q in f.questions}) == sum(
+        len(f.questions) for f in tabled_facts()
+    )
+
+
+def test_number_facts_are_right() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        fact = number_fact(rng)
+        question = fact.questions[0]
+        words = question.replace("?", "").split()
+        if " times " in question:
+            assert int(fact.answer) == int(words[2]) * int(words[4])
+        elif "rises by" in question:
+            price, percent = int(words[3]), int(words[7])
+            assert int(fact.answer) == pytest.approx(price * (1 + percent / 100) * (1 - percent / 100))
+        elif "km/h and back" in question:
+            out, back = (int(word) for word in words if word.isdigit())
+            assert int(fact.answer) == pytest.approx(2 / (1 / out + 1 / back))
+            assert fact.misconception == str((out + back) // 2)
+        elif "+" in question:
+            a, b, c = (int(word) for word in words if word.isdigit())
+            assert int(fact.answer) == a + b * c
+
+
+def test_every_family_of_noise_turns_up() -> None:
+    rng = np.random.default_rng(0)
+    made = [make_noise(rng, right="Rome", wrong="Milan", statement="It is {}.") for _ in range(300)]
+    assert {noise.family for noise in made} == set(NOISE_FAMILIES)
+    assert all(noise.text.strip() for noise in made)
+    assert all("Rome" in n.text and "Milan" in n.text for n in made if n.family == "contradiction")
+    assert all("Milan" in n.text for n in made if n.family == "fabricated citation")
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"clouds": 0}, {"responses": 1}, {"noise": 1.5}])
+def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="a simulation needs"):
+        simulate_clouds(**({"seed": 0} | wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clouds", [1, 3, 700])
+def test_any_number_of_clouds_can_be_had(clouds: int) -> None:
+    assert len({cloud.question for cloud in simulate_clouds(seed=0, clouds=clouds, responses=2)}) == clouds
