@@ -82,9 +82,11 @@ def calibrate(
     """
     alpha = check_alpha(alpha)
     eta, draws = check_law(method, eta, draws)
-    rng = seed if isinstance(seed, np.random.Generator) else None
-    if rng is None and method != "mean":
-        rng = np.random.default_rng(whole_number("seed", seed, least=0))  # type: ignore[arg-type]
+    rng: np.random.Generator | None = None
+    if isinstance(seed, np.random.Generator):
+        rng = seed
+    elif method != "mean":
+        rng = np.random.default_rng(whole_number("seed", seed, least=0))
     score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
     if len(score_array) != len(severity_array):
         raise ValueError(

@@ -40,8 +40,9 @@ def test_nan_never_ships():
 
 
 def test_single_precision_scores_meet_the_threshold_in_double_precision():
-    bar = threshold("cut", float(np.nextafter(np.float64(np.float32(0.7)), 1)))
-    assert not decide(np.array([0.7], dtype=np.float32), bar).any()
+    score = np.array([0.7], dtype=np.float32)
+    just_below = threshold("cut", float(np.nextafter(score.astype(np.float64), 0)[0]))
+    assert decide(score, just_below).all()
     scores = np.random.default_rng(0).random(50).astype(np.float32)
     found = calibrate(scores, np.ones(50), np.arange(50), alpha=0.2)
     assert decide(scores, found).sum() == 9  # B = .2 * 51 - 1 = 9.2 losses of 1 fit
