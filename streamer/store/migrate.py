@@ -79,7 +79,22 @@ def downgrade(url: str, revision: str) -> SchemaState:
         database.close()
 
 
-def check(url: str) -> SchemaState:
+def check(url: str) -> str | None:
+    """Tell in one sentence what is wrong with the database's schema; None when it is this version's.
+
+    Raises as `schema_state` does.
+    """
+    state = schema_state(url)
+    if state.revision is None:
+        return "the database has no tables yet"
+    if state.revision != state.head:
+        return f"the schema is at revision {state.revision}, not {state.head}"
+    if state.drift:
+        return f"the tables differ from revision {state.head}: {'; '.join(state.drift)}"
+    return None
+
+
+def schema_state(url: str) -> SchemaState:
     """Tell where a database stands, changing nothing.
 
     Raises

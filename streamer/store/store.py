@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from streamer.store import commit, outbox, progress
 from streamer.store.calibration_runs import Calibrations
+from streamer.store.dead_letters import DeadLetters
 from streamer.store.engine import Database
 from streamer.store.gates import Gates
 from streamer.store.labels import Labels
 from streamer.store.migrate import require_migrated
 from streamer.store.policies import Policies
+from streamer.store.reports import Reports
 from streamer.store.verify import verify_chain
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Store:
         self.policies = Policies(database, clock=clock, policy_message=policy_message)
         self.labels = Labels(database, clock=clock)
         self.calibration = Calibrations(database, policy_message=policy_message)
+        self.dead_letters = DeadLetters(database, clock=clock)
+        self.reports = Reports(database)
 
     def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
         """Take the partitions: raise each epoch by one and return where to go on (0 for a new one)."""
