@@ -60,9 +60,8 @@ class KeyedWeights:
         words = np.frombuffer(b"".join(self._digest("rbwa", group, item)[:16] for item in items), dtype=">u8")
         uniforms = ((words >> 11).astype(np.float64) + 0.5) * 2.0**-53
         gammas = np.asarray(gammaincinv(eta + 1.0, uniforms[0::2]), dtype=np.float64)
-        order = sorted(
-            range(len(items)), key=items.__getitem__
-        )  # so that sums round alike in any order of items
+        # sorted by name, so that sums round alike in whatever order the items came
+        order = sorted(range(len(items)), key=items.__getitem__)
         weights = np.empty(len(items))
         weights[order] = normalised_gammas(gammas[order], uniforms[1::2][order], eta, np.array([len(items)]))
         return weights

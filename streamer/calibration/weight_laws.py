@@ -56,10 +56,11 @@ def normalised_gammas(gammas: Floats, uniforms: Floats, eta: float, sizes: Sizes
     sizes : shape (G,), group sizes that add up to N.
     """
     starts = _starts(sizes)
-    logs = np.log(uniforms) + eta * np.log(gammas)
+    scale = min(eta, 1.0)  # logarithms times this neither overflow for a small eta nor for a large one
+    logs = np.log(uniforms) * (scale / eta) + scale * np.log(gammas)
     logs -= np.repeat(np.maximum.reduceat(logs, starts), sizes)
     with np.errstate(over="ignore", under="ignore"):
-        parts: Floats = np.exp(logs / eta)
+        parts: Floats = np.exp(logs / scale)
     parts /= np.repeat(np.add.reduceat(parts, starts), sizes)
     return parts
 

@@ -73,14 +73,16 @@ def test_two_dirichlet_weights_follow_the_beta_law():
         assert stats.kstest(first, stats.beta(eta, eta).cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("eta", [1e-300, 1e-9, 1e-3, 1e9, 1e300])
+@pytest.mark.parametrize("eta", [5e-324, 1e-300, 1e-9, 1e-3, 1e9, 1e300, 1.7e308])
 def test_extreme_concentrations_still_give_weights(eta):
-    weights = weight_laws.rbwa_weights(np.full(200, 4), eta, np.random.default_rng(3)).reshape(-1, 4)
-    assert weights.sum(axis=1) == pytest.approx(1)
-    if eta < 1e-6:
-        assert (weights.max(axis=1) > 0.999).all()
-    if eta > 1e6:
-        assert weights == pytest.approx(0.25, abs=1e-3)
+    drawn_weights = weight_laws.rbwa_weights(np.full(200, 4), eta, np.random.default_rng(3)).reshape(-1, 4)
+    named_weights = np.array([KeyedWeights(3).rbwa(str(g), list("abcd"), eta) for g in range(200)])
+    for weights in (drawn_weights, named_weights):
+        assert weights.sum(axis=1) == pytest.approx(1)
+        if eta < 1e-6:
+            assert (weights.max(axis=1) > 0.999).all()
+        if eta > 1e6:
+            assert weights == pytest.approx(0.25, abs=1e-3)
 
 
 def test_many_draws_cost_no_memory():
