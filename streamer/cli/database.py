@@ -26,11 +26,15 @@ def check(json: JsonOption = False) -> None:
     """Check that the database answers and its schema is this version's. Exit status 3 when it is not."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
+    from streamer.errors import UsageError
     from streamer.redaction import redact_text
     from streamer.settings import load_settings
 
     settings = load_settings()
-    problem = wiring.check_database(settings)
+    try:
+        problem = wiring.check_database(settings)
+    except UsageError as error:
+        problem = str(error)
     if json:
         print_json(
             {"database": redact_text(settings.database.url), "ok": problem is None, "problem": problem}
@@ -38,6 +42,6 @@ def check(json: JsonOption = False) -> None:
     elif problem is None:
         say("The schema is up to date.")
     else:
-        say(f"{problem}; run `streamer db upgrade`")
+        say(problem)
     if problem is not None:
         raise typer.Exit(FOUND)

@@ -33,7 +33,7 @@ def list_(
         for one in letters:
             print_json(
                 {
-                    "topic": one.topic, "partition": one.partition, "offset": one.offset, "code": one.code,
+                    "id": one.id, "topic": one.topic, "partition": one.partition, "offset": one.offset, "code": one.code,
                     "detail": one.detail, "at": one.at,
                 }
             )  # fmt: skip
@@ -42,6 +42,9 @@ def list_(
         note("No message was refused.")
         return
     print_table(
-        ["when", "code", "from", "why"],
-        [[one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail] for one in letters],
+        ["id", "when", "code", "topic/partition/offset", "why"],
+        [
+            [one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail]
+            for one in letters
+        ],
     )

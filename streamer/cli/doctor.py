@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from streamer.store import Store
 
 Level = Literal["ok", "warn", "fail"]
+QUICK_LINKS = 50_000
+"""The longest record that is verified without being asked to: a few seconds."""
+
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -28,7 +32,12 @@ class Finding:
     todo: str = ""
 
 
-def doctor(json: JsonOption = False) -> None:
+def doctor(
+    full: Annotated[
+        bool, typer.Option("--full", help="Verify the whole record, however long it is.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
     """Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.
 
     Each line says what to do. Exit status 3 when something fails; warnings alone are no failure.
@@ -37,7 +46,7 @@ def doctor(json: JsonOption = False) -> None:
     from streamer.settings import load_settings
 
     findings = []
-    for finding in diagnose(load_settings()):
+    for finding in diagnose(load_settings(), full=full):
         findings.append(finding)
         if not json:
             _print(finding)
@@ -54,21 +63,21 @@ def _print(finding: Finding) -> None:
     from streamer.cli.console import output
 
     line = Text.assemble(
-        (f"{finding.level:<5}", _STYLES[finding.level]), (f"{finding.subject:<13}", "bold"), finding.text
+        (f"{finding.level:<5}", _STYLES[finding.level]), (f"{finding.subject}: ", "bold"), finding.text
     )
     console = output()
     console.print(line, soft_wrap=True)
     if finding.todo:
-        console.print(Text(f"{'':<18}-> {finding.todo}", style="cyan"), soft_wrap=True)
+        console.print(Text(f"{'':<5}-> {finding.todo}", style="cyan"), soft_wrap=True)
 
 
-def diagnose(settings: "Settings") -> Iterator[Finding]:
+def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
     """Look at every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
     for subject, look in (
         ("python", _python),
         ("settings", _settings),
         ("encoder", _encoder),
-        ("database", _database),
+        ("database", partial(_database, full=full)),
         ("broker", _broker),
         ("gates", _gates),
         ("dead letters", _dead_letters),
@@ -128,7 +137,7 @@ def _encoder(settings: "Settings") -> Iterator[Finding]:
     yield Finding("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
 
 
-def _database(settings: "Settings") -> Iterator[Finding]:
+def _database(settings: "Settings", *, full: bool) -> Iterator[Finding]:
     from streamer import wiring
     from streamer.redaction import redact_text
 
@@ -139,12 +148,29 @@ def _database(settings: "Settings") -> Iterator[Finding]:
         return
     yield Finding("ok", "database", f"{name}, schema up to date")
     with wiring.open_store(settings) as store:
-        yield from _record(store)
+        yield from _record(store, full=full)
 
 
-def _record(store: "Store") -> Iterator[Finding]:
-    """Verify the hash chains of what was recorded."""
-    yield Finding("ok", "record", "")
+def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
+    """Recompute the hash chains over what was recorded; a long record only when asked."""
+    links = sum(store.reports.chain_heights().values())
+    waiting = store.reports.outbox_pending()
+    if links > QUICK_LINKS and not full:
+        yield Finding(
+            "ok", "record", f"{links} links; too long to verify in passing", "streamer doctor --full"
+        )
+    else:
+        faults = store.verify_chain()
+        for fault in faults:
+            yield Finding(
+                "fail", "record", str(fault), "keep the database as it is and compare with a backup"
+            )
+        if not faults:
+            yield Finding("ok", "record", f"the hash chain verifies, {links} links")
+    if waiting:
+        yield Finding(
+            "warn", "outbox", f"{waiting} messages wait to be published", "run a worker: streamer worker"
+        )
 
 
 def _broker(settings: "Settings") -> Iterator[Finding]:
@@ -195,11 +221,12 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 f"set STREAMER_ENCODER_NAME, or streamer gate set {name} --encoder {settings.encoder.name}",
             )
         if policy.state == "closed":
-            todo = (
-                f"{waiting} responses wait for labels: streamer label queue --gate {name}"
-                if waiting
-                else f"streamer recalibrate {name}"
-            )
+            if waiting:
+                todo = f"{waiting} responses wait for labels: streamer label queue --gate {name}"
+            elif policy.calibrated:
+                todo = f"label more, then: streamer recalibrate {name}"
+            else:
+                todo = f"publish batches to it, label what is drawn, then: streamer recalibrate {name}"
             yield Finding("warn", f"gate {name}", standing(policy), todo)
         else:
             yield Finding("ok", f"gate {name}", standing(policy))

@@ -12,6 +12,7 @@ from streamer.policy import NO_ENCODER, RECALIBRATING_FIELDS, GateSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streamer.policy import Policy
     from streamer.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Create gates, look at them, change them.")
@@ -63,9 +64,9 @@ def create(
     with wiring.open_store(settings) as store:
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
-    announce_now(settings)
     if json:
         print_json(gate_json(revision, policy))
+        announce_now(settings)
         return
     say(f"Gate {gate} is created, and closed: it holds everything until it is calibrated.")
     if chosen.audit_probability == 0:
@@ -76,6 +77,7 @@ def create(
         f"Next: publish batches to it, label what `streamer label queue --gate {gate}` lists, "
         f"then `streamer recalibrate {gate}`."
     )
+    announce_now(settings)
 
 
 @app.command("set")
@@ -107,7 +109,7 @@ def set_(
     draws, max attempts) closes the gate until it is recalibrated; any other change keeps the threshold.
     """
     from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table, say
+    from streamer.cli.console import print_json, print_table, say
     from streamer.cli.outbox import announce_now
     from streamer.errors import UsageError
     from streamer.settings import load_settings
@@ -124,6 +126,7 @@ def set_(
     settings = load_settings()
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
+        calibrated = store.policies.newest(gate).calibrated
         chosen = gate_settings(asdict(before.settings), given, settings)
         changes = differences(before.settings, chosen)
         closes = bool(RECALIBRATING_FIELDS & changes.keys())
@@ -132,25 +135,34 @@ def set_(
                 gate, {name: now for name, (_, now) in changes.items()}, by=actor, reason=reason
             )
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
-    if changes and not dry_run:
-        announce_now(settings)
     if json:
         print_json({"changes": changes, "closes": closes, "dry_run": dry_run, **gate_json(revision, policy)})
-        return
-    if not changes:
+    elif not changes:
         say(f"Gate {gate} is like that already; nothing was changed.")
-        return
-    print_table(
-        ["setting", "was", "will be" if dry_run else "is"],
-        [[name, _written(name, was), _written(name, now)] for name, (was, now) in changes.items()],
-    )
-    tense = "would close" if dry_run else "is closed now"
-    if closes:
-        named = ", ".join(sorted(RECALIBRATING_FIELDS & changes.keys()))
-        say(f"Gate {gate} {tense}: its threshold was calibrated for another {named}.")
-        note(f"{'It would hold' if dry_run else 'It holds'} everything until `streamer recalibrate {gate}`.")
     else:
-        say(f"Gate {gate} {'would keep' if dry_run else 'keeps'} its threshold ({threshold_text(policy)}).")
+        print_table(
+            ["setting", "was", "would be" if dry_run else "is"],
+            [[name, _written(name, was), _written(name, now)] for name, (was, now) in changes.items()],
+        )
+        say(_effect(gate, policy, changes, calibrated=calibrated, dry_run=dry_run))
+    if changes and not dry_run:
+        announce_now(settings)
+
+
+def _effect(
+    gate: str, policy: "Policy", changes: "Mapping[str, object]", *, calibrated: bool, dry_run: bool
+) -> str:
+    """Say what a change does to the threshold: the gate closes, keeps it, or had none."""
+    named = ", ".join(sorted(RECALIBRATING_FIELDS & changes.keys())).replace("_", " ")
+    if not calibrated:
+        return f"Gate {gate} {'would stay' if dry_run else 'stays'} closed: it was not calibrated yet."
+    if named:
+        return (
+            f"Gate {gate} {'would close' if dry_run else 'is closed now'}, because its threshold was calibrated for "
+            f"another {named}; it {'would hold' if dry_run else 'holds'} everything until "
+            f"`streamer recalibrate {gate}`."
+        )
+    return f"Gate {gate} {'would keep' if dry_run else 'keeps'} its threshold: {threshold_text(policy)}."
 
 
 @app.command("list")

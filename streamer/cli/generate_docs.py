@@ -160,20 +160,32 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def _parameter(one: Any) -> str:
     if one.param_type_name == "argument":
-        return f"`{one.metavar or one.name.upper()}`"
-    value = "" if getattr(one, "is_flag", False) else f" {one.metavar or 'VALUE'}"
+        return f"`{one.metavar or f'[{one.name.upper()}]'}`"
+    value = "" if one.is_flag else f" {one.metavar or '|'.join(_choices(one)) or 'VALUE'}"
     return f"`{', '.join(one.opts)}{value}`".replace("|", "\\|")
 
 
 def _parameter_help(one: Any) -> str:
     text = one.help or ""
-    choices = getattr(one.type, "choices", None)
-    if choices:
-        text += f" One of {', '.join(str(getattr(choice, 'value', choice)) for choice in choices)}."
+    if one.param_type_name == "argument" and _choices(one):
+        text += f" One of {', '.join(_choices(one))}."
     default = one.default
     if default not in (None, False, ()) and not callable(default):
         text += f" Default: {getattr(default, 'value', default)}."
     return text
+
+
+def _choices(one: Any) -> list[str]:
+    from enum import Enum
+    from typing import Literal, get_args, get_origin
+
+    annotation = one.type_descriptor.annotation
+    for inner in (annotation, *get_args(annotation)):
+        if get_origin(inner) is Literal:
+            return [str(value) for value in get_args(inner)]
+        if isinstance(inner, type) and issubclass(inner, Enum):
+            return [str(member.value) for member in inner]
+    return []
 
 
 def _paragraphs(text: str | None) -> str:

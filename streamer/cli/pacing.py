@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-import urllib.error
-import urllib.request
 from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable
@@ -17,9 +14,6 @@ AHEAD_BYTES = 2 * 2**20
 """How much may be published and not yet recorded: less than half of what one partition of the mock broker keeps."""
 
 _PATIENCE_SECONDS = 120.0
-_OUTCOME = re.compile(
-    rb"^streamer_(?:batches|duplicates|dead_letters|labels)_total(?:\{[^}]*\})? (\S+)$", re.MULTILINE
-)
 
 
 class Pace:
@@ -27,7 +21,7 @@ class Pace:
 
     Parameters
     ----------
-    outcomes : how many records the worker has recorded since it started.
+    outcomes : how many records of this log have been recorded.
     sleep, clock : of the `time` module.
     """
 
@@ -62,17 +56,3 @@ class Pace:
                     f"the worker has recorded nothing for {_PATIENCE_SECONDS:.0f} s; see `streamer doctor`"
                 )
             self._sleep(0.05)
-
-
-def worker_outcomes(metrics_url: str) -> Callable[[], int]:
-    """Return a function that reads from a worker's metrics how many records it has recorded."""
-
-    def outcomes() -> int:
-        try:
-            with urllib.request.urlopen(f"{metrics_url}/metrics", timeout=10) as answer:  # noqa: S310
-                text = answer.read()
-        except (urllib.error.URLError, OSError) as error:
-            raise Unavailable(f"the worker at {metrics_url} does not answer: {error}") from error
-        return int(sum(float(value) for value in _OUTCOME.findall(text)))
-
-    return outcomes

@@ -1,5 +1,6 @@
 """`streamer publish`: response batches, and the labels of response clouds, onto the topics."""
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from streamer.cli import options as opt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from streamer.settings import Settings
 
@@ -54,8 +55,11 @@ def publish(
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     batches = label_count = 0
     start = monotonic()
-    pace = _pace(settings)
-    with wiring.publisher(settings) as publisher, progress("publishing") as advance:
+    with (
+        _pace(settings) as pace,
+        wiring.publisher(settings) as publisher,
+        progress("publishing") as advance,
+    ):
         for file in files:
             for one in publications(file, gate=gate, labels=labels, labeller=labeller, limits=limits):
                 if rate is not None:
@@ -79,12 +83,20 @@ def publish(
         )
 
 
-def _pace(settings: "Settings") -> "Callable[[int], None]":
-    """Return what to call with each record's size: it waits when the broker is the embedded one of `streamer dev`."""
-    from streamer.cli.pacing import Pace, worker_outcomes
-    from streamer.dev_session import find_dev_session
+@contextmanager
+def _pace(settings: "Settings") -> "Iterator[Callable[[int], None]]":
+    """Give what to call with each record's size: it waits for the worker when the broker is the embedded one."""
+    from streamer import wiring
+    from streamer.cli.pacing import Pace
 
-    session = find_dev_session()
-    if session is None or session.log_id != settings.kafka.log_id:
-        return lambda _size: None
-    return Pace(worker_outcomes(session.metrics_url)).sent
+    log_id = settings.kafka.log_id
+    if log_id is None or not log_id.startswith("embedded-"):
+        yield lambda _size: None
+        return
+    with wiring.open_store(settings) as store:
+
+        def recorded() -> int:
+            heights = store.reports.chain_heights()
+            return sum(height for partition, height in heights.items() if partition.log_id == log_id)
+
+        yield Pace(recorded).sent

@@ -8,7 +8,7 @@ import typer
 from streamer.cli import options as opt
 
 if TYPE_CHECKING:
-    from streamer.journal import Record
+    from streamer.stream.tail import TailedRecord
 
 
 class Stream(StrEnum):
@@ -62,7 +62,7 @@ def tail(
         note(f"no event on {name} within {timeout}")
 
 
-def line(topic: Stream, record: "Record") -> str:
+def line(topic: Stream, record: "TailedRecord") -> str:
     """Write one event as one line for people; what cannot be read is shown as such and never raises."""
     import json as json_codec
 
