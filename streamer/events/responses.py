@@ -16,7 +16,7 @@ from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader, canonical_json
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
-from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name, is_identifier
+from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.journal import BatchKey
 
@@ -179,16 +179,17 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
         )
     strings = 4 * len(responses)
     surely_small = limits.max_text_bytes // 4
-    ids: set[str] = set()
+    longest = limits.max_identifier
+    ids = [response.id for response in responses]
+    for position, name in enumerate(ids):
+        # Printable text of the right length follows the rule; only the rest needs the careful look.
+        if not (0 < len(name) <= longest and name.isprintable()):
+            check_identifier(f"$.responses[{position}].id", name, longest)
+    if len(set(ids)) < len(ids):
+        repeated = next(name for name in ids if ids.count(name) > 1)
+        raise BadMessage(codes.DUPLICATE_RESPONSE_IDS, f"two responses have the id {excerpt(repeated)}")
     embedded = 0
     for response in responses:
-        if not is_identifier(response.id, limits.max_identifier):
-            check_identifier(f"$.responses[{len(ids)}].id", response.id, limits.max_identifier)
-        if response.id in ids:
-            raise BadMessage(
-                codes.DUPLICATE_RESPONSE_IDS, f"two responses have the id {excerpt(response.id)}"
-            )
-        ids.add(response.id)
         if len(response.text) > surely_small:
             _check_text(response, limits)
         if response.embedding is not None:
