@@ -80,13 +80,16 @@ class Plot:
             drawing = True
         self.parts.append(f'<path class="line {css}" d="{"".join(path)}"/>')
 
-    def level(self, value: float, words: str) -> None:
-        """Draw a dashed line across at `value`, with words above it at the right."""
+    def level(self, value: float, words: str, *, at_left: bool = False) -> None:
+        """Draw a dashed line across at `value`, with words above it at one end."""
         y = self.y(value)
         self.parts.append(
             f'<line class="budget" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
-        self.text(WIDTH - RIGHT - 4, y - 6, words, anchor="end", css="note strong")
+        if at_left:
+            self.text(LEFT + 6, y - 6, words, css="note strong")
+        else:
+            self.text(WIDTH - RIGHT - 4, y - 6, words, anchor="end", css="note strong")
 
     def cut(self, threshold: float, words: str) -> None:
         """Draw a line up at `threshold`, with words at its top on the side where there is room."""
@@ -175,7 +178,7 @@ def score_chart(units: Units, unit: Unit, *, threshold: float) -> str:
         -float(max(1, wrong_counts.max(initial=0))) * 1.12,
         float(max(1, fine_counts.max(initial=0))) * 1.25,
     )
-    step = _round_step(max(plot.high, -plot.low) / 3)
+    step = _round_step((plot.high - plot.low) / 6)
     counts = range(-int(-plot.low // step) * step, int(plot.high) + 1, step)
     plot.frame([(float(count), str(abs(count))) for count in counts])
     for left, right, fine, bad in zip(edges[:-1], edges[1:], fine_counts, wrong_counts, strict=True):
@@ -183,8 +186,6 @@ def score_chart(units: Units, unit: Unit, *, threshold: float) -> str:
             plot.bar(float(left), float(right), float(fine), "fine")
         if bad:
             plot.bar(float(left), float(right), -float(bad), "wrong")
-    plot.text(LEFT + 8, plot.y(0) - 10, f"right {many} ↑", css="note fine-text")
-    plot.text(LEFT + 8, plot.y(0) + 20, f"wrong {many} ↓", css="note wrong-text")
     plot.cut(threshold, threshold_words(threshold))
     return plot.svg()
 
@@ -207,7 +208,7 @@ def tradeoff_chart(units: Units, unit: Unit, *, alpha: float, threshold: float) 
     plot.frame([(share / 4, f"{25 * share} %") for share in range(5)])
     for curve, css in ((ship, "ship"), (selective, "selective"), (exposure, "exposure")):
         plot.steps(starts.tolist(), curve.tolist(), css)
-    plot.level(alpha, f"budget {budget(alpha)}")
+    plot.level(alpha, f"budget {budget(alpha)}", at_left=True)
     plot.cut(threshold, threshold_words(threshold))
     for value, css in zip(chosen, ("ship", "selective", "exposure"), strict=True):
         if not math.isnan(value):

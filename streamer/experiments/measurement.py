@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gate import mean_score
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
-
-SCORE_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def _rows(place: int, batch: DecidedBatch, unit: Unit) -> list[_Row]:
     if unit == "response":
         return rows
     scores, severities, shipped, shippable, unlabelled, _, _ = zip(*rows, strict=True)
-    mean = round(math.fsum(scores) / len(scores), SCORE_DECIMALS)
+    mean = mean_score(scores)
     severity = math.fsum(severities) / len(severities)
     return [(mean, severity, all(shipped), all(shippable), any(unlabelled), place, batch.best)]
 

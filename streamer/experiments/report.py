@@ -2,140 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from streamer.experiments.charts import calibration_chart, score_chart, threshold_words, tradeoff_chart
+from streamer.experiments.charts import calibration_chart, score_chart, tradeoff_chart
+from streamer.experiments.demo_run import Case, DemoRun, cases, excerpt, figure_rows, verdict
 from streamer.experiments.measurement import units_of
 from streamer.experiments.report_style import STYLE
-from streamer.experiments.sentence import UNIT_WORDS, budget, percent, sentence
+from streamer.experiments.sentence import UNIT_WORDS, percent, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from streamer.calibration import LabelledGroup
-    from streamer.experiments.measurement import DecidedBatch, RiskReport, Units
-    from streamer.policy import ThresholdState, Unit
+    from streamer.experiments.measurement import Units
 
-CASES_SHOWN = 3
-_LONGEST_EXCERPT = 240
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DemoRun:
-    """Everything that the report tells of one run.
-
-    Attributes
-    ----------
-    threshold : lambda; None unless `state` is `cut`.
-    guarantee : what the policy promises, in words.
-    calibration : the labelled groups of the first half.
-    decided : the decisions of the second half, with the severities that are known.
-    report : `measure(decided, unit)`.
-    origin : where the clouds came from, one sentence; `simulated` tells whether a program made them up.
-    severity_kind : how the severities arose, as gates name it.
-    encoder : the encoder's identity.
-    database : where the record of every decision is.
-    seconds, batches_per_second : of the streaming; None for a run without a stream.
-    next_steps : commands to try, each with what it does.
-    """
-
-    unit: Unit
-    alpha: float
-    method: str
-    state: ThresholdState
-    threshold: float | None
-    guarantee: str
-    calibration: Sequence[LabelledGroup]
-    decided: Sequence[DecidedBatch]
-    report: RiskReport
-    origin: str
-    simulated: bool
-    severity_kind: str
-    encoder: str
-    database: str
-    seconds: float | None = None
-    batches_per_second: float | None = None
-    next_steps: Sequence[tuple[str, str]] = ()
-
-    @property
-    def bar(self) -> float:
-        """The threshold as a number: -inf when open, +inf when closed."""
-        if self.threshold is not None:
-            return self.threshold
-        return -math.inf if self.state == "open" else math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One decided unit to look at; `score` is None when it was held unscored."""
-
-    prompt: str
-    answer: str
-    score: float | None
-    severity: float | None
-    shipped: bool
-
-
-def cases(run: DemoRun, *, shipped: bool, wrong: bool, limit: int = CASES_SHOWN) -> list[Case]:
-    """Pick decisions of one kind: not by hand, but by the order of a hash of the batch's id.
-
-    `wrong` asks for severities of .5 or more. At most one unit of a batch is shown; units without a severity are not.
-    """
-    units = units_of(run.decided, run.unit)
-    order = sorted(
-        range(len(units)),
-        key=lambda i: hashlib.sha256(run.decided[int(units.batch[i])].batch_id.encode()).digest(),
-    )
-    found: dict[int, Case] = {}
-    for i in order:
-        place = int(units.batch[i])
-        if units.unlabelled[i] or bool(units.shipped[i]) != shipped or (units.severities[i] >= 0.5) != wrong:
-            continue
-        batch = run.decided[place]
-        score = float(units.scores[i])
-        found.setdefault(
-            place,
-            Case(
-                prompt=batch.prompt,
-                answer=batch.texts[int(units.response[i])],
-                score=None if math.isnan(score) else score,
-                severity=float(units.severities[i]),
-                shipped=shipped,
-            ),
-        )
-        if len(found) == limit:
-            break
-    return list(found.values())
-
-
-def verdict(run: DemoRun) -> str:
-    """Say how the measured exposure stands to the budget, as far as one run can tell."""
-    report = run.report
-    if run.state == "closed":
-        return (
-            f"The gate stayed closed: {len(run.calibration)} calibration groups cannot support a budget of "
-            f"{budget(run.alpha)}. Ask for a larger budget, or label more."
-        )
-    if report.exposure_risk is None:
-        return "The second half held no batch to decide."
-    within = "inside the budget" if report.exposure_risk <= run.alpha else "above the budget"
-    if report.exposure_risk_se is None:
-        return f"Measured exposure is {within}; one batch is too little to say how exactly it is known."
-    error = percent(report.exposure_risk_se, 1)
-    words = f"Measured exposure is {within}, give or take {error} (one standard error)."
-    if report.exposure_risk > run.alpha + 2 * report.exposure_risk_se:
-        return (
-            f"{words} That is more than two standard errors: rare under the guarantee, or a sign that "
-            "the two halves are not alike."
-        )
-    if report.exposure_risk > run.alpha:
-        return f"{words} The guarantee bounds the average over many such runs, so single runs may land a little above."
-    return words
+__all__ = ["DemoRun", "render_report", "write_report"]
 
 
 def render_report(run: DemoRun) -> str:
@@ -197,14 +79,14 @@ def _shares(run: DemoRun, units: Units) -> str:
         ("h-fine", "held, would have been right", float((~shipped * (1 - severity)).mean())),
         ("h-wrong", "held, would have been wrong", float((~shipped * severity).mean())),
     )
-    words = ", ".join(f"{label} {percent(share)}" for _, label, share in parts)
+    words = ", ".join(f"{label} {percent(share, 1)}" for _, label, share in parts)
     bars = "".join(
         f'<div class="{css}" style="flex:{share:.4f} 1 0">{percent(share) if share >= 0.045 else ""}</div>'
         for css, _, share in parts
         if share > 0
     )
     key = "".join(
-        f'<li><i class="{css}"></i>{escape(label)} <strong>{percent(share)}</strong></li>'
+        f'<li><i class="{css}"></i>{escape(label)} <strong>{percent(share, 1)}</strong></li>'
         for css, label, share in parts
     )
     return (
@@ -214,6 +96,7 @@ def _shares(run: DemoRun, units: Units) -> str:
 
 
 def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
+    many = UNIT_WORDS[run.unit][1]
     if run.calibration:
         drawn = (
             ""
@@ -236,6 +119,7 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
             score_chart(units, run.unit, threshold=run.bar),
             "On the second half. The gate sees the score and never the label. Wrong answers to the right of the line "
             "are those on which the responses agree with one another and are wrong all the same: consensus is not truth.",
+            (("k-fine", f"right {many}, upwards"), ("k-wrong", f"wrong {many}, downwards")),
         )
         yield _picture(
             "What another threshold would have done",
@@ -252,7 +136,7 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
 def _picture(title: str, svg: str, caption: str, key: Sequence[tuple[str, str]] = ()) -> str:
     entries = "".join(f'<li><i class="l {css}"></i>{escape(words)}</li>' for css, words in key)
     legend = f'<ul class="key">{entries}</ul>' if key else ""
-    return f'<figure class="card"><h3>{escape(title)}</h3>{svg}{legend}<figcaption>{caption}</figcaption></figure>'
+    return f'<figure class="card"><h3>{escape(title)}</h3><div class="scroll">{svg}</div>{legend}<figcaption>{caption}</figcaption></figure>'
 
 
 def _figures(run: DemoRun) -> str:
@@ -265,49 +149,6 @@ def _figures(run: DemoRun) -> str:
         '</caption><thead><tr><th scope="col">Figure</th><th scope="col">Value</th><th scope="col">What it means</th>'
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
-    """Return the figures of a run for people: name, value, meaning."""
-    report = run.report
-    one, many = UNIT_WORDS[run.unit]
-    error = "" if report.exposure_risk_se is None else f" ± {percent(report.exposure_risk_se, 1)}"
-    rows = [
-        ("Ship rate", percent(report.ship_rate, 1), f"{report.shipped} of {report.units} {many} were served"),
-        (
-            "Exposure risk",
-            f"{percent(report.exposure_risk, 1)}{error}",
-            f"severity that reaches people per {one}, held ones counting 0, with its standard error; this is what the "
-            "budget bounds",
-        ),
-        ("Budget alpha", budget(run.alpha), "the most that exposure may be on average"),
-        (
-            "Selective risk",
-            percent(report.selective_risk, 1),
-            "mean severity among what was served: what somebody who gets an answer feels; no guarantee bounds it",
-        ),
-        (
-            "Severity reduction",
-            percent(report.severity_reduction, 1),
-            "how much lower the mean severity of the served is than that of the held",
-        ),
-        ("Without a gate", percent(report.mean_severity, 1), f"exposure if every {one} were served"),
-        (
-            "Threshold",
-            threshold_words(run.bar),
-            f"calibrated by the method {run.method} for the unit {run.unit}",
-        ),
-        ("Calibration groups", str(len(run.calibration)), "labelled prompts of the first half"),
-        ("Batches decided", str(report.batches), f"with {report.responses} responses"),
-    ]
-    if report.unlabelled:
-        rows.append(
-            ("Without a label", str(report.unlabelled), f"{many} whose severity nobody knows, counted as 1")
-        )
-    if run.seconds is not None:
-        speed = "" if run.batches_per_second is None else f"{run.batches_per_second:.0f} batches a second"
-        rows.append(("Time", f"{run.seconds:.1f} s", speed or "from start to finish"))
-    return rows
 
 
 def _all_cases(run: DemoRun) -> str:
@@ -325,7 +166,7 @@ def _all_cases(run: DemoRun) -> str:
             f'<section class="card"><h3 class="case-head"><i class="{css}"></i>{title}</h3><ul>{items}</ul></section>'
         )
     return (
-        "<p>Taken in the order of a hash of their ids, not picked by hand. Right means a severity below .5.</p>"
+        "<p>Taken in the order of a hash of their ids, not picked by hand. Right means a severity below 0.5.</p>"
         f'<div class="cases">{"".join(blocks)}</div>'
     )
 
@@ -341,12 +182,6 @@ def _case(case: Case) -> str:
     )
 
 
-def excerpt(text: str, longest: int = _LONGEST_EXCERPT) -> str:
-    """Return `text` on one line without control characters, cut to `longest` characters with an ellipsis."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 8 * longest]).split())
-    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
-
-
 def _shown(text: str) -> str:
     return escape(excerpt(text))
 
@@ -355,7 +190,7 @@ def _guarantee(run: DemoRun) -> str:
     one, many = UNIT_WORDS[run.unit]
     limits = (
         f"It bounds exposure: severity per {one}, held ones counting 0. Among what is served the rate is larger "
-        f"({percent(run.report.selective_risk)} here), and nothing above bounds it.",
+        f"({percent(run.report.selective_risk)} here), and it does not bound that.",
         "It bounds an average over calibrations and future prompts. A single run may land above, a single prompt may "
         "be wrong.",
         f"It is one number for all {many} together. One kind of question may run above the budget while another runs "
@@ -384,10 +219,21 @@ def _origin(run: DemoRun) -> str:
 
 def _next(run: DemoRun) -> str:
     entries = "".join(
-        f"<dt><code>{_shown(command)}</code></dt><dd>{_shown(does)}</dd>" for command, does in run.next_steps
+        f"<dt><code>{_shown(command)}</code></dt><dd>{_shown(does)}</dd>"
+        for command, does in run.next_steps or _suggestions(run)
     )
-    return (
-        f'<dl class="next">{entries}</dl>'
-        if entries
-        else "<p>Run it again with another budget or your own data.</p>"
+    return f'<dl class="next">{entries}</dl>'
+
+
+def _suggestions(run: DemoRun) -> list[tuple[str, str]]:
+    other_unit = "response" if run.unit == "best" else "best"
+    other_words = (
+        "each response on its own" if run.unit == "best" else "the best answer to each prompt, or none"
     )
+    other_alpha = f"{min(2 * run.alpha, (1 + run.alpha) / 2):.2g}"
+    return [
+        (f"streamer demo --alpha {other_alpha}", "a larger budget: more is served, and more of it is wrong"),
+        (f"streamer demo --gate-unit {other_unit}", f"another unit: {other_words}"),
+        ("streamer demo --data FILE", "your own prompts and answers, as response clouds with severities"),
+        ("streamer dev", "a broker, a worker and a recalibrator that stay, to publish to and to look into"),
+    ]

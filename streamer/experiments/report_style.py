@@ -39,10 +39,10 @@ figcaption { color: var(--soft); margin-top: .5rem; max-width: 46rem; }
 .key i { display: inline-block; width: .85rem; height: .85rem; border-radius: 3px; margin-right: .4rem;
   vertical-align: -.08rem; }
 .key i.l { height: .28rem; width: 1.3rem; vertical-align: .2rem; border-radius: 2px; }
-.k-ship { background: var(--fine); } .k-selective { background: var(--selective); } .k-exposure { background: var(--wrong); }
+.k-wrong { background: var(--wrong); } .k-ship, .k-fine { background: var(--fine); } .k-selective { background: var(--selective); } .k-exposure { background: var(--wrong); }
 svg text { font: 13px system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; fill: var(--ink); }
 svg .tick, svg .axis { fill: var(--soft); } svg .strong { font-weight: 650; }
-svg .fine-text { fill: var(--fine); font-weight: 650; } svg .wrong-text { fill: var(--wrong); font-weight: 650; }
+svg .note { paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round; }
 svg .grid { stroke: var(--rule); stroke-width: 1; }
 svg .line { fill: none; stroke-width: 2.4; stroke-linejoin: round; }
 svg .ship { stroke: var(--fine); } svg .selective { stroke: var(--selective); } svg .exposure { stroke: var(--wrong); }
@@ -51,7 +51,7 @@ svg .dot.selective { fill: var(--selective); } svg .dot.exposure { fill: var(--w
 svg .budget { stroke: var(--ink); stroke-width: 1.4; stroke-dasharray: 6 5; }
 svg .cut { stroke: var(--ink); stroke-width: 1.4; }
 svg rect.fine { fill: var(--fine); } svg rect.wrong { fill: var(--wrong); }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; } .scroll table, .scroll svg { min-width: 34rem; }
 table { border-collapse: collapse; width: 100%; font-size: .97rem; }
 caption { text-align: left; color: var(--soft); padding: 0 0 .5rem; }
 th, td { text-align: left; vertical-align: top; padding: .45rem .8rem .45rem 0; border-top: 1px solid var(--rule); }

@@ -17,10 +17,13 @@ UNIT_WORDS: dict[Unit, tuple[str, str]] = {
 
 
 def percent(ratio: float | None, decimals: int = 0) -> str:
-    """Write a ratio as a percentage; what would round to 0 or to 100 without being it gets more decimals."""
+    """Write a ratio as a percentage; what would round to 0 or to 100 without being it gets more decimals,
+    and what is exactly that gets none."""
     if ratio is None:
         return "not defined"
     value = 100 * ratio
+    if value in {0.0, 100.0}:
+        decimals = 0
     while decimals < 4 and float(f"{value:.{decimals}f}") in {0.0, 100.0} and value not in {0.0, 100.0}:
         decimals += 1
     return f"{value:.{decimals}f} %"

@@ -9,13 +9,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from streamer.experiments.report import cases, excerpt, figure_rows, verdict
+from streamer.experiments.demo_run import cases, excerpt, figure_rows, verdict
 from streamer.experiments.sentence import sentence
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from streamer.experiments.report import DemoRun
+    from streamer.experiments.demo_run import DemoRun
 
 _EXCERPT = 90
 

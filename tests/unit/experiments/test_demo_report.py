@@ -14,16 +14,9 @@ import pytest
 from rich.console import Console
 
 from streamer.calibration import LabelledGroup, calibrate_groups
+from streamer.experiments.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
 from streamer.experiments.measurement import DecidedBatch, measure
-from streamer.experiments.report import (
-    DemoRun,
-    cases,
-    excerpt,
-    figure_rows,
-    render_report,
-    verdict,
-    write_report,
-)
+from streamer.experiments.report import render_report, write_report
 from streamer.experiments.sentence import budget, percent, sentence
 from streamer.experiments.terminal import run_summary
 from streamer.gate import gate_batch
@@ -186,7 +179,7 @@ def test_the_sentence_fits_the_unit_and_undefined_values() -> None:
 @pytest.mark.parametrize(
     ("ratio", "decimals", "text"),
     [(0.64, 0, "64 %"), (0.098, 1, "9.8 %"), (0.995, 0, "99.5 %"), (0.9995, 0, "99.95 %"), (0.004, 0, "0.4 %"),
-     (0.0, 0, "0 %"), (1.0, 0, "100 %"), (None, 1, "not defined"), (-0.2, 0, "-20 %")],
+     (0.0, 1, "0 %"), (1.0, 1, "100 %"), (None, 1, "not defined"), (-0.2, 0, "-20 %")],
 )  # fmt: skip
 def test_percentages(ratio: float | None, decimals: int, text: str) -> None:
     assert percent(ratio, decimals) == text
@@ -210,6 +203,15 @@ def test_the_verdict_says_how_sure_it_is() -> None:
     assert "one batch is too little" in told(exposure_risk=0.0, exposure_risk_se=None)
     assert "no batch" in told(exposure_risk=None, exposure_risk_se=None)
     assert "stayed closed" in verdict(demo_run(alpha=0.001))
+
+
+def test_something_to_try_is_always_there() -> None:
+    run = demo_run()
+    assert "streamer demo --alpha 0.1" in render_report(run)
+    plain = render_report(replace(run, next_steps=()))
+    assert "streamer demo --alpha 0.4" in plain
+    assert "--gate-unit response" in plain
+    assert "--gate-unit best" in render_report(replace(demo_run("response", 0.9), next_steps=()))
 
 
 def test_missing_labels_are_told() -> None:
