@@ -41,8 +41,9 @@ class EmbeddedStep:
 
     Parameters
     ----------
-    settings : as for any command; broker, database and port are replaced for the worker by this step's own.
-    database_url : of a migrated database.
+    settings : as for any command. The worker gets those of the encoder, the events and its own, and nothing else
+        from the environment or from files: a broker that is configured there is not the one that runs here.
+    database_url : of a migrated database; a SQLite path must be absolute.
     directory : where the worker's log goes.
     shared : leave the addresses where other commands of the working directory find them.
     """
@@ -56,7 +57,7 @@ class EmbeddedStep:
         shared: bool = False,
     ) -> None:
         self._settings = settings
-        self._database_url = database_url
+        self.database_url = database_url
         self._directory = directory
         self._shared = shared
         self._log: IO[bytes] | None = None
@@ -96,21 +97,14 @@ class EmbeddedStep:
 
     def _start_worker(self) -> None:
         self._log = self.log_path.open("ab")
-        self._worker = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        self._worker = subprocess.Popen(
             [sys.executable, "-m", "streamer", "worker", "--json", "--until-stdin-closes"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env=os.environ
-            | {
-                "STREAMER_KAFKA_BOOTSTRAP_SERVERS": self.broker.bootstrap,
-                "STREAMER_KAFKA_LOG_ID": self.broker.log_id,
-                "STREAMER_DATABASE_URL": self._database_url,
-                "STREAMER_HTTP_HOST": "127.0.0.1",
-                "STREAMER_HTTP_PORT": str(self._settings.http.port),
-                "STREAMER_LOGGING_FORMAT": "json",
-            },
+            cwd=self._directory,
+            env=self._environment(),
         )
         stdout = self._worker.stdout
         if stdout is None:
@@ -119,6 +113,29 @@ class EmbeddedStep:
         if not line:
             raise self._death()
         self.worker_facts = json.loads(line)
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
+        passed = {
+            f"STREAMER_{group}_{field}".upper(): str(value)
+            for group in ("encoder", "events", "worker")
+            for field, value in getattr(self._settings, group).model_dump().items()
+            if value is not None
+        }
+        return (
+            inherited
+            | passed
+            | {
+                "STREAMER_KAFKA_BOOTSTRAP_SERVERS": self.broker.bootstrap,
+                "STREAMER_KAFKA_LOG_ID": self.broker.log_id,
+                "STREAMER_KAFKA_TOPIC_PREFIX": self._settings.kafka.topic_prefix,
+                "STREAMER_DATABASE_URL": self.database_url,
+                "STREAMER_HTTP_HOST": self._settings.http.host,
+                "STREAMER_HTTP_PORT": str(self._settings.http.port),
+                "STREAMER_LOGGING_FORMAT": "json",
+                "STREAMER_LOGGING_LEVEL": self._settings.logging.level,
+            }
+        )
 
     def _wait_until_ready(self, waiting: Callable[[], None]) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -157,7 +174,7 @@ class EmbeddedStep:
         return DevSession(
             bootstrap_servers=self.broker.bootstrap,
             log_id=self.broker.log_id,
-            database_url=self._database_url,
+            database_url=self.database_url,
             metrics_url=self.metrics_url,
             pid=os.getpid(),
         )

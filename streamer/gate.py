@@ -41,6 +41,11 @@ def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
     return np.asarray(exact > threshold.value)
 
 
+def mean_score(scores: Sequence[float]) -> float:
+    """Return the score of a whole batch under the unit `batch`: the mean of its n >= 1 scores, rounded to 1e-6."""
+    return round(math.fsum(scores) / len(scores), 6)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchGate:
     """What the gate says about one batch.
@@ -101,7 +106,7 @@ def gate_batch(
             tuple(s > bar and not b for s, b in zip(scores, blanks, strict=True)), None, None, None
         )
     if unit == "batch":
-        mean = round(math.fsum(scores) / len(scores), 6)
+        mean = mean_score(scores)
         return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
     if unit != "best":
         raise ValueError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")

@@ -195,10 +195,6 @@ class Journal(Protocol):
         """Content hashes of those keys that are decided already (so that duplicates are not scored again)."""
         ...
 
-    def policies(self, gates: Sequence[str] | None = None) -> dict[str, ActivePolicy]:
-        """The newest policy of each gate (of all gates when None)."""
-        ...
-
     def unpublished(self, sources: Sequence[Partition], *, limit: int) -> list[OutboxMessage]:
         """The oldest outbox rows of these source partitions, and those of no partition, in id order."""
         ...

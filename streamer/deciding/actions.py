@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from streamer.events import cloudevents
 from streamer.events.actions import (
+    SCHEMA,
+    ActionAuditV1,
+    ActionPolicyV1,
+    ActionScorerV1,
+    ActionSourceV1,
     ActionsV1,
-    AuditNote,
-    DecidingPolicy,
-    ResponseAction,
-    ScorerName,
-    Source,
+    Reason,
+    ResponseActionV1,
     action_id,
-    encode_action,
 )
-from streamer.journal import OutboxMessage
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from streamer.events.actions import BatchAction
     from streamer.journal import BatchKey, Record, ScoredResponse
     from streamer.policy import Policy
 
 
-def action_message(
+def action_event(
     *,
     record: Record,
     key: BatchKey,
     policy: Policy,
-    outcome: str,
+    outcome: BatchAction,
     reason: str,
     selected: str | None,
     responses: tuple[ScoredResponse, ...],
     sampled: bool,
     sampling_probability: float,
     decided_at: datetime,
-    topic: str,
-) -> tuple[str, OutboxMessage]:
-    """Return the action's stable id and its message; the message's key is the input's."""
-    identity = action_id(key)
+) -> ActionsV1:
+    """Say what was decided about one batch, under which policy, and what the audit asks for."""
     settings = policy.settings
-    event = ActionsV1(
-        action_id=identity,
+    return ActionsV1(
+        schema=SCHEMA,
+        action_id=action_id(key),
         gate=key.gate,
         batch_id=key.batch_id,
         attempt=key.attempt,
@@ -50,32 +49,21 @@ def action_message(
         action=outcome,
         enforced=settings.mode == "enforce",
         selected=selected,
-        reason=reason,
-        responses=[ResponseAction(id=r.id, score=r.score, action=r.action) for r in responses],
-        policy=DecidingPolicy(
+        reason=cast("Reason", reason),
+        responses=tuple(ResponseActionV1(id=r.id, score=r.score, action=r.action) for r in responses),
+        policy=ActionPolicyV1(
             version=policy.version,
             state=policy.state,
-            lambda_=policy.threshold,
+            threshold=policy.threshold,
             alpha=settings.alpha,
             method=settings.method,
-            segment=None,
         ),
-        scorer=ScorerName(name=settings.scorer, encoder=settings.encoder),
-        audit=AuditNote(
-            sampled=sampled, probability=sampling_probability, label=[r.id for r in responses if r.drawn]
+        scorer=ActionScorerV1(name=settings.scorer, encoder=settings.encoder),
+        audit=ActionAuditV1(
+            sampled=sampled, probability=sampling_probability, label=tuple(r.id for r in responses if r.drawn)
         ),
-        source=Source(
+        source=ActionSourceV1(
             topic=record.partition.topic, partition=record.partition.number, offset=record.offset
         ),
         decided_at=decided_at,
     )
-    headers = cloudevents.headers(
-        type="streamer.actions.v1",
-        source=f"/gates/{key.gate}",
-        subject=key.batch_id,
-        time=decided_at,
-        id=identity,
-        dataschema="streamer.actions.v1",
-        trace=record.headers,
-    )
-    return identity, OutboxMessage(topic=topic, key=record.key, value=encode_action(event), headers=headers)

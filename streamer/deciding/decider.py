@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import structlog
 
-from streamer.deciding.actions import action_message
+from streamer.deciding.actions import action_event
 from streamer.errors import BadMessage, Unavailable
+from streamer.events.actions import action_message
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label
 from streamer.events.responses import content_hash, decode_responses
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.deciding.policy_book import PolicyBook
+    from streamer.events.actions import BatchAction
     from streamer.events.limits import Limits
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
@@ -87,7 +89,6 @@ class BatchDecider:
 
         Blocks (database, encoder); raises `Unavailable` when the database is away, and nothing for any content.
         """
-        self._book.take_up_announced()
         results: list[Outcome | _Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
             (record, self._decode(record)) for record in records
@@ -134,7 +135,9 @@ class BatchDecider:
             return self._dead_letter(record, bad.code, bad.detail)
 
     def _dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
-        message = dead_letter_message(record, code, detail, topic=self._topics.dead_letters)
+        message = dead_letter_message(
+            record, code, detail, topic=self._topics.dead_letters, max_bytes=self._limits.max_output_bytes
+        )
         return DeadLetter(record=record, code=code, detail=detail, message=message)
 
     def _learn_unknown_gates(
@@ -172,7 +175,8 @@ class BatchDecider:
             first = event.responses[0].embedding
             dimension = len(first) if first is not None else 0
             if settings.encoder == NO_ENCODER or (
-                settings.encoder == self._encoder.identity.id and dimension != self._encoder.identity.dimension
+                settings.encoder == self._encoder.identity.id
+                and dimension != self._encoder.identity.dimension
             ):
                 held = "encoder_mismatch"
         elif settings.encoder != self._encoder.identity.id:
@@ -239,7 +243,7 @@ class BatchDecider:
             )
             return
         if p.embeddings == "event":
-            vectors = np.asarray([r.embedding for r in p.event.responses], dtype=np.float64)  # type: ignore[assignment]
+            vectors = np.asarray([r.embedding for r in p.event.responses], dtype=np.float64)
         if vectors is None:
             p.held = "scorer_failed"
             return
@@ -267,9 +271,7 @@ class BatchDecider:
             best = gated.best
             if gated.selected is not None:
                 selected = p.event.responses[gated.selected].id
-        sampled = p.scores is not None and is_sampled(
-            p.active.audit_salt, p.key, settings.audit_probability
-        )
+        sampled = p.scores is not None and is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
         drawn: frozenset[str] = frozenset()
         if sampled:
             if settings.unit == "best" and best is not None:
@@ -283,7 +285,7 @@ class BatchDecider:
             reason = "closed" if policy.calibrated else "no_threshold"
         else:
             reason = "scored"
-        outcome: Literal["ship", "mixed"] | str
+        outcome: BatchAction
         if n and all(shipped) or (settings.unit == "best" and selected is not None):
             outcome = "ship"
         elif any(shipped):
@@ -303,7 +305,7 @@ class BatchDecider:
         )
         probability = settings.audit_probability if p.scores is not None else 0.0
         decided_at = self._clock()
-        identity, message = action_message(
+        event = action_event(
             record=p.record,
             key=p.key,
             policy=policy,
@@ -314,8 +316,8 @@ class BatchDecider:
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
-            topic=self._topics.actions,
         )
+        message = action_message(event, topic=self._topics.actions, key=p.record.key, trace=p.record.headers)
         references = p.event.references
         return Decision(
             record=p.record,
@@ -327,7 +329,7 @@ class BatchDecider:
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,
-            outcome=outcome,  # type: ignore[arg-type]
+            outcome=outcome,
             reason=reason,
             selected=selected,
             responses=responses,
@@ -339,5 +341,5 @@ class BatchDecider:
             sampling_probability=probability,
             decided_at=decided_at,
             action=message,
-            action_id=identity,
+            action_id=event.action_id,
         )

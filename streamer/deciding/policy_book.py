@@ -43,7 +43,6 @@ class PolicyBook:
         self._on_change = on_change
         self._on_rejected = on_rejected
         self._active: dict[str, ActivePolicy] = {}
-        self._announced: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def get(self, gate: str) -> ActivePolicy | None:
@@ -72,11 +71,11 @@ class PolicyBook:
             )
             self._on_change(active)
 
-    def announce(self, key: bytes | None, value: bytes | None) -> None:
-        """Hear one message of the thresholds topic. Never blocks, never raises, trusts nothing of it but its hint.
+    def hear(self, key: bytes | None, value: bytes | None) -> None:
+        """Hear one message of the thresholds topic, and trust nothing of it but its hint to look.
 
-        A tombstone, garbage, or a policy older than the present one changes nothing; a newer version marks the
-        gate to be read from SQL before the next decision.
+        A tombstone, garbage, or a policy that is not newer changes nothing; a newer version makes this gate be
+        read from SQL. Blocks; raises `Unavailable` when the database is away (call again with the same message).
         """
         try:
             if value is None:
@@ -85,26 +84,18 @@ class PolicyBook:
             if key is not None and key != event.gate.encode():
                 raise BadMessage("invalid_field", "the message key is not the gate's name")
         except BadMessage as bad:
-            log.warning("threshold_message_rejected", code=bad.code, detail=bad.detail)
-            self._on_rejected(bad.code)
+            self._reject(bad.code, detail=bad.detail)
             return
-        with self._lock:
-            held = self._active.get(event.gate)
-            if held is None or event.version > held.policy.version:
-                self._announced[event.gate] = max(event.version, self._announced.get(event.gate, 0))
+        if self._version(event.gate) >= event.version:
+            return
+        self.refresh([event.gate])
+        if self._version(event.gate) < event.version:
+            self._reject("not_in_store", gate=event.gate, version=event.version)
 
-    def take_up_announced(self) -> None:
-        """Read the gates that were announced since the last call. Blocks; raises `Unavailable`."""
-        with self._lock:
-            announced = dict(self._announced)
-        if not announced:
-            return
-        self.refresh(announced)
-        for gate, version in announced.items():
-            with self._lock:
-                if self._announced.get(gate) == version:
-                    del self._announced[gate]
-                held = self._active.get(gate)
-            if held is None or held.policy.version < version:
-                log.warning("threshold_message_rejected", code="not_in_store", gate=gate, version=version)
-                self._on_rejected("not_in_store")
+    def _version(self, gate: str) -> int:
+        held = self.get(gate)
+        return 0 if held is None else held.policy.version
+
+    def _reject(self, code: str, **facts: object) -> None:
+        log.warning("threshold_message_rejected", code=code, **facts)
+        self._on_rejected(code)

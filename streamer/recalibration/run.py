@@ -10,7 +10,6 @@ import numpy as np
 
 from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.errors import UsageError
-from streamer.journal import BatchKey
 from streamer.policy import METHODS
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.calibration import Threshold
+    from streamer.journal import BatchKey
     from streamer.policy import GateRevision, GateSettings, Policy
 
 
@@ -57,10 +57,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRun:
-    """A finished computation: what went in and what came out. Nothing is stored yet."""
+    """A finished computation: what went in and what came out. Nothing is stored yet.
+
+    Attributes
+    ----------
+    groups : what was read; `labelled_groups` is the same as the calibrators saw it, missing severities as 1.
+    candidates : one for each method; the gate's own decides.
+    effective_alpha : the budget of one attempt, alpha / R.
+    older_than : batches decided before this moment were read.
+    """
 
     gate: GateRevision
     groups: tuple[SampledGroup, ...]
+    labelled_groups: tuple[LabelledGroup, ...]
     candidates: tuple[Candidate, ...]
     effective_alpha: float
     seed: int
@@ -101,24 +110,32 @@ class CalibrationRun:
         return " ".join(parts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalibration:
+    """A run with the policy before it and the one that it put in force; `after` is None for a dry run."""
+
+    run: CalibrationRun
+    before: Policy
+    after: Policy | None
+
+
 class CalibrationStore(Protocol):
     """The store as a calibration run needs it."""
 
     def audit_sample(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        older_than: datetime,
+        self, gate: str, *, settings: GateSettings, older_than: datetime
     ) -> Sequence[SampledGroup]:
-        """Audit-sampled first attempts, scored under these settings' unit, scorer and encoder, decided before
-        `older_than`, in order of decision, with the severities of the gate's kind."""
+        """Read the audit sample that these settings can be calibrated on, in order of decision.
+
+        First attempts that were drawn, scored under the settings' unit, scorer and encoder, and decided before
+        `older_than`, with the present severities of the settings' kind.
+        """
         ...
 
     def record_run(
         self, run: CalibrationRun, *, guarantee: str, by: str, reason: str, now: datetime
     ) -> Policy:
-        """Store the run with all inputs and candidates and the policy that follows, in one transaction.
+        """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
 
         Raises `UsageError` when the gate was revised since the run began.
         """
@@ -148,7 +165,7 @@ def calibrate_gate(store: CalibrationStore, gate: GateRevision, *, now: datetime
             + f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
             "`streamer label queue` shows"
         )
-    labelled = [
+    labelled = tuple(
         LabelledGroup(
             id=group.id,
             item_ids=tuple(item.response_id for item in group.items),
@@ -156,7 +173,7 @@ def calibrate_gate(store: CalibrationStore, gate: GateRevision, *, now: datetime
             severities=np.array([1.0 if item.severity is None else item.severity for item in group.items]),
         )
         for group in groups
-    ]
+    )
     alpha = settings.alpha / settings.max_attempts
     candidates = tuple(
         Candidate(
@@ -175,6 +192,7 @@ def calibrate_gate(store: CalibrationStore, gate: GateRevision, *, now: datetime
     return CalibrationRun(
         gate=gate,
         groups=groups,
+        labelled_groups=labelled,
         candidates=candidates,
         effective_alpha=alpha,
         seed=gate.seed,

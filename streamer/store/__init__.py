@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from streamer.store.engine import absolute_url
 from streamer.store.migrate import SchemaState, check, downgrade, migrate, schema_state
 from streamer.store.store import Store, open_store
 
-__all__ = ["SchemaState", "Store", "check", "downgrade", "migrate", "open_store", "schema_state"]
+__all__ = [
+    "SchemaState",
+    "Store",
+    "absolute_url",
+    "check",
+    "downgrade",
+    "migrate",
+    "open_store",
+    "schema_state",
+]

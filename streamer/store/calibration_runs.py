@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
+from streamer.gate import mean_score
 from streamer.journal import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.store import bulk
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from streamer.store.engine import Database
     from streamer.store.policies import PolicyMessage
     from streamer.store.schema.types import Row
-
-_DECIMALS = 6
-"""The mean score of a batch is rounded as it was when the batch was gated."""
 
 
 class Calibrations:
@@ -154,7 +152,7 @@ class Calibrations:
 
 def _group(rows: Sequence[Row], settings: GateSettings, severities: Severities) -> SampledGroup:
     key = BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"])
-    mean = round(sum(row["score"] for row in rows) / len(rows), _DECIMALS)
+    mean = mean_score([row["score"] for row in rows])
     return SampledGroup(
         key=key,
         probability=rows[0]["sampling_probability"],

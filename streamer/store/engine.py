@@ -241,3 +241,11 @@ def _may_pass(error: exc.DBAPIError) -> bool:
 
 def _first_line(error: exc.DBAPIError) -> str:
     return str(error.orig).strip().partition("\n")[0]
+
+
+def absolute_url(url: str) -> str:
+    """Return `url` with the path of a SQLite file made absolute, for a process in another directory."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database is not None:
+        parsed = parsed.set(database=str(Path(parsed.database).resolve()))
+    return parsed.render_as_string(hide_password=False)

@@ -1,0 +1,179 @@
+"""Publishing from a command: every record acknowledged by all replicas, in order per key."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka import KafkaProducer
+from kafka.errors import InvalidTopicError, KafkaError, MessageSizeTooLargeError
+
+from streamer.errors import Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+    from kafka.producer.future import FutureRecordMetadata
+
+    from streamer.journal import Headers
+    from streamer.stream.connection import KafkaConnection
+
+
+class Message(NamedTuple):
+    """A record to publish. The key chooses the partition (murmur2, as every Kafka client does)."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+_WINDOW = 500
+"""Records between two looks at what the broker has acknowledged."""
+_ACKNOWLEDGE_EVERY = 0.5
+"""Seconds between such looks when the rate is limited."""
+
+
+class Publisher:
+    """Publishes to any topic; a context manager that has delivered everything when its block ends without error.
+
+    Parameters
+    ----------
+    connection : how to reach the broker.
+    max_request_size : the largest message, bytes.
+    timeout : seconds that an acknowledgement may take.
+
+    Raises
+    ------
+    UsageError
+        A message is too large or a topic's name is invalid.
+    Unavailable
+        The broker did not answer in time; what was under way may or may not be there.
+    """
+
+    def __init__(self, connection: KafkaConnection, *, max_request_size: int, timeout: float = 30.0) -> None:
+        self._connection = connection
+        self._max_request_size = max_request_size
+        self._timeout = timeout
+        self._producer: KafkaProducer | None = None
+        self._underway: list[FutureRecordMetadata] = []
+        self.acknowledged = 0
+
+    @property
+    def underway(self) -> int:
+        """Messages that were sent since the last `flush`."""
+        return len(self._underway)
+
+    def send(self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Headers = ()) -> None:
+        """Send one message; every `_WINDOW` messages it waits for their acknowledgement."""
+        with _explained(topic):
+            self._underway.append(self._open().send(topic, value, key=key, headers=list(headers)))
+        if len(self._underway) >= _WINDOW:
+            self.flush()
+
+    def flush(self) -> None:
+        """Wait until the broker has acknowledged everything that was sent."""
+        if not self._underway:
+            return
+        with _explained("the topic"):
+            self._open().flush(timeout=self._timeout)
+            for future in self._underway:
+                future.get(timeout=self._timeout)
+        self.acknowledged += len(self._underway)
+        self._underway.clear()
+
+    def _open(self) -> KafkaProducer:
+        if self._producer is None:
+            arguments = self._connection.for_kafka_python(KafkaProducer)
+            milliseconds = int(self._timeout * 1000)
+            self._producer = KafkaProducer(
+                **{"bootstrap_timeout_ms": 5000, "max_block_ms": milliseconds} | arguments,
+                acks="all",
+                enable_idempotence=True,
+                max_request_size=self._max_request_size,
+                delivery_timeout_ms=milliseconds,
+                request_timeout_ms=min(10_000, milliseconds),
+            )
+        return self._producer
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            if self._producer is not None:
+                self._producer.close(timeout=5)
+
+
+@contextmanager
+def _explained(topic: str) -> Iterator[None]:
+    try:
+        yield
+    except MessageSizeTooLargeError as error:
+        raise UsageError(f"a message is larger than {topic} takes: {error}") from error
+    except InvalidTopicError as error:
+        raise UsageError(f"{topic!r} is no valid topic name") from error
+    except (KafkaError, OSError) as error:
+        raise Unavailable(f"the broker did not take it: {type(error).__name__}: {error}") from error
+
+
+def publish(
+    connection: KafkaConnection,
+    topic: str,
+    messages: Iterable[Message],
+    *,
+    max_request_size: int,
+    rate: float | None = None,
+    progress: Callable[[int], None] = lambda _acknowledged: None,
+    pace: Callable[[int], None] = lambda _acknowledged: None,
+    window: int = _WINDOW,
+    timeout: float = 30.0,
+) -> int:
+    """Publish all messages and return how many; blocks until the broker has acknowledged each.
+
+    Parameters
+    ----------
+    connection : how to reach the broker.
+    topic : where to; it must exist, or the broker make it.
+    messages : taken one by one; may be endless.
+    max_request_size : the largest message, bytes.
+    rate : messages a second at most; None as fast as possible.
+    progress : called with the number acknowledged so far.
+    pace : called with the number acknowledged so far after every `window` messages; may block, so that a
+        consumer of a small log can keep up.
+    window : messages between two acknowledgements that are waited for, >= 1.
+    timeout : seconds that one window's acknowledgement may last.
+
+    Raises
+    ------
+    UsageError
+        A message is too large or the topic's name is invalid.
+    Unavailable
+        The broker did not answer in time; messages of the last window may or may not be there.
+    """
+    with Publisher(connection, max_request_size=max_request_size, timeout=timeout) as publisher:
+        began = settled_at = time.monotonic()
+
+        def settle() -> None:
+            nonlocal settled_at
+            publisher.flush()
+            settled_at = time.monotonic()
+            progress(publisher.acknowledged)
+
+        for number, message in enumerate(messages):
+            if rate is not None:
+                if time.monotonic() - settled_at > _ACKNOWLEDGE_EVERY:
+                    settle()
+                time.sleep(max(0.0, began + number / rate - time.monotonic()))
+            publisher.send(topic, message.value, key=message.key, headers=message.headers)
+            if publisher.underway >= window:
+                settle()
+                pace(publisher.acknowledged)
+        settle()
+        return publisher.acknowledged

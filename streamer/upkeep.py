@@ -1,0 +1,87 @@
+"""What a worker does beside deciding: look after policies when no event tells of them, and show what SQL knows."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from streamer.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from streamer.journal import Partition
+
+log = structlog.get_logger(__name__)
+
+
+class Standing(Protocol):
+    """What SQL knows that no single event tells."""
+
+    def outbox_pending(self) -> int:
+        """Messages that wait to be published."""
+        ...
+
+    def chain_heights(self) -> Mapping[Partition, int]:
+        """Entries in each partition's hash chain."""
+        ...
+
+
+class Upkeep:
+    """A thread that repeats a few small chores until `close`; also a context manager.
+
+    Parameters
+    ----------
+    refresh_policies : reads all policies from SQL, in case the thresholds topic was away or was lost.
+    standing : asked for the gauges.
+    show : given (outbox pending, chain heights).
+    every_seconds : pause between rounds.
+    policies_every : rounds between two readings of all policies.
+    """
+
+    def __init__(
+        self,
+        *,
+        refresh_policies: Callable[[], None],
+        standing: Standing,
+        show: Callable[[int, Mapping[Partition, int]], None],
+        every_seconds: float = 2.0,
+        policies_every: int = 5,
+    ) -> None:
+        self._refresh_policies = refresh_policies
+        self._standing = standing
+        self._show = show
+        self._every_seconds = every_seconds
+        self._policies_every = policies_every
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="streamer-upkeep", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        rounds = 0
+        while not self._stopping.wait(self._every_seconds):
+            rounds += 1
+            try:
+                if rounds % self._policies_every == 0:
+                    self._refresh_policies()
+                self._show(self._standing.outbox_pending(), self._standing.chain_heights())
+            except Unavailable:
+                continue  # the reader reports the database's absence already
+            except Exception:
+                log.exception("upkeep_failed")
+
+    def close(self) -> None:
+        """Stop; waits for the round in progress."""
+        self._stopping.set()
+        self._thread.join()
+
+    def __enter__(self) -> Upkeep:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

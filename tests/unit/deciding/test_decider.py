@@ -1,0 +1,480 @@
+"""What becomes of each record: decided, held and why, or dead-lettered and why. One row, one outcome."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.deciding.decider import BatchDecider
+from streamer.deciding.policy_book import PolicyBook
+from streamer.errors import Unavailable
+from streamer.events.actions import decode_action
+from streamer.events.limits import Limits
+from streamer.events.responses import content_hash, decode_responses
+from streamer.events.thresholds import encode_threshold, threshold_event
+from streamer.events.topics import Topics
+from streamer.gate import gate_batch
+from streamer.journal import (
+    ActivePolicy,
+    BatchKey,
+    DeadLetter,
+    Decision,
+    LabelRevision,
+    Partition,
+    Record,
+    Redelivery,
+)
+from streamer.policy import GateSettings, Policy
+from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.gram import gram_energy
+from streamer.scoring.identity import EncoderIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TOPICS = Topics()
+LIMITS = Limits()
+IDENTITY = EncoderIdentity("hashing", "1", "ab" * 32, 8)
+
+
+class HashingEncoder:
+    """Deterministic unit vectors from a text's hash; a text that says so cannot be encoded."""
+
+    identity = IDENTITY
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def encode(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        self.calls.append(list(texts))
+        if any("cannot be encoded" in text for text in texts):
+            raise RuntimeError("the encoder failed")
+        rows = [
+            np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], dtype=np.uint16).astype(np.float64)
+            for text in texts
+        ]
+        vectors = np.array(rows).reshape(len(texts), IDENTITY.dimension)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def active(
+    gate: str, *, state: str = "cut", threshold: float | None = 0.5, version: int = 3, **settings: Any
+) -> ActivePolicy:
+    chosen: dict[str, Any] = {"encoder": IDENTITY.id, "mode": "enforce", "audit_probability": 1.0} | settings
+    return ActivePolicy(
+        Policy(
+            gate=gate,
+            version=version,
+            gate_revision=1,
+            settings=GateSettings(**chosen),
+            state=state,  # type: ignore[arg-type]
+            threshold=threshold,
+            calibrated=version > 1,
+            calibration_run=None,
+            seed=7,
+            valid_from=NOW,
+            guarantee="",
+            created_by="test",
+            reason="test",
+        ),
+        b"s" * 32,
+    )
+
+
+POLICIES = {
+    a.policy.gate: a
+    for a in (
+        active("bot"),
+        active("open", state="open", threshold=None),
+        active("closed", state="closed", threshold=None),
+        active("new", state="closed", threshold=None, version=1),
+        active("each", unit="response", threshold=0.9),
+        active("all", unit="batch", state="open", threshold=None),
+        active("judge", scorer="external", encoder="none", threshold=0.5),
+        active("other-encoder", encoder="other@12345678"),
+        active("hasty", decision_deadline_seconds=60.0),
+        active("twice", max_attempts=2, state="open", threshold=None),
+        active("shy", mode="shadow", audit_probability=0.0, hold_action="escalate"),
+    )
+}
+
+
+class World:
+    def __init__(self, known: dict[BatchKey, bytes] | None = None) -> None:
+        self.sql = dict(POLICIES)
+        self.reads: list[Any] = []
+        self.rejected: list[str] = []
+        self.encoder = HashingEncoder()
+        self.book = PolicyBook(self.load, limits=LIMITS, on_rejected=self.rejected.append)
+        self.decider = BatchDecider(
+            book=self.book,
+            known=lambda keys: {k: h for k, h in (known or {}).items() if k in keys},
+            encoder=CachedEncoder(self.encoder, capacity_texts=1000),
+            topics=TOPICS,
+            limits=LIMITS,
+            clock=lambda: NOW,
+        )
+
+    def load(self, gates: Sequence[str] | None) -> dict[str, ActivePolicy]:
+        self.reads.append(gates)
+        return {g: a for g, a in self.sql.items() if gates is None or g in gates}
+
+    def decide(self, *values: bytes | None, topic: str = TOPICS.responses) -> list[Any]:
+        partition = Partition("log", topic, 0)
+        records = [Record(partition, i, b"key", value, (), 0) for i, value in enumerate(values)]
+        return self.decider.outcomes(records)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def batch(gate: str = "bot", texts: Sequence[str] = ("yes", "yes", "no"), **fields: Any) -> dict[str, Any]:
+    return {
+        "schema": "streamer.responses.v1",
+        "gate": gate,
+        "batch_id": "b-1",
+        "prompt": "why?",
+        "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
+    } | fields
+
+
+def raw(event: dict[str, Any]) -> bytes:
+    return json.dumps(event).encode()
+
+
+def with_embeddings(vectors: Sequence[Sequence[float]], gate: str = "bot") -> bytes:
+    event = batch(gate, texts=["t"] * len(vectors))
+    for response, vector in zip(event["responses"], vectors, strict=True):
+        response["embedding"] = list(vector)
+    return raw(event)
+
+
+HELD = {
+    "no_threshold": raw(batch("new")),
+    "closed": raw(batch("closed")),
+    "too_few_responses": raw(batch(texts=["alone"])),
+    "empty_text": raw(batch("open", texts=["", " \n", "\t"])),
+    "encoder_mismatch": raw(batch("other-encoder")),
+    "scorer_failed": raw(batch("judge")),
+    "attempts_exhausted": raw(batch(attempt=2)),
+    "deadline_passed": raw(batch("hasty", created_at=(NOW - timedelta(seconds=61)).isoformat())),
+}
+
+
+@pytest.mark.parametrize("reason", HELD)
+def test_a_valid_batch_that_cannot_be_decided_is_held_with_an_action(world: World, reason: str) -> None:
+    (decision,) = world.decide(HELD[reason])
+    assert isinstance(decision, Decision)
+    assert (decision.reason, decision.outcome, decision.selected) == (reason, "abstain", None)
+    event = decode_action(decision.action.value)
+    assert (event.action, event.reason, event.selected) == ("abstain", reason, None)
+    assert all(r.action == "abstain" for r in event.responses)
+    scored = reason in {"no_threshold", "closed"}
+    assert all((r.score is not None) == scored for r in event.responses)
+    assert event.audit.sampled == scored
+    assert bool(event.audit.label) == scored
+
+
+REFUSED = {
+    "not JSON": (b"no json at all", "not_json"),
+    "invalid UTF-8": (raw(batch()).replace(b"why?", b"wh\xff?"), "not_utf8"),
+    "empty value": (b"", "empty_value"),
+    "tombstone": (None, "tombstone"),
+    "200,000 nested brackets": (
+        raw(batch(metadata={"x": 0})).replace(b'"x": 0', b'"x": ' + b"[" * 200_000 + b"]" * 200_000),
+        "too_deeply_nested",
+    ),
+    "200,000 open brackets": (b"[" * 200_000, "wrong_schema"),
+    "NaN": (raw(batch()).replace(b'"why?"', b"NaN"), "not_finite"),
+    "Infinity": (with_embeddings([[1, float("inf")], [1, 0]]), "not_finite"),
+    "mixed embedding dimensions": (with_embeddings([[1, 0], [1, 0, 0]]), "mixed_embedding_dimensions"),
+    "257 responses": (raw(batch(texts=["t"] * 257)), "too_many_responses"),
+    "duplicate ids": (
+        raw(batch() | {"responses": [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]}),
+        "duplicate_response_ids",
+    ),
+    "an id of 3,000 characters": (raw(batch(batch_id="x" * 3000)), "bad_identifier"),
+    "an unknown gate": (raw(batch("nobody")), "unknown_gate"),
+    "2 MiB of text": (raw(batch(texts=["x" * 2**21, "y"])), "too_large"),
+    "NUL": (raw(batch(texts=["a\x00b", "c"])), "nul_or_surrogate"),
+    "a lone surrogate": (raw(batch()).replace(b"why?", b"\\ud800"), "nul_or_surrogate"),
+    "a Confluent-framed message": (b"\x00\x00\x00\x00\x07" + raw(batch()), "confluent_framed"),
+    "another schema": (raw(batch() | {"schema": "orders.v1"}), "wrong_schema"),
+    "a later version": (raw(batch() | {"schema": "streamer.responses.v9"}), "unsupported_version"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_message_is_dead_lettered_with_its_bytes_and_its_code(world: World, name: str) -> None:
+    value, code = REFUSED[name]
+    (letter,) = world.decide(value)
+    assert isinstance(letter, DeadLetter)
+    assert letter.code == code
+    assert letter.message.topic == TOPICS.dead_letters
+    assert dict(letter.message.headers)["streamer_error_code"] == code.encode()
+    if name != "2 MiB of text":  # beyond every limit: cut, with the original's length and hash in a header
+        assert letter.message.value == value
+
+
+def test_a_bad_message_does_not_touch_its_neighbours(world: World) -> None:
+    outcomes = world.decide(raw(batch(batch_id="a")), b"\xff", raw(batch(batch_id="b")))
+    assert [type(o) for o in outcomes] == [Decision, DeadLetter, Decision]
+    assert outcomes[0].responses == outcomes[2].responses
+
+
+def test_scores_are_the_gram_energy_of_the_vectors_rounded_once(world: World) -> None:
+    (decision,) = world.decide(raw(batch(texts=["yes", "yes", "no", "maybe"])))
+    vectors = world.encoder.encode(["yes", "yes", "no", "maybe"])
+    expected = np.round(gram_energy(vectors.astype(np.float64)), 6)
+    np.testing.assert_array_equal([r.score for r in decision.responses], expected)
+    np.testing.assert_allclose(
+        [r.raw_energy for r in decision.responses], gram_energy(vectors, raw=True), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("gate", ["bot", "open", "each", "all"])
+def test_what_ships_is_what_the_gate_says(world: World, gate: str) -> None:
+    (decision,) = world.decide(raw(batch(gate, texts=["yes", "no", "yes", "well"])))
+    policy = POLICIES[gate].policy
+    gated = gate_batch(
+        [r.score for r in decision.responses],
+        unit=policy.settings.unit,
+        state=policy.state,
+        threshold=policy.threshold,
+    )
+    assert tuple(r.action == "ship" for r in decision.responses) == gated.shipped
+    chosen = None if gated.selected is None else decision.responses[gated.selected].id
+    assert decision.selected == chosen
+    some, every = any(gated.shipped), all(gated.shipped)
+    unit = policy.settings.unit
+    expected = "ship" if every or (unit == "best" and some) else "mixed" if some else "abstain"
+    assert decision.outcome == expected
+    assert decision.reason == "scored"
+
+
+def test_only_the_unit_best_selects(world: World) -> None:
+    for gate in ("each", "all"):
+        (decision,) = world.decide(raw(batch(gate, texts=["yes", "yes"])))
+        assert decision.outcome == "ship"
+        assert decision.selected is None
+
+
+def test_a_blank_answer_never_ships_even_through_an_open_gate(world: World) -> None:
+    (decision,) = world.decide(raw(batch("open", texts=["", "yes", "yes"])))
+    assert decision.selected == "r1"
+    assert decision.responses[0].score == 0
+    (whole,) = world.decide(raw(batch("all", texts=["", "yes", "yes"])))
+    assert (whole.outcome, whole.reason) == ("abstain", "empty_text")
+
+
+def test_an_external_score_is_used_as_it_came(world: World) -> None:
+    event = batch("judge", texts=["a", "b"])
+    event["responses"][0]["score"] = 0.7500004
+    event["responses"][1]["score"] = 0.2
+    (decision,) = world.decide(raw(event))
+    assert [r.score for r in decision.responses] == [0.75, 0.2]
+    assert (decision.selected, decision.encoder, decision.embedding_source) == ("r0", "none", "none")
+    assert world.encoder.calls == []
+
+
+def test_embeddings_in_the_event_skip_the_encoder(world: World) -> None:
+    vectors = np.eye(8)[[0, 0, 1]] * 3
+    (decision,) = world.decide(with_embeddings(vectors.tolist()))
+    assert world.encoder.calls == []
+    assert decision.embedding_source == "event"
+    expected = np.round(gram_energy(vectors), 6).tolist()
+    assert [r.score for r in decision.responses] == expected
+
+
+def test_embeddings_of_another_dimension_than_the_gates_encoder_are_held(world: World) -> None:
+    (decision,) = world.decide(with_embeddings([[1, 0], [0, 1]]))
+    assert (decision.reason, decision.outcome) == ("encoder_mismatch", "abstain")
+
+
+def test_a_group_is_encoded_in_one_call_and_each_text_once(world: World) -> None:
+    world.decide(*(raw(batch(batch_id=f"b{i}", texts=["yes", "no", f"text {i}"])) for i in range(20)))
+    (call,) = world.encoder.calls
+    assert sorted(call) == sorted({"yes", "no", *(f"text {i}" for i in range(20))})
+
+
+def test_a_text_that_cannot_be_encoded_holds_its_own_batch_only(
+    world: World,
+) -> None:
+    outcomes = world.decide(
+        raw(batch(batch_id="a")),
+        raw(batch(batch_id="b", texts=["cannot be encoded", "x"])),
+        raw(batch(batch_id="c")),
+    )
+    assert [o.reason for o in outcomes] == ["scored", "scorer_failed", "scored"]
+
+
+def test_an_encoder_that_is_away_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_self: object, _batches: object) -> list[Any]:
+        raise Unavailable("the accelerator is away")
+
+    monkeypatch.setattr(CachedEncoder, "embed", away)
+    with pytest.raises(Unavailable):
+        world.decide(raw(batch()))
+
+
+def test_batches_that_are_decided_already_are_not_scored_again() -> None:
+    value = raw(batch(texts=["new text", "other"]))
+    key = BatchKey("bot", "b-1", 1)
+    world = World(known={key: b"h" * 32})
+    (again,) = world.decide(value)
+    assert again == Redelivery(
+        record=again.record, key=key, content_hash=content_hash(decode_responses(value))
+    )
+    assert world.encoder.calls == []
+
+
+def test_a_gate_created_a_moment_ago_is_found_in_sql(world: World) -> None:
+    world.sql["fresh"] = active("fresh")
+    decided, refused = world.decide(raw(batch("fresh")), raw(batch("nobody", batch_id="2")))
+    assert isinstance(decided, Decision)
+    assert refused.code == "unknown_gate"
+    # one question for all unknown names, and none for names that are known
+    assert world.reads == [["fresh", "nobody"]]
+    world.decide(raw(batch("fresh", batch_id="3")))
+    assert len(world.reads) == 1
+
+
+def test_the_action_names_what_decided_it(world: World) -> None:
+    (decision,) = world.decide(raw(batch()))
+    event = decode_action(decision.action.value)
+    policy = POLICIES["bot"].policy
+    assert (event.policy.version, event.policy.state, event.policy.threshold) == (3, "cut", 0.5)
+    assert (event.policy.alpha, event.policy.method) == (policy.settings.alpha, "mean")
+    assert (event.scorer.name, event.scorer.encoder) == ("gram", IDENTITY.id)
+    assert event.enforced
+    assert (event.source.topic, event.source.partition, event.source.offset) == (TOPICS.responses, 0, 0)
+    assert decision.action.key == b"key"
+    headers = dict(decision.action.headers)
+    assert headers["ce_id"] == event.action_id.encode()
+
+
+def test_a_shadow_gate_tells_consumers_not_to_enforce(world: World) -> None:
+    (decision,) = world.decide(raw(batch("shy", texts=["a", "b"])))
+    event = decode_action(decision.action.value)
+    assert not event.enforced
+    assert not event.audit.sampled
+
+
+def test_the_audit_asks_for_the_best_response_under_unit_best(world: World) -> None:
+    (decision,) = world.decide(raw(batch("closed", texts=["no", "yes", "yes"])))
+    scores = [r.score for r in decision.responses]
+    drawn = [r.id for r in decision.responses if r.drawn]
+    assert drawn == [f"r{scores.index(max(scores))}"]
+    assert (decision.sampled, decision.sampling_probability) == (True, 1.0)
+
+
+def test_the_audit_draws_as_many_responses_as_the_gate_says() -> None:
+    world = World()
+    world.sql["each"] = active("each", unit="response", audit_draws=2, version=4)
+    (decision,) = world.decide(raw(batch("each", texts=["a", "b", "c", "d"])))
+    assert sum(r.drawn for r in decision.responses) == 2
+    assert tuple(decode_action(decision.action.value).audit.label) == tuple(
+        r.id for r in decision.responses if r.drawn
+    )
+
+
+def test_deciding_again_gives_the_same_bytes(world: World) -> None:
+    value = raw(batch())
+    first, second = world.decide(value)[0], World().decide(value)[0]
+    assert first.action == second.action
+
+
+LABEL = {
+    "schema": "streamer.labels.v1",
+    "gate": "bot",
+    "batch_id": "b-1",
+    "attempt": 1,
+    "response_id": "r0",
+    "severity": 0.5,
+    "kind": "human",
+    "labeller": "ann",
+    "labelled_at": "2026-11-20T11:00:00Z",
+}
+
+
+def test_a_label_becomes_a_revision(world: World) -> None:
+    (label,) = world.decide(raw(LABEL), topic=TOPICS.labels)
+    assert isinstance(label, LabelRevision)
+    assert (label.key, label.response_id, label.severity) == (BatchKey("bot", "b-1", 1), "r0", 0.5)
+    assert (label.kind, label.labeller) == ("human", "ann")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"severity": 1.5}, "invalid_field"),
+        ({"severity": -0.1}, "invalid_field"),
+        ({"gate": "nobody"}, "unknown_gate"),
+        ({"labelled_at": "2026-11-20T11:00:00"}, "invalid_field"),
+        ({"schema": "streamer.responses.v1"}, "wrong_schema"),
+    ],
+)
+def test_a_bad_label_is_dead_lettered(world: World, change: dict[str, Any], code: str) -> None:
+    (letter,) = world.decide(raw(LABEL | change), topic=TOPICS.labels)
+    assert isinstance(letter, DeadLetter)
+    assert letter.code == code
+
+
+class TestPolicyBook:
+    """The thresholds topic is a hint to look; SQL says what is so."""
+
+    def hear(self, world: World, policy: Policy) -> None:
+        world.book.hear(policy.gate.encode(), encode_threshold(threshold_event(policy)))
+
+    def test_a_newer_version_is_read_from_sql(self, world: World) -> None:
+        world.book.refresh()
+        world.sql["bot"] = active("bot", version=4, threshold=0.99)
+        self.hear(world, world.sql["bot"].policy)
+        held = world.book.get("bot")
+        assert held is not None
+        assert (held.policy.version, held.policy.threshold) == (4, 0.99)
+        assert world.rejected == []
+
+    def test_a_forged_threshold_changes_nothing(self, world: World) -> None:
+        world.book.refresh()
+        self.hear(world, replace(active("bot", version=9).policy, state="open", threshold=None))
+        assert world.book.get("bot") == POLICIES["bot"]
+        assert world.rejected == ["not_in_store"]
+
+    def test_an_older_version_and_a_replay_change_nothing(self, world: World) -> None:
+        world.book.refresh()
+        reads = len(world.reads)
+        for version in (1, 2, 3):
+            self.hear(world, active("bot", version=version, state="closed", threshold=None).policy)
+        assert world.book.get("bot") == POLICIES["bot"]
+        assert len(world.reads) == reads
+
+    @pytest.mark.parametrize(
+        "value", [None, b"", b"garbage", b"\xff", b'{"schema": "streamer.thresholds.v1"}']
+    )
+    def test_garbage_and_tombstones_are_refused_and_counted(self, world: World, value: bytes | None) -> None:
+        world.book.refresh()
+        world.book.hear(b"bot", value)
+        assert world.book.get("bot") == POLICIES["bot"]
+        assert len(world.rejected) == 1
+
+    def test_a_version_in_sql_never_goes_back(self, world: World) -> None:
+        world.book.refresh()
+        world.sql["bot"] = active("bot", version=2)
+        world.book.refresh()
+        held = world.book.get("bot")
+        assert held is not None
+        assert held.policy.version == 3
