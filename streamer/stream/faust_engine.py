@@ -36,6 +36,7 @@ _STUCK_AFTER = 15.0
 """Seconds without a fetch, although the broker has records and there is room."""
 _UNLEASED_AFTER = 30.0
 _RESET_SPACING = 0.25
+_START_PATIENCE = 5.0
 _COMMIT_EVERY = 2.0
 
 
@@ -106,6 +107,7 @@ class FaustEngine:
         self._loop = asyncio.get_running_loop()
         self._failure: asyncio.Future[None] = self._loop.create_future()
         self._leasing: Leasing | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._resetting: asyncio.Task[None] | None = None
         self._unleased_since: float | None = None
@@ -133,7 +135,9 @@ class FaustEngine:
     async def start(self, leasing: Leasing) -> None:
         """Join the group and read. Takes 1-2 s; records flow once the group has assigned partitions."""
         self._leasing = leasing
-        await self._app.start()
+        self._starting = asyncio.create_task(self._app.start(), name="stream-start")
+        # A start that is cancelled half-way leaves its connections open: `stop` lets it end first.
+        await asyncio.shield(self._starting)
         self._watch = asyncio.create_task(self._watch_forever(), name="stream-watchdog")
 
     async def failed(self) -> None:
@@ -161,6 +165,10 @@ class FaustEngine:
     async def stop(self) -> None:
         """Tell the group the last progress and leave it."""
         await self.quiesce()
+        if self._starting is not None and not self._starting.done():
+            self.revoked()  # nothing is leased any more, so nothing to wait for
+            await asyncio.wait([self._starting], timeout=_START_PATIENCE)
+            self._starting.cancel()
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -203,7 +211,7 @@ class FaustEngine:
     async def seek(self, consumer: LeasingConsumer) -> Mapping[TP, int]:
         """Lease and seek what is assigned; a failure is kept for `failed`, for Faust would only log it."""
         leasing = self._leasing
-        if leasing is None or self._failure.done():
+        if leasing is None or self._failure.done() or self._stopping:
             return {}
         partitions = [self._partition(tp) for tp in consumer.assignment() if tp.topic in self._topics]
         patience = None if self._resetting is not None else self._limits.lease_deadline

@@ -65,7 +65,9 @@ class Publisher:
         """Messages that were sent since the last `flush`."""
         return len(self._underway)
 
-    def send(self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Headers = ()) -> None:
+    def send(
+        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Headers = ()
+    ) -> None:
         """Send one message; every `_WINDOW` messages it waits for their acknowledgement."""
         with _explained(topic):
             self._underway.append(self._open().send(topic, value, key=key, headers=list(headers)))

@@ -1,0 +1,145 @@
+"""Following a topic from a command, in no group and without a trace."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from streamer.errors import Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from streamer.journal import Headers
+    from streamer.stream.connection import KafkaConnection
+
+_POLL_MS = 200
+
+
+class TailedRecord(NamedTuple):
+    """One record of a followed topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+class Tail:
+    """A topic's records from a fixed point on; a context manager.
+
+    "Now" is when the context is entered: what is published after that is seen.
+
+    Parameters
+    ----------
+    connection : how to reach the broker.
+    topic : what to follow.
+    from_beginning : read what is there, too.
+
+    Raises
+    ------
+    UsageError
+        On entering, when the topic does not exist.
+    Unavailable
+        When no broker answers.
+    """
+
+    def __init__(self, connection: KafkaConnection, topic: str, *, from_beginning: bool = False) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._from_beginning = from_beginning
+        self._consumer: KafkaConsumer | None = None
+
+    def __enter__(self) -> Tail:
+        try:
+            self._consumer = consumer = KafkaConsumer(
+                **{"bootstrap_timeout_ms": 5000} | self._connection.for_kafka_python(KafkaConsumer),
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+            )
+            partitions = [
+                TopicPartition(self._topic, number)
+                for number in sorted(consumer.partitions_for_topic(self._topic) or ())
+            ]
+            if not partitions:
+                raise UsageError(f"the broker has no topic {self._topic}")
+            consumer.assign(partitions)
+            # Both are fixed now rather than at the first poll.
+            positions = (
+                consumer.beginning_offsets(partitions)
+                if self._from_beginning
+                else consumer.end_offsets(partitions)
+            )
+            for partition, offset in positions.items():
+                consumer.seek(partition, offset)
+        except (KafkaError, OSError) as error:
+            self._close()
+            raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def records(
+        self,
+        *,
+        limit: int | None = None,
+        idle: float | None = None,
+        seconds: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[TailedRecord]:
+        """Yield records in order within a partition; endless unless bounded.
+
+        Parameters
+        ----------
+        limit : end after so many.
+        idle : end after so many seconds without a record.
+        seconds : end after so many seconds.
+        stop : asked at least five times a second; True ends.
+        """
+        if self._consumer is None:
+            raise RuntimeError("enter the context first")
+        began = last = time.monotonic()
+        seen = 0
+        while not stop() and (limit is None or seen < limit):
+            now = time.monotonic()
+            if (idle is not None and now - last > idle) or (seconds is not None and now - began > seconds):
+                return
+            try:
+                polled = self._consumer.poll(timeout_ms=_POLL_MS)
+            except (KafkaError, OSError) as error:
+                raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
+            for records in polled.values():
+                for one in records:
+                    last = time.monotonic()
+                    yield TailedRecord(
+                        one.topic,
+                        one.partition,
+                        one.offset,
+                        one.key,
+                        one.value,
+                        tuple(one.headers),
+                        one.timestamp,
+                    )
+                    seen += 1
+                    if limit is not None and seen >= limit:
+                        return
+
+    def _close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close(autocommit=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()

@@ -1,0 +1,138 @@
+"""Workers in this process, and what tests wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaProducer
+
+from streamer.stream.health import WorkerHealth
+from streamer.stream.observer import SilentObserver
+from streamer.stream.tail import Tail, TailedRecord
+from streamer.stream.worker import WorkerLimits, run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+    from streamer.journal import DataGap, Journal, OutboxMessage
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.decider import Decider
+    from tests.integration.stream.brokers import TestedBroker
+
+
+class Witness(SilentObserver):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.resets: list[str] = []
+        self.gaps: list[DataGap] = []
+        self.latencies: list[float] = []
+        self.parked_rows: list[int] = []
+        self.lags: dict[tuple[str, int], int] = {}
+
+    def reset(self, reason: str) -> None:
+        self.resets.append(reason)
+
+    def gap(self, gap: DataGap) -> None:
+        self.gaps.append(gap)
+
+    def acknowledged(self, seconds: float) -> None:
+        self.latencies.append(seconds)
+
+    def parked(self, message: OutboxMessage, error: str) -> None:
+        self.parked_rows.append(message.id)
+
+    def lag(self, topic: str, partition: int, records: int) -> None:
+        self.lags[topic, partition] = records
+
+
+class RunningWorker:
+    """One `run_worker` as a task."""
+
+    def __init__(
+        self, broker: TestedBroker, topics: Sequence[str], journal: Journal, decider: Decider
+    ) -> None:
+        self.witness = Witness()
+        self.health = WorkerHealth(self.witness)
+        self.stop = asyncio.Event()
+        self.terminated: list[int] = []
+        self.passed: list[str] = []
+        self._arguments: dict[str, Any] = {
+            "connection": broker.connection,
+            "topics": topics,
+            "group_id": broker.group,
+            "journal": journal,
+            "decider": decider,
+            "log_id": broker.log_id,
+            "health": self.health,
+            "stop": self.stop,
+            "terminate": self.terminated.append,
+            "failpoint": self.passed.append,
+        }
+
+    def start(self, limits: WorkerLimits | None = None, **more: Any) -> RunningWorker:
+        self.task = asyncio.create_task(run_worker(**self._arguments, limits=limits, **more))
+        return self
+
+    async def until(self, condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+        """Wait for a condition; raise what ended the worker before."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if self.task.done():
+                self.task.result()
+                raise AssertionError("the worker returned")
+            assert time.monotonic() < deadline, f"waited in vain; {self.health.unready()}"
+            await asyncio.sleep(0.02)
+
+    async def drain(self) -> float:
+        """Stop; how many seconds it took."""
+        began = time.monotonic()
+        self.stop.set()
+        await asyncio.wait_for(self.task, 20)
+        return time.monotonic() - began
+
+
+@contextlib.asynccontextmanager
+async def a_worker(
+    broker: TestedBroker,
+    topics: Sequence[str],
+    journal: Journal,
+    decider: Decider,
+    limits: WorkerLimits | None = None,
+    **more: Any,
+) -> AsyncIterator[RunningWorker]:
+    worker = RunningWorker(broker, topics, journal, decider).start(limits, **more)
+    try:
+        yield worker
+    finally:
+        worker.stop.set()
+        await asyncio.wait({worker.task}, timeout=20)
+    if not worker.task.done():
+        raise AssertionError("the worker did not stop")
+
+
+async def published(
+    connection: KafkaConnection,
+    topic: str,
+    messages: Iterable[tuple[bytes | None, bytes | None]],
+    **send: Any,
+) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=connection.bootstrap, enable_idempotence=True)
+    await producer.start()
+    try:
+        futures = [await producer.send(topic, value, key=key, **send) for key, value in messages]
+        await asyncio.gather(*futures)
+    finally:
+        await producer.stop()
+
+
+def numbered(count: int, *, start: int = 0) -> list[tuple[bytes, bytes]]:
+    return [(f"k{i % 97}".encode(), f"ok-{i}".encode()) for i in range(start, start + count)]
+
+
+def all_records(connection: KafkaConnection, topic: str, *, idle: float = 1.0) -> list[TailedRecord]:
+    with Tail(connection, topic, from_beginning=True) as tail:
+        return list(tail.records(idle=idle))
