@@ -2,12 +2,13 @@
 
 import getpass
 import re
-from typing import Annotated
+from dataclasses import MISSING, fields
+from typing import Annotated, Any
 
 import typer
 
 from streamer.errors import UsageError
-from streamer.policy import HOLD_ACTIONS, METHODS, MODES, SCORERS, UNITS
+from streamer.policy import HOLD_ACTIONS, METHODS, MODES, SCORERS, UNITS, GateSettings
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -19,105 +20,6 @@ ByOption = Annotated[
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
 GateArgument = Annotated[str, typer.Argument(metavar="GATE", help="Name of the gate.")]
 GateFilter = Annotated[str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.")]
-
-_POLICY, _AUDIT = "What the gate decides with", "Labelling and deadlines"
-
-UnitOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(UNITS), rich_help_panel=_POLICY,
-        help="What ships: the best response of a batch, each response on its own, or the whole batch.",
-    ),
-]  # fmt: skip
-AlphaOption = Annotated[
-    float | None,
-    typer.Option(metavar="A", rich_help_panel=_POLICY, help="Budget on exposure risk, between 0 and 1."),
-]
-MethodOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(METHODS), rich_help_panel=_POLICY,
-        help="Calibrator; choose it before anybody looks at labels.",
-    ),
-]  # fmt: skip
-ScorerOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(SCORERS), rich_help_panel=_POLICY,
-        help="gram: agreement of the responses' embeddings; external: the event brings a score.",
-    ),
-]  # fmt: skip
-EncoderOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", rich_help_panel=_POLICY, help="Encoder of scorer gram; default: the configured one."
-    ),
-]
-SeverityKindOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND", rich_help_panel=_POLICY, help="Kind of labels that control the gate, like human."
-    ),
-]
-HoldActionOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(HOLD_ACTIONS),
-        rich_help_panel=_POLICY,
-        help="What happens to a response that is not shipped.",
-    ),
-]
-MaxAttemptsOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="R", rich_help_panel=_POLICY,
-        help="Attempts per prompt when held batches are regenerated; calibration then uses alpha / R.",
-    ),
-]  # fmt: skip
-ModeOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(MODES), rich_help_panel=_POLICY,
-        help="shadow: decide and record, consumers are told not to enforce.",
-    ),
-]  # fmt: skip
-EtaOption = Annotated[
-    float | None,
-    typer.Option(metavar="E", rich_help_panel=_POLICY, help="Dirichlet concentration of the method rbwa."),
-]
-DrawsOption = Annotated[
-    int | None,
-    typer.Option(metavar="K", rich_help_panel=_POLICY, help="Bootstrap draws per group of the method bb."),
-]
-AuditProbabilityOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="P", rich_help_panel=_AUDIT, help="Chance in [0, 1] that a batch is drawn for labelling."
-    ),
-]
-AuditDrawsOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="K",
-        rich_help_panel=_AUDIT,
-        help="Responses to label of a drawn batch (unit best: always its best).",
-    ),
-]
-LabelDeadlineOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME", rich_help_panel=_AUDIT,
-        help="Age at which a drawn batch enters calibration, labelled or not: 0, 90s, 30m, 12h, 7d.",
-    ),
-]  # fmt: skip
-DecisionDeadlineOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        rich_help_panel=_AUDIT,
-        help="Batches older than this are held: 90s, 30m, 12h; or none.",
-    ),
-]
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -148,3 +50,114 @@ def duration(value: float | None) -> str:
         if value and value % _SECONDS[unit] == 0:
             return f"{value / _SECONDS[unit]:g}{unit}"
     return f"{value:g}s"
+
+
+_POLICY, _AUDIT = "What the gate decides with", "Labelling and deadlines"
+_DEFAULTS = {field.name: field.default for field in fields(GateSettings)}
+
+
+def _gate_option(field: str, metavar: str, text: str, panel: str) -> Any:
+    """Make the option of a gate's setting; its help ends with what a new gate has."""
+    default = _DEFAULTS[field]
+    if default is not MISSING:
+        text += f" New gates: {duration(default) if field.endswith('_seconds') else default}."
+    name = "--" + field.removesuffix("_seconds").replace("_", "-")
+    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
+
+
+UnitOption = Annotated[
+    str | None,
+    _gate_option(
+        "unit",
+        "|".join(UNITS),
+        "What ships: the best response of a batch, each response on its own, or the whole batch.",
+        _POLICY,
+    ),
+]
+AlphaOption = Annotated[
+    float | None,
+    _gate_option("alpha", "A", "Budget on exposure risk, between 0 and 1.", _POLICY),
+]
+MethodOption = Annotated[
+    str | None,
+    _gate_option(
+        "method", "|".join(METHODS), "Calibrator; choose it before anybody looks at labels.", _POLICY
+    ),
+]
+ScorerOption = Annotated[
+    str | None,
+    _gate_option(
+        "scorer",
+        "|".join(SCORERS),
+        "gram: agreement of the responses' embeddings; external: the event brings a score.",
+        _POLICY,
+    ),
+]
+EncoderOption = Annotated[
+    str | None,
+    _gate_option("encoder", "NAME", "Encoder of the scorer gram. New gates: the configured one.", _POLICY),
+]
+SeverityKindOption = Annotated[
+    str | None,
+    _gate_option("severity_kind", "KIND", "Kind of label that controls the gate.", _POLICY),
+]
+HoldActionOption = Annotated[
+    str | None,
+    _gate_option(
+        "hold_action", "ACTION", f"What happens to what is not shipped: {', '.join(HOLD_ACTIONS)}.", _POLICY
+    ),
+]
+MaxAttemptsOption = Annotated[
+    int | None,
+    _gate_option(
+        "max_attempts",
+        "R",
+        "Attempts per prompt when held batches are regenerated; calibration then uses alpha / R.",
+        _POLICY,
+    ),
+]
+ModeOption = Annotated[
+    str | None,
+    _gate_option(
+        "mode", "|".join(MODES), "shadow: decide and record, but tell consumers not to enforce.", _POLICY
+    ),
+]
+EtaOption = Annotated[
+    float | None,
+    _gate_option("eta", "E", "Dirichlet concentration of the method rbwa.", _POLICY),
+]
+DrawsOption = Annotated[
+    int | None,
+    _gate_option("draws", "K", "Bootstrap draws per group of the method bb.", _POLICY),
+]
+AuditProbabilityOption = Annotated[
+    float | None,
+    _gate_option("audit_probability", "P", "Chance in [0, 1] that a batch is drawn for labelling.", _AUDIT),
+]
+AuditDrawsOption = Annotated[
+    int | None,
+    _gate_option(
+        "audit_draws",
+        "K",
+        "Responses to label of a drawn batch; the unit best always draws its best one.",
+        _AUDIT,
+    ),
+]
+LabelDeadlineOption = Annotated[
+    str | None,
+    _gate_option(
+        "label_deadline_seconds",
+        "TIME",
+        "Age at which a drawn batch enters calibration, labelled or not, like 90s, 30m, 12h, 7d.",
+        _AUDIT,
+    ),
+]
+DecisionDeadlineOption = Annotated[
+    str | None,
+    _gate_option(
+        "decision_deadline_seconds",
+        "TIME",
+        "Batches older than this are held, like 90s, 30m, 12h; or none.",
+        _AUDIT,
+    ),
+]

@@ -11,7 +11,7 @@ from streamer.cli.policies import threshold_text
 if TYPE_CHECKING:
     from streamer.calibration import Threshold
     from streamer.policy import Policy
-    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.run import CalibrationRun, Recalibration
 
 
 def recalibrate(
@@ -47,30 +47,30 @@ def recalibrate(
     failed = changed = False
     for name in names:
         try:
-            run, before, after = wiring.recalibrate(settings, name, by=actor, dry_run=dry_run)
+            done = wiring.recalibrate(settings, name, by=actor, dry_run=dry_run)
         except UsageError as error:
             if gate is not None:
                 raise
             complain(str(error))
             failed = True
             continue
-        before = before or after
-        changed |= not dry_run
+        changed |= done.after is not None
         if json:
-            print_json(report_json(run, before, after, dry_run=dry_run))
+            print_json(report_json(done))
         else:
-            _print_report(run, before, after, dry_run=dry_run)
+            _print_report(done)
     if changed:
         announce_now(settings)
     if failed:
         raise typer.Exit(FAILED)
 
 
-def _print_report(run: "CalibrationRun", before: "Policy", after: "Policy", *, dry_run: bool) -> None:
+def _print_report(done: "Recalibration") -> None:
     from rich.text import Text
 
     from streamer.cli.console import print_table, say
 
+    run = done.run
     name, settings = run.gate.gate, run.gate.settings
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(
@@ -85,10 +85,11 @@ def _print_report(run: "CalibrationRun", before: "Policy", after: "Policy", *, d
         rows.append([Text(cell, style=style) for cell in cells])
     print_table(["method", "threshold", ""], rows)
     found = found_text(run.decided)
-    if dry_run:
-        say(f"Would change from {threshold_text(before)} to {found}; nothing was recorded.")
+    was = threshold_text(done.before)
+    if done.after is None:
+        say(f"Would change from {was} to {found}; nothing was recorded.")
     else:
-        say(f"Was {threshold_text(before)} (version {before.version}); is {found} (version {after.version}).")
+        say(f"Was {was} (version {done.before.version}); is {found} (version {done.after.version}).")
     say(f"Guarantee: {run.guarantee}")
     if run.decided.state == "closed":
         say(why_closed(run))
@@ -116,16 +117,17 @@ def found_text(threshold: "Threshold") -> str:
     return f"Q > {threshold.value:.6g}" if threshold.state == "cut" else threshold.state
 
 
-def report_json(run: "CalibrationRun", before: "Policy", after: "Policy", *, dry_run: bool) -> dict[str, Any]:
+def report_json(done: "Recalibration") -> dict[str, Any]:
     """Return a run as JSON values; a `lambda` is null unless its state is cut."""
 
     def threshold(found: "Threshold") -> dict[str, object]:
         return {"state": found.state, "lambda": found.value if found.state == "cut" else None}
 
+    run = done.run
     settings = run.gate.settings
     return {
         "gate": run.gate.gate,
-        "dry_run": dry_run,
+        "dry_run": done.after is None,
         "method": settings.method,
         "alpha": settings.alpha,
         "effective_alpha": run.effective_alpha,
@@ -136,14 +138,16 @@ def report_json(run: "CalibrationRun", before: "Policy", after: "Policy", *, dry
         "missing": run.drawn - run.labelled,
         "seed": run.seed,
         "older_than": run.older_than,
-        "before": {"version": before.version, "state": before.state, "lambda": before.threshold},
+        "before": _version(done.before),
         "decided": threshold(run.decided),
-        "after": None
-        if dry_run
-        else {"version": after.version, "state": after.state, "lambda": after.threshold},
+        "after": None if done.after is None else _version(done.after),
         "candidates": [
             {"method": one.method, "decides": one.method == settings.method, **threshold(one.threshold)}
             for one in run.candidates
         ],
         "guarantee": run.guarantee,
     }
+
+
+def _version(policy: "Policy") -> dict[str, object]:
+    return {"version": policy.version, "state": policy.state, "lambda": policy.threshold}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    Health = Callable[[], Sequence[str]]
+    Health = Callable[[], Mapping[str, str] | Sequence[str]]
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,8 +25,8 @@ class TelemetryServer:
     Parameters
     ----------
     metrics : renders the metrics in Prometheus' text format.
-    alive, ready : return what stands against being alive or ready, one reason a text; empty when all is
-        well. They are asked at each request and must not block for long.
+    alive, ready : return what stands against being alive or ready, one reason a text, or reasons by part;
+        empty when all is well. They are asked at each request and must not block for long.
     host : address to listen on.
     port : 0 takes a free one.
 
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _state(self, state: Health) -> None:
         try:
-            reasons = list(state())
+            reasons = state()
         except Exception as error:
             reasons = [f"the check itself failed: {type(error).__name__}"]
         if reasons:

@@ -72,7 +72,7 @@ def test_a_named_settings_file_replaces_the_default_one(monkeypatch: pytest.Monk
     monkeypatch.setenv("STREAMER_CONFIG", "other.toml")
     assert load_settings().http.port == 2
     monkeypatch.setenv("STREAMER_CONFIG", "absent.toml")
-    with pytest.raises(UsageError, match="absent.toml, which is not a file"):
+    with pytest.raises(UsageError, match=r"absent\.toml, which is not a file"):
         load_settings()
 
 

@@ -35,10 +35,11 @@ def test_json_lines_of_structlog_and_the_standard_library() -> None:
     assert (theirs["event"], theirs["level"]) == ("gone away", "warning")
 
 
-@pytest.mark.parametrize("format", ["json", "console"])
-def test_no_secret_and_no_local_variable_is_logged(format: str) -> None:
+@pytest.mark.expected_errors
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_no_secret_and_no_local_variable_is_logged(style: str) -> None:
     stream = io.StringIO()
-    configure_logging(format, stream=stream)  # type: ignore[arg-type]
+    configure_logging(style, stream=stream)  # type: ignore[arg-type]
     log = structlog.get_logger("streamer.x")
     log.info("connecting", url="postgresql://u:hunter2@h/x", sasl_password="hunter3")
     prompt = "what a person asked"

@@ -1,0 +1,363 @@
+"""The command line as its users meet it: exit statuses, what goes where, JSON shapes, messages that say what to do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamer import cli
+from streamer.cli import main
+from streamer.errors import Unavailable
+
+GATE_KEYS = {
+    "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "severity_kind",
+    "alpha", "method", "eta", "draws", "hold_action", "max_attempts", "mode", "audit_probability", "audit_draws",
+    "label_deadline_seconds", "decision_deadline_seconds",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith("STREAMER_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def database(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["db", "upgrade"]) == 0
+    capsys.readouterr()
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(words)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def objects(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# -- the whole -----------------------------------------------------------------------------------------------
+
+
+def commands() -> list[list[str]]:
+    import typer
+
+    from streamer.cli.app import app
+    from streamer.cli.generate_docs import _commands
+
+    return [path.split()[1:] for path, _ in _commands(typer.main.get_command(app), "streamer")]
+
+
+@pytest.mark.parametrize("words", [[], *commands()], ids=" ".join)
+def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, *words, "--help")
+    assert status == 0
+    assert "Usage: streamer" in out
+
+
+def test_help_starts_fast_and_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom streamer.cli import main\n"
+        "assert main(['--help']) == 0\n"
+        "heavy = {'scipy', 'torch', 'sqlalchemy', 'faust', 'kafka', 'aiokafka', 'pydantic', 'msgspec'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=True)
+    assert result.stderr.decode().strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["nonsense"], ["gate", "create"], ["publish"], ["tail", "nothing"], ["demo", "--alpha", "much"]],
+    ids=" ".join,
+)
+def test_wrong_words_are_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (cli.WRONG_USAGE, "")
+    assert "Usage: streamer" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["publish", "x.jsonl"], ["tail"], ["topics", "create"], ["topics", "check"], ["worker"]],
+    ids=" ".join,
+)
+def test_without_a_broker_one_line_says_what_to_do(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (cli.WRONG_USAGE, "")
+    assert len(err.splitlines()) == 1
+    assert "start `streamer dev`, or set STREAMER_KAFKA_BOOTSTRAP_SERVERS" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (
+            Unavailable("postgresql://u:hunter2@h/x: away"),
+            cli.FAILED,
+            "streamer: postgresql://u:********@h/x: away",
+        ),
+        (KeyError("x"), cli.FAILED, "unexpected KeyError: 'x'; run it again with STREAMER_DEBUG=1"),
+        (KeyboardInterrupt(), cli.INTERRUPTED, ""),
+    ],
+    ids=["away", "unexpected", "ctrl-c"],
+)
+def test_errors_are_one_line_without_traceback(
+    error: BaseException,
+    status: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(**_overrides: object) -> None:
+        raise error
+
+    monkeypatch.setattr("streamer.settings.load_settings", fail)
+    found, out, err = run(capsys, "config", "show")
+    assert (found, out) == (status, "")
+    assert says in err
+    assert len(err.splitlines()) <= 1
+    if isinstance(error, Exception):
+        monkeypatch.setenv("STREAMER_DEBUG", "1")
+        with pytest.raises(type(error)):
+            main(["config", "show"])
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version")[1].startswith("streamer ")
+
+
+# -- config ----------------------------------------------------------------------------------------------------
+
+
+def test_config_shows_origins_and_hides_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "postgresql+psycopg://me:hunter2@db/x")
+    monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD", "hunter2")
+    monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES_SASL_USERNAME", "me")
+    monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
+    status, out, err = run(capsys, "config", "show")
+    assert status == 0
+    assert "hunter2" not in out + err
+    assert "environment STREAMER_DATABASE_URL" in out
+    assert "STREAMER_HTTP_PROT is set and is no setting" in err
+    status, out, _ = run(capsys, "config", "show", "--json")
+    (found,) = objects(out)
+    rows = {row["setting"]: row for row in found["settings"]}
+    assert found["unknown_variables"] == ["STREAMER_HTTP_PROT"]
+    assert rows["database.url"] == {
+        "setting": "database.url",
+        "variable": "STREAMER_DATABASE_URL",
+        "value": "postgresql+psycopg://me:********@db/x",
+        "origin": "environment STREAMER_DATABASE_URL",
+    }
+    assert rows["kafka.properties.sasl.password"]["value"] == "********"
+    assert rows["kafka.properties.sasl.username"]["value"] == "me"
+    assert rows["http.port"]["origin"] == "default"
+
+
+# -- db --------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_database_is_named_with_what_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "gate", "list")
+    assert (status, out) == (cli.WRONG_USAGE, "")
+    assert "`streamer db upgrade`" in err
+    status, out, _ = run(capsys, "db", "check", "--json")
+    assert status == cli.FOUND
+    assert objects(out)[0]["ok"] is False
+
+
+def test_db_upgrade_may_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "db", "upgrade")[0] == 0
+    assert run(capsys, "db", "upgrade")[0] == 0
+    status, out, _ = run(capsys, "db", "check", "--json")
+    assert (status, objects(out)[0]) == (
+        0, {"database": "sqlite:///.streamer/audit.db", "ok": True, "problem": None}
+    )  # fmt: skip
+
+
+# -- gates and thresholds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("database")
+def test_a_gate_from_creation_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(
+        capsys, "gate", "create", "bot", "--alpha", "0.1", "--label-deadline", "7d", "--decision-deadline", "30s",
+        "--seed", "5", "--by", "ann", "--reason", "pilot", "--json",
+    )  # fmt: skip
+    assert status == 0
+    (gate,) = objects(out)
+    assert set(gate) == GATE_KEYS
+    assert (gate["alpha"], gate["label_deadline_seconds"], gate["decision_deadline_seconds"]) == (
+        0.1,
+        604800.0,
+        30.0,
+    )
+    assert (gate["seed"], gate["by"], gate["reason"]) == (5, "ann", "pilot")
+    assert gate["encoder"].startswith("all-MiniLM-L6-v2@")
+    assert gate["policy"] == gate["policy"] | {
+        "version": 1,
+        "state": "closed",
+        "lambda": None,
+        "calibrated": False,
+    }
+    assert "salt" not in out
+    assert "the next worker announces it" in err
+
+    status, out, _ = run(
+        capsys, "gate", "set", "bot", "--mode", "enforce", "--decision-deadline", "none", "--json"
+    )
+    (changed,) = objects(out)
+    assert changed["changes"] == {"mode": ["shadow", "enforce"], "decision_deadline_seconds": [30.0, None]}
+    assert (changed["closes"], changed["revision"], changed["policy"]["version"]) == (False, 2, 2)
+
+    status, out, _ = run(capsys, "gate", "set", "bot", "--alpha", "0.2", "--dry-run", "--json")
+    (dry,) = objects(out)
+    assert (dry["closes"], dry["dry_run"], dry["revision"]) == (True, True, 2)
+
+    status, out, _ = run(capsys, "gate", "set", "bot", "--mode", "enforce")
+    assert "like that already" in out
+
+    status, out, _ = run(capsys, "gate", "list", "--json")
+    assert [one["gate"] for one in objects(out)] == ["bot"]
+    status, out, _ = run(capsys, "gate", "show", "bot")
+    assert "closed, holds everything" in out
+    assert "label deadline" in out
+
+    status, out, _ = run(capsys, "threshold", "list", "bot", "--json")
+    assert [one["version"] for one in objects(out)] == [2, 1]
+    assert {"lambda", "guarantee", "by", "reason", "valid_from", "state"} <= set(objects(out)[0])
+    status, out, _ = run(capsys, "threshold", "show", "bot", "--version", "1")
+    assert "superseded" in out
+    assert "ann" in out
+    assert run(capsys, "threshold", "show", "bot", "--version", "9")[0] == cli.WRONG_USAGE
+
+
+@pytest.mark.usefixtures("database")
+def test_an_external_scorer_needs_no_encoder(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "gate", "create", "x", "--scorer", "external", "--json")
+    assert objects(out)[0]["encoder"] == "none"
+    _, out, _ = run(capsys, "gate", "set", "x", "--scorer", "gram", "--json")
+    assert objects(out)[0]["encoder"].startswith("all-MiniLM")
+    _, out, _ = run(capsys, "gate", "set", "x", "--scorer", "external", "--json")
+    assert objects(out)[0]["encoder"] == "none"
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["create", "Bad"], "no name for a gate"),
+        (["create", "x", "--alpha", "2"], "--alpha must be between 0 and 1"),
+        (["create", "x", "--unit", "worst"], "--unit must be one of best, response, batch"),
+        (["create", "x", "--label-deadline", "soon"], "--label-deadline must be a time like 90s"),
+        (["set", "nobody", "--alpha", "0.1"], "there is no gate 'nobody'"),
+        (["set", "nobody"], "nothing to change"),
+        (["show", "nobody"], "there is no gate 'nobody'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_no_gate_can_have_is_said(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, "gate", *words)
+    assert (status, out) == (cli.WRONG_USAGE, "")
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("database")
+def test_a_gate_that_exists_is_not_created_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "gate", "create", "x")[0] == 0
+    status, _, err = run(capsys, "gate", "create", "x")
+    assert status == cli.WRONG_USAGE
+    assert "`streamer gate set`" in err
+
+
+@pytest.mark.usefixtures("database")
+def test_recalibration_without_a_sample_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "gate", "create", "x")
+    status, out, err = run(capsys, "recalibrate", "x")
+    assert (status, out) == (cli.WRONG_USAGE, "")
+    assert "no audit-sampled batch" in err
+    assert run(capsys, "recalibrate")[0] == cli.FAILED
+
+
+# -- labels and dead letters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("database")
+def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "gate", "create", "x")
+    head = "gate,batch_id,response_id,severity,kind,labeller\n"
+    Path("bad.csv").write_text(head + "x,b,a,0,human,ann\nx,b,c,7,human,ann\n")
+    status, out, err = run(capsys, "label", "import", "bad.csv")
+    assert (status, out) == (cli.WRONG_USAGE, "")
+    assert "bad.csv, line 3, column severity" in err
+    Path("good.csv").write_text(head + "x,b,a,0,human,\nx,b,c,,human,\n")
+    status, out, _ = run(capsys, "label", "import", "good.csv", "--json")
+    assert objects(out) == [
+        {"file": "good.csv", "read": 1, "stored": 1, "repeated": 0, "without_severity": 1}
+    ]
+    assert run(capsys, "label", "import", "absent.csv")[0] == cli.WRONG_USAGE
+
+
+@pytest.mark.usefixtures("database")
+def test_an_empty_queue_is_a_file_with_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "gate", "create", "x")
+    status, out, err = run(capsys, "label", "queue", "--gate", "x")
+    assert status == 0
+    assert out.startswith("gate,batch_id,attempt,response_id,severity")
+    assert "0 responses wait" in err
+    assert run(capsys, "label", "queue", "--gate", "y")[0] == cli.WRONG_USAGE
+    assert run(capsys, "label", "queue", "--out", "queue.pdf")[0] == cli.WRONG_USAGE
+    assert run(capsys, "label", "queue", "--out", "queue.jsonl")[0] == 0
+    assert Path("queue.jsonl").read_text() == ""
+
+
+@pytest.mark.usefixtures("database")
+def test_no_dead_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "dead-letters", "list", "--json") == (0, "", "")
+    assert "No message was refused" in run(capsys, "dead-letters", "list")[2]
+
+
+# -- doctor ----------------------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_what_is_missing_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "doctor", "--json")
+    assert status == cli.FOUND
+    (found,) = objects(out)
+    levels = {finding["subject"]: finding["level"] for finding in found["findings"]}
+    assert found["ok"] is False
+    assert levels["python"] == levels["encoder"] == "ok"
+    assert levels["database"] == levels["broker"] == "fail"
+    assert {frozenset(finding) for finding in found["findings"]} == {
+        frozenset({"level", "subject", "text", "todo"})
+    }
+
+
+@pytest.mark.usefixtures("database")
+def test_doctor_tells_why_a_gate_holds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys, "gate", "create", "x")
+    run(capsys, "gate", "create", "y", "--encoder", "other@12345678")
+    monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
+    _, out, _ = run(capsys, "doctor")
+    assert "gate x: closed, holds everything: not calibrated" in out
+    assert "gate y: wants encoder other@12345678" in out
+    assert "STREAMER_HTTP_PROT" in out
+    assert "the hash chain verifies" in out

@@ -1,0 +1,32 @@
+"""The pages that are generated from the code are up to date, and `--check` notices when not."""
+
+from pathlib import Path
+
+import pytest
+
+from streamer.cli import generate_docs
+from streamer.settings import Settings
+from streamer.settings_sources import leaves, variable_name
+from streamer.telemetry.catalogue import CATALOGUE
+
+
+def test_the_pages_are_up_to_date() -> None:
+    assert generate_docs.stale() == [], "run python -m streamer.cli.generate_docs"
+
+
+def test_check_notices_and_writing_cures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate_docs, "DOCS", tmp_path)
+    assert generate_docs.generate(["--check"]) == 3
+    assert generate_docs.generate([]) == 0
+    assert generate_docs.generate(["--check"]) == 0
+    (tmp_path / "cli.md").write_text("older")
+    assert generate_docs.stale() == ["cli.md"]
+
+
+def test_every_setting_and_metric_is_on_its_page() -> None:
+    settings, metrics = generate_docs.settings_page(), generate_docs.metrics_page()
+    for group, field, leaf in leaves(Settings):
+        assert variable_name(group, field) in settings
+        assert leaf.description
+    for metric in CATALOGUE:
+        assert f"`{metric.name}`" in metrics

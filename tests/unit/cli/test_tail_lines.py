@@ -1,0 +1,56 @@
+"""Events as lines for people: what matters, on one line, and never a control character of somebody else's text."""
+
+import json
+
+import pytest
+
+from streamer.cli.tail import Stream, line
+from streamer.stream.tail import TailedRecord
+
+ACTION = {
+    "gate": "bot", "batch_id": "b1", "attempt": 1, "action": "ship", "enforced": True, "selected": "a",
+    "reason": "scored", "responses": [{"id": "a", "score": 0.914213, "action": "ship"}],
+    "policy": {"version": 7, "state": "cut", "lambda": 0.83}, "audit": {"sampled": True},
+}  # fmt: skip
+
+
+def record(value: bytes | None, headers: tuple = ()) -> TailedRecord:
+    return TailedRecord("t", 0, 41, None, value, headers, 1_795_000_000_123)
+
+
+def test_an_action() -> None:
+    text = line(Stream.ACTIONS, record(json.dumps(ACTION).encode()))
+    for part in ("bot", "b1", "ship a", "scored", "0.914", "> 0.830", "v7", "to label"):
+        assert part in text
+    assert "shadow" not in text
+    held = ACTION | {
+        "action": "abstain", "selected": None, "enforced": False, "reason": "no_threshold", "attempt": 2,
+        "responses": [{"id": "a", "score": None}], "policy": {"version": 1, "state": "closed", "lambda": None},
+    }  # fmt: skip
+    text = line(Stream.ACTIONS, record(json.dumps(held).encode()))
+    for part in ("b1#2", "abstain", "no_threshold", "no score", "closed", "shadow"):
+        assert part in text
+
+
+def test_a_dead_letter() -> None:
+    headers = (
+        ("streamer_error_code", b"not_json"),
+        ("__connect.errors.topic", b"streamer.responses"),
+        ("__connect.errors.partition", b"0"),
+        ("__connect.errors.offset", b"41"),
+        ("__connect.errors.exception.message", b"it is not JSON"),
+    )
+    text = line(Stream.DEAD_LETTERS, record(b"\xff", headers))
+    assert "not_json  streamer.responses/0/41  it is not JSON" in text
+
+
+@pytest.mark.parametrize("stream", list(Stream))
+@pytest.mark.parametrize("value", [None, b"", b"{}", b"[]", b"1", b"\xff", b'{"gate": 1}'])
+def test_nothing_breaks_a_line(stream: Stream, value: bytes | None) -> None:
+    assert len(line(stream, record(value)).splitlines()) == 1
+
+
+def test_terminal_controls_do_not_pass() -> None:
+    nasty = ACTION | {"batch_id": "a\x1b[2Jb\nc\u202ed"}
+    text = line(Stream.ACTIONS, record(json.dumps(nasty).encode()))
+    assert text.isprintable()
