@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamer.policy import Unit
 
 WIDTH, HEIGHT = 720, 340
-LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 46
+LEFT, RIGHT, TOP, BOTTOM = 72, 16, 30, 50
 BINS = 25
 
 

@@ -30,7 +30,7 @@ def render_report(run: DemoRun) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(said[:1].upper() + said[1:])}</title><style>{STYLE}</style></head><body><main>",
             "<header><h1>conformal-streamer: what the gate did</h1>",
-            f'<p class="result">{escape(said[:1].upper() + said[1:])}.</p>',
+            f'<p class="result">{escape(said[:1].upper() + said[1:]).replace(" %", "&nbsp;%")}.</p>',
             f'<p class="verdict">{escape(verdict(run))}</p>',
             _banner(run),
             "</header>",
@@ -136,7 +136,7 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
 def _picture(title: str, svg: str, caption: str, key: Sequence[tuple[str, str]] = ()) -> str:
     entries = "".join(f'<li><i class="l {css}"></i>{escape(words)}</li>' for css, words in key)
     legend = f'<ul class="key">{entries}</ul>' if key else ""
-    return f'<figure class="card"><h3>{escape(title)}</h3><div class="scroll">{svg}</div>{legend}<figcaption>{caption}</figcaption></figure>'
+    return f'<figure class="card"><h3>{escape(title)}</h3>{svg}{legend}<figcaption>{caption}</figcaption></figure>'
 
 
 def _figures(run: DemoRun) -> str:
@@ -145,7 +145,7 @@ def _figures(run: DemoRun) -> str:
         for name, value, meaning in figure_rows(run)
     )
     return (
-        '<div class="scroll card"><table><caption>Counted on the second half, which played no part in calibration.'
+        '<div class="scroll card" tabindex="0" role="region" aria-label="Figures"><table><caption>Counted on the second half, which played no part in calibration.'
         '</caption><thead><tr><th scope="col">Figure</th><th scope="col">Value</th><th scope="col">What it means</th>'
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
     )

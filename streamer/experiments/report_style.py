@@ -51,7 +51,7 @@ svg .dot.selective { fill: var(--selective); } svg .dot.exposure { fill: var(--w
 svg .budget { stroke: var(--ink); stroke-width: 1.4; stroke-dasharray: 6 5; }
 svg .cut { stroke: var(--ink); stroke-width: 1.4; }
 svg rect.fine { fill: var(--fine); } svg rect.wrong { fill: var(--wrong); }
-.scroll { overflow-x: auto; } .scroll table, .scroll svg { min-width: 34rem; }
+.scroll { overflow-x: auto; } .scroll table { min-width: 38rem; }
 table { border-collapse: collapse; width: 100%; font-size: .97rem; }
 caption { text-align: left; color: var(--soft); padding: 0 0 .5rem; }
 th, td { text-align: left; vertical-align: top; padding: .45rem .8rem .45rem 0; border-top: 1px solid var(--rule); }
@@ -69,7 +69,7 @@ code { background: var(--code); border-radius: 4px; padding: .08rem .3rem; font-
 dl.next { display: grid; grid-template-columns: max-content 1fr; gap: .5rem 1.1rem; margin: .8rem 0 0; }
 dl.next dd { margin: 0; } dl.next dt { max-width: 26rem; }
 @media (max-width: 44rem) { dl.next { grid-template-columns: 1fr; gap: .1rem; } dl.next dd { margin-bottom: .7rem; }
-  .cases { grid-template-columns: 1fr; } }
+  .cases { grid-template-columns: 1fr; } svg text { font-size: 20px; } }
 footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
 @media print { body { background: #fff; } .card { break-inside: avoid; } }
 """
