@@ -115,7 +115,12 @@ class EncoderSettings(_Group):
     """The model that turns answers into vectors."""
 
     name: str = Field(
-        "all-MiniLM-L6-v2", min_length=1, description="Encoder of new gates, and of this worker."
+        "all-MiniLM-L6-v2",
+        min_length=1,
+        description=(
+            "Encoder of new gates and of this worker: a packaged name, a folder, or `organisation/model@revision`. "
+            "`none`: a worker for events that bring embeddings or scores."
+        ),
     )
     device: str = Field("cpu", min_length=1, description="`cpu`, `cuda`, `cuda:1`, `mps`.")
     cache_texts: int = Field(100_000, ge=0, description="Vectors of this many last texts are kept in memory.")

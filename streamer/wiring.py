@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streamer.errors import UsageError
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
+from streamer.policy import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -198,11 +199,13 @@ def recalibrate(
 # -- services -----------------------------------------------------------------------------------------------
 
 
-def encoder(settings: Settings) -> CachedEncoder:
-    """Load the encoder, which takes seconds, behind its cache."""
+def encoder(settings: Settings) -> CachedEncoder | None:
+    """Load the encoder, which takes seconds, behind its cache; None when the worker is to have none."""
     from streamer.scoring.encoder import CachedEncoder
     from streamer.scoring.registry import load_encoder
 
+    if settings.encoder.name == NO_ENCODER:
+        return None
     loaded = load_encoder(
         settings.encoder.name, device=settings.encoder.device, threads=settings.encoder.threads
     )
@@ -230,8 +233,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
     named, bounds = topics(settings), limits(settings)
     broker = connection(settings)
-    identity = encoder_identity(settings.encoder.name)
-    metrics = Metrics(encoder=identity.id)
+    name = settings.encoder.name
+    encoder_id = name if name == NO_ENCODER else encoder_identity(name).id
+    metrics = Metrics(encoder=encoder_id)
     health = WorkerHealth(StreamTelemetry(metrics))
     loading = threading.Event()
     with ExitStack() as stack:
@@ -248,7 +252,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         announce(
             {
                 "http": http.url,
-                "encoder": identity.id,
+                "encoder": encoder_id,
                 "broker": broker.bootstrap,
                 "group": settings.kafka.group_id,
             }
@@ -261,7 +265,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         )
         book.refresh()
         cached = encoder(settings)
-        metrics.watch_encoder(lambda: cached.encoded_texts, lambda: cached.cache_hits)
+        if cached is not None:
+            metrics.watch_encoder(lambda: cached.encoded_texts, lambda: cached.cache_hits)
         loading.set()
         stack.enter_context(
             Upkeep(

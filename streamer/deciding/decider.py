@@ -17,7 +17,6 @@ from streamer.events.responses import content_hash, decode_responses
 from streamer.gate import gate_batch
 from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labelling.audit_sample import draw_responses, is_sampled
-from streamer.policy import NO_ENCODER
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:
@@ -62,7 +61,8 @@ class BatchDecider:
     ----------
     book : the newest policies.
     known : content hashes of batches that are decided already.
-    encoder : embeds texts; its identity is compared with what each gate was calibrated with.
+    encoder : embeds texts; its identity is compared with what each gate was calibrated with. None: this worker
+        decides batches that bring their embeddings or scores, and holds the others (`encoder_mismatch`).
     topics, limits : names of the topics and bounds for what is read.
     clock : returns the present time, with zone.
     """
@@ -72,7 +72,7 @@ class BatchDecider:
         *,
         book: PolicyBook,
         known: Callable[[Sequence[BatchKey]], dict[BatchKey, bytes]],
-        encoder: CachedEncoder,
+        encoder: CachedEncoder | None,
         topics: Topics,
         limits: Limits,
         clock: Callable[[], datetime],
@@ -172,14 +172,9 @@ class BatchDecider:
                 held = "scorer_failed"
         elif provided:
             embeddings = "event"
-            first = event.responses[0].embedding
-            dimension = len(first) if first is not None else 0
-            if settings.encoder == NO_ENCODER or (
-                settings.encoder == self._encoder.identity.id
-                and dimension != self._encoder.identity.dimension
-            ):
+            if not self._may_be_of(event, settings.encoder):
                 held = "encoder_mismatch"
-        elif settings.encoder != self._encoder.identity.id:
+        elif self._encoder is None or settings.encoder != self._encoder.identity.id:
             held = "encoder_mismatch"
         else:
             embeddings = "encoder"
@@ -193,6 +188,13 @@ class BatchDecider:
             held=held,
             embeddings=embeddings if held is None else "none",
         )
+
+    def _may_be_of(self, event: ResponsesV1, encoder: str) -> bool:
+        """Whether the event's own embeddings have the gate's encoder's dimension, as far as it is known here."""
+        if self._encoder is None or encoder != self._encoder.identity.id:
+            return True
+        first = event.responses[0].embedding
+        return first is not None and len(first) == self._encoder.identity.dimension
 
     def _is_late(self, event: ResponsesV1, deadline_seconds: float | None) -> bool:
         if deadline_seconds is None or event.created_at is None:
@@ -214,25 +216,27 @@ class BatchDecider:
         return pending
 
     def _score(self, batches: Sequence[_Pending]) -> None:
-        """Give scores to `batches`: one encoder call for all texts that need one, each batch alone if that fails."""
+        """Give scores to `batches`, all texts in one encoder call."""
         to_encode = [p for p in batches if p.embeddings == "encoder"]
-        vectors: dict[int, NDArray[np.float32]] = {}
+        vectors = dict(zip(map(id, to_encode), self._embed(to_encode), strict=True))
+        for p in batches:
+            self._score_one(p, vectors.get(id(p)))
+
+    def _embed(self, batches: Sequence[_Pending]) -> list[NDArray[np.float32] | None]:
+        """Embed each batch; if that fails for all together, halve until only the culprits are None."""
+        if not batches or self._encoder is None:
+            return [None] * len(batches)
         try:
-            embedded = self._encoder.embed([[r.text for r in p.event.responses] for p in to_encode])
-            vectors = {id(p): v for p, v in zip(to_encode, embedded, strict=True)}
+            return list(self._encoder.embed([[r.text for r in p.event.responses] for p in batches]))
         except Unavailable:
             raise
         except Exception:
-            log.warning("encoding_failed_for_group", batches=len(to_encode), exc_info=True)
-            for p in to_encode:
-                try:
-                    vectors[id(p)] = self._encoder.embed([[r.text for r in p.event.responses]])[0]
-                except Unavailable:
-                    raise
-                except Exception:
-                    log.warning("encoding_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
-        for p in batches:
-            self._score_one(p, vectors.get(id(p)))
+            if len(batches) == 1:
+                key = batches[0].key
+                log.warning("encoding_failed", gate=key.gate, batch_id=key.batch_id, exc_info=True)
+                return [None]
+        half = len(batches) // 2
+        return self._embed(batches[:half]) + self._embed(batches[half:])
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
         if p.active.policy.settings.scorer == "external":
