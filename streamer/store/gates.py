@@ -140,8 +140,10 @@ class Gates:
             newest = _newest(connection, name)
             try:
                 wanted = replace(newest.settings, **changes)  # type: ignore[arg-type]
-            except (TypeError, ValueError) as error:
+            except ValueError as error:
                 raise UsageError(str(error)) from None
+            except TypeError as error:
+                raise UsageError(f"a setting has the wrong type: {error}") from None
             changed = {
                 field for field in SETTINGS if getattr(wanted, field) != getattr(newest.settings, field)
             }

@@ -66,7 +66,7 @@ def verify_chain(connection: sa.Connection, partition: Partition | None = None) 
         fault = _verify(connection, Partition(head["log_id"], head["topic"], head["partition"]), head)
         if fault is not None:
             faults.append(fault)
-    if partition is None:
+    if partition is None and not faults:
         faults += _outside_every_chain(connection)
     return faults
 

@@ -1,0 +1,200 @@
+"""Which severity counts, what waits for one, and what a calibration reads and leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.errors import UsageError
+from streamer.journal import BatchKey
+from streamer.recalibration.run import calibrate_gate
+from streamer.store.labels import Added
+from tests.integration.store.conftest import START
+
+if TYPE_CHECKING:
+    from tests.integration.store.conftest import World
+
+HOUR = timedelta(hours=1)
+LATER = START + 100 * HOUR
+
+
+def severity(world: World, batch_id: str = "a", response_id: str = "b", kind: str = "human") -> float | None:
+    return world.store.labels.severities("support-bot", kind).get(
+        BatchKey("support-bot", batch_id, 1), response_id
+    )
+
+
+def test_the_latest_of_each_labeller_counts_and_labellers_are_averaged(world: World) -> None:
+    assert severity(world) is None
+    added = world.store.labels.add(
+        [
+            world.label(0.9, "a", at=START + 2 * HOUR),
+            world.label(0.1, "a", at=START),
+            world.label(0.3, "a", labeller="bo"),
+            world.label(1.0, "a", kind="judge"),
+            world.label(1.0, "a", response_id="a"),
+        ],
+        now=LATER,
+    )
+    assert added == Added(5, 0)
+    assert severity(world) == pytest.approx(0.6)
+    assert severity(world, kind="judge") == 1.0
+
+
+def test_of_two_at_one_moment_the_later_row_counts(world: World) -> None:
+    world.store.labels.add([world.label(0.9, "a"), world.label(0.2, "a")], now=LATER)
+    assert severity(world) == 0.2
+
+
+def test_a_label_from_the_future_counts_from_when_it_came(world: World) -> None:
+    world.store.labels.add([world.label(1.0, "a", at=START + 1000 * HOUR)], now=START)
+    world.store.labels.add([world.label(0.0, "a", at=START + HOUR)], now=START + 2 * HOUR)
+    assert severity(world) == 0.0
+
+
+def test_the_same_label_again_changes_nothing(world: World) -> None:
+    label = world.label(0.5, "a")
+    assert world.store.labels.add([label, label], now=LATER) == Added(1, 1)
+    assert world.store.labels.add([label, replace(label, severity=0.25)], now=LATER) == Added(1, 1)
+    assert world.store.labels.counts() == {("support-bot", "human"): 2}
+
+
+def test_a_label_of_no_gate_stores_nothing(world: World) -> None:
+    stray = replace(world.label(0.5, "a"), key=BatchKey("nobody", "a", 1))
+    with pytest.raises(UsageError, match="'nobody'"):
+        world.store.labels.add([world.label(0.5, "a"), stray])
+    assert world.store.labels.counts() == {}
+
+
+def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world: World) -> None:
+    lease = world.lease()
+    world.commit(
+        world.slice(
+            lease,
+            world.decision(0, "new", at=START + HOUR),
+            world.decision(1, "old", drawn=(0, 1)),
+            world.decision(2, "unsampled", sampled=False),
+        )
+    )
+    assert world.store.labels.pending() == {"support-bot": 3}
+    queue = world.store.labels.queue()
+    assert [(task.key.batch_id, task.response_id) for task in queue] == [
+        ("old", "a"),
+        ("old", "b"),
+        ("new", "b"),
+    ]
+    assert (queue[0].prompt, queue[0].references, queue[0].kind) == ("prompt one", ("ref", "other"), "human")
+    assert queue[0].decided_at == START
+    world.store.labels.add([world.label(0, "old"), world.label(0, "new", kind="judge")], now=LATER)
+    assert [(t.key.batch_id, t.response_id) for t in world.store.labels.queue("support-bot")] == [
+        ("old", "a"),
+        ("new", "b"),
+    ]
+    assert len(world.store.labels.queue(limit=1, offset=1)) == 1
+    assert world.store.labels.queue("other") == []
+    view = world.rows("SELECT batch_id, response_id, kind, prompt FROM v_label_queue ORDER BY decided_at")
+    assert view == [("old", "a", "human", "prompt one"), ("new", "b", "human", "prompt one")]
+    # Another kind controls the gate now: what judges said counts, what people said does not.
+    world.store.gates.revise("support-bot", {"severity_kind": "judge"}, by="bo", reason="")
+    assert [t.key.batch_id for t in world.store.labels.queue()] == ["old", "old"]
+
+
+def test_a_label_may_overtake_its_decision(world: World) -> None:
+    world.store.labels.add([world.label(0.5, "a")], now=START)
+    assert world.store.labels.queue() == []
+    world.commit(world.slice(world.lease(), world.decision(0, "a")))
+    assert world.store.labels.queue() == []
+    (group,) = world.store.calibration.audit_sample(
+        "support-bot", settings=world.store.gates.get("support-bot").settings, older_than=LATER
+    )
+    assert group.items[0].severity == 0.5
+
+
+def test_the_audit_sample_is_what_these_settings_can_be_calibrated_on(world: World) -> None:
+    lease = world.lease()
+    world.commit(
+        world.slice(
+            lease,
+            world.decision(0, "second", at=START + HOUR, sampling_probability=0.25),
+            world.decision(1, "first", scores=(0.9, 0.125)),
+            world.decision(2, "unsampled", sampled=False),
+            world.decision(3, "unscored", scores=None),
+            world.decision(4, "encoder", encoder="other@1"),
+            world.decision(5, "scorer", scorer="external"),
+            world.decision(6, "first", attempt=2),
+            world.decision(7, "young", at=LATER),
+        )
+    )
+    world.store.labels.add([world.label(0.5, "first"), world.label(1, "first", response_id="a")], now=START)
+    settings = world.store.gates.get("support-bot").settings
+    first, second = world.store.calibration.audit_sample("support-bot", settings=settings, older_than=LATER)
+    assert (first.key.batch_id, first.probability) == ("first", 0.5)
+    assert [(i.response_id, i.score, i.severity) for i in first.items] == [("b", 0.125, 0.5)]
+    assert [(i.response_id, i.score, i.severity) for i in second.items] == [("b", 0.75, None)]
+    assert second.probability == 0.25
+    assert (
+        world.store.calibration.audit_sample(
+            "support-bot", settings=replace(settings, unit="response"), older_than=LATER
+        )
+        == []
+    )
+
+
+def test_unit_batch_is_calibrated_on_the_rounded_mean(world: World) -> None:
+    policy = world.gate("b", unit="batch")
+    world.commit(
+        world.slice(
+            world.lease(),
+            world.decision(0, policy=policy, scores=(0.1, 0.2, 0.2), actions=("abstain",) * 3, drawn=(2,)),
+        )
+    )
+    (group,) = world.store.calibration.audit_sample("b", settings=policy.settings, older_than=LATER)
+    assert [(i.response_id, i.score) for i in group.items] == [("c", 0.166667)]
+
+
+def fill(world: World, count: int = 60) -> None:
+    lease = world.lease()
+    world.commit(
+        world.slice(
+            lease, *(world.decision(n, f"b{n}", scores=(0.0, (n + 1) / (count + 1))) for n in range(count))
+        )
+    )
+    world.store.labels.add(
+        [world.label(float(n < count // 3), f"b{n}") for n in range(count - 1)], source="file", now=START
+    )
+
+
+def test_a_run_leaves_its_inputs_its_candidates_and_the_policy(world: World) -> None:
+    fill(world)
+    gate = world.store.gates.get("support-bot")
+    run = calibrate_gate(world.store.calibration, gate, now=LATER)
+    policy = world.store.calibration.record_run(run, guarantee="holds", by="bo", reason="weekly", now=LATER)
+    assert (policy.version, policy.state, policy.calibrated) == (2, "cut", True)
+    assert policy.threshold == run.decided.value
+    assert world.store.policies.newest("support-bot") == policy
+    assert policy.calibration_run is not None
+    stored = world.store.calibration.inputs(policy.calibration_run)
+    assert {group.key: group for group in stored} == {group.key: group for group in run.groups}
+    assert world.rows("SELECT groups, items, missing, state FROM calibration_runs") == [(60, 60, 1, "cut")]
+    candidates = world.rows("SELECT method, decides FROM calibration_candidates ORDER BY method")
+    assert [(method, bool(decides)) for method, decides in candidates] == [
+        ("bb", False),
+        ("crc", False),
+        ("mean", True),
+        ("rbwa", False),
+    ]
+    assert [m.key for m in world.store.unpublished([], limit=9)] == [b"support-bot"] * 2
+    with pytest.raises(UsageError, match="no calibration run"):
+        world.store.calibration.inputs(99)
+
+
+def test_a_run_for_settings_that_changed_meanwhile_is_refused_whole(world: World) -> None:
+    fill(world)
+    run = calibrate_gate(world.store.calibration, world.store.gates.get("support-bot"), now=LATER)
+    world.store.gates.revise("support-bot", {"alpha": 0.2}, by="ana", reason="")
+    with pytest.raises(UsageError, match="run again"):
+        world.store.calibration.record_run(run, guarantee="", by="bo", reason="", now=LATER)
+    assert world.rows("SELECT count(*) FROM calibration_runs") == [(0,)]

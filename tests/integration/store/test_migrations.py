@@ -1,0 +1,199 @@
+"""Migrations: up, down, twice at once, and in agreement with the tables that the code knows."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from streamer.errors import Unavailable, UsageError
+from streamer.store import check, downgrade, migrate, open_store, schema_state
+from streamer.store.engine import SCHEMA, Database
+from streamer.store.schema import metadata
+from tests.integration.store.conftest import START, dead_letter_message, policy_message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def tables_of(url: str) -> dict[str, Any]:
+    """Everything that the database itself knows of our tables."""
+    database = Database(url)
+    try:
+        with database.engine.connect() as connection:
+            inspector = sa.inspect(connection)
+            return {
+                name: {
+                    "columns": [
+                        (c["name"], str(c["type"]), c["nullable"], str(c["default"]), bool(c.get("identity")))
+                        for c in inspector.get_columns(name)
+                    ],
+                    "primary key": inspector.get_pk_constraint(name),
+                    "checks": sorted(
+                        (c["name"], c["sqltext"]) for c in inspector.get_check_constraints(name)
+                    ),
+                    "uniques": sorted(
+                        (c["name"], tuple(c["column_names"])) for c in inspector.get_unique_constraints(name)
+                    ),
+                    "foreign keys": sorted(
+                        (
+                            c["name"],
+                            tuple(c["constrained_columns"]),
+                            c["referred_table"],
+                            tuple(c["referred_columns"]),
+                        )
+                        for c in inspector.get_foreign_keys(name)
+                    ),
+                    "indexes": sorted(
+                        (
+                            i["name"],
+                            tuple(i["column_names"]),
+                            bool(i["unique"]),
+                            sorted((k, str(v)) for k, v in i.get("dialect_options", {}).items()),
+                        )
+                        for i in inspector.get_indexes(name)
+                    ),
+                }
+                for name in inspector.get_table_names()
+                if name != "schema_version"
+            }
+    finally:
+        database.close()
+
+
+def test_migrations_and_tables_say_the_same(database_url: str) -> None:
+    migrate(database_url)
+    migrated = tables_of(database_url)
+    downgrade(database_url, "base")
+    assert tables_of(database_url) == {}
+    database = Database(database_url)
+    with database.engine.begin() as connection:
+        metadata.create_all(connection)
+    database.close()
+    assert tables_of(database_url) == migrated
+    assert set(migrated) == set(metadata.tables)
+
+
+def test_up_down_and_up_again_step_by_step(database_url: str) -> None:
+    revisions = ["0001", "0002", "0003", "0004"]
+    for revision in revisions:
+        assert migrate(database_url, revision).revision == revision
+    for revision in [*revisions[-2::-1], "base"]:
+        downgrade(database_url, revision)
+    assert schema_state(database_url).revision is None
+    state = migrate(database_url)
+    assert state.current
+    assert state.drift == ()
+    assert check(database_url) is None
+
+
+def test_two_migrations_at_once_are_one(database_url: str) -> None:
+    failures: list[BaseException] = []
+    barrier = threading.Barrier(3)
+
+    def work() -> None:
+        try:
+            barrier.wait(timeout=30)
+            migrate(database_url)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not failures
+    assert check(database_url) is None
+
+
+def test_drift_is_seen(database_url: str) -> None:
+    migrate(database_url)
+    database = Database(database_url)
+    with database.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE batches ADD COLUMN extra TEXT"))
+    database.close()
+    assert "extra" in (check(database_url) or "")
+
+
+def open_it(url: str) -> None:
+    open_store(
+        url, clock=lambda: START, policy_message=policy_message, dead_letter_message=dead_letter_message
+    ).close()
+
+
+def test_an_unmigrated_database_is_refused_with_what_to_do(database_url: str) -> None:
+    with pytest.raises(UsageError, match="streamer db upgrade"):
+        open_it(database_url)
+    migrate(database_url, "0002")
+    with pytest.raises(UsageError, match=r"0002.*streamer db upgrade"):
+        open_it(database_url)
+    assert "0002" in (check(database_url) or "")
+    migrate(database_url)
+    open_it(database_url)
+
+
+def test_a_newer_database_is_refused(database_url: str) -> None:
+    migrate(database_url)
+    database = Database(database_url)
+    with database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE schema_version SET version_num = '9999'"))
+    database.close()
+    for act in (open_it, migrate, check):
+        with pytest.raises(UsageError, match="newer version"):
+            act(database_url)
+
+
+def test_our_tables_live_in_their_own_schema(postgres_database_url: str) -> None:
+    migrate(postgres_database_url)
+    engine = sa.create_engine(postgres_database_url)
+    with engine.connect() as connection:
+        inspector = sa.inspect(connection)
+        assert inspector.get_table_names("public") == []
+        assert set(inspector.get_table_names(SCHEMA)) == {*metadata.tables, "schema_version"}
+        assert set(inspector.get_view_names(SCHEMA)) == {
+            "v_decisions",
+            "v_label_queue",
+            "v_risk",
+            "v_severities",
+        }
+    engine.dispose()
+
+
+def test_a_new_sqlite_file_and_its_folders_are_made_by_migrating_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/some/where/streamer.db"
+    for act in (open_it, check):
+        with pytest.raises(UsageError, match="streamer db upgrade"):
+            act(url)
+    assert not (tmp_path / "some").exists()
+    assert migrate(url).current
+    open_it(url)
+
+
+def test_urls_that_cannot_be(tmp_path: Path) -> None:
+    for url in (
+        "",
+        "nonsense",
+        "mysql://u:secret@h/d",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "postgresql://u:secret@h",
+    ):
+        with pytest.raises(UsageError) as caught:
+            migrate(url)
+        assert "secret" not in str(caught.value)
+    (tmp_path / "file").write_text("this is no database, but long enough to be looked at as one" * 20)
+    with pytest.raises(UsageError, match="not a SQLite database"):
+        migrate(f"sqlite:///{tmp_path}/file")
+    with pytest.raises(UsageError, match="folder"):
+        migrate(f"sqlite:///{tmp_path}/file/below/it.db")
+
+
+def test_a_server_that_is_away_is_unavailable_and_the_password_stays_secret() -> None:
+    for act in (migrate, check, open_it):
+        with pytest.raises(Unavailable) as caught:
+            act("postgresql://ana:hunter2@127.0.0.1:1/streamer")
+        assert "hunter2" not in str(caught.value)
+        assert "127.0.0.1" in str(caught.value)

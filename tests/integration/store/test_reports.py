@@ -1,0 +1,211 @@
+"""What the record says, dead letters, and the rules that the database itself keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import exc
+
+from streamer.errors import UsageError
+from streamer.journal import DataGap
+from tests.integration.store.conftest import START
+
+if TYPE_CHECKING:
+    from tests.integration.store.conftest import World
+
+
+def test_the_ledger_tells_ranges_gaps_and_kinds(world: World) -> None:
+    lease = world.lease()
+    world.commit(world.slice(lease, *(world.decision(n) for n in (0, 1, 2, 5, 6)), world.dead(8)))
+    world.store.record_gap(lease, DataGap(lease.partition, 9, 20))
+    (ledger,) = world.store.reports.ledger()
+    assert ledger.partition == lease.partition
+    assert ledger.ranges == ((0, 2), (5, 6), (8, 8))
+    assert ledger.gaps == ((9, 19),)
+    assert ledger.kinds == {"decision": 5, "dead_letter": 1}
+    assert (ledger.next_offset, ledger.chain_height, ledger.epoch) == (20, 6, 1)
+    assert world.store.reports.ledger("another log") == []
+
+
+def test_counts_and_the_recent(world: World) -> None:
+    policy = world.gate("open-bot")
+    world.commit(
+        world.slice(
+            world.lease(),
+            world.decision(0, "x", actions=("abstain", "ship"), policy=policy),
+            world.decision(1, "y", policy=policy, scores=None),
+            world.decision(2, "y", policy=policy, attempt=2),
+        )
+    )
+    reports = world.store.reports
+    assert reports.decided_and_shipped("open-bot") == (3, 1)
+    assert reports.decided_and_shipped("support-bot") == (0, 0)
+    assert reports.decisions_by_outcome() == {
+        ("open-bot", "ship", "scored"): 1,
+        ("open-bot", "abstain", "no_threshold"): 2,
+    }
+    decided = reports.decided_batches("open-bot")
+    assert decided["x"].scores == (0.25, 0.75)
+    assert decided["x"].shipped == (False, True)
+    assert decided["y"].scores == (None, None)
+    assert reports.outbox_pending() == 5
+    newest, _, oldest = reports.recent("open-bot")
+    assert (newest.batch_id, newest.attempt, newest.offset, newest.decided_at) == ("y", 2, 2, START)
+    assert (oldest.selected, oldest.best_score, oldest.responses, oldest.shipped) == ("b", 0.75, 2, 1)
+    assert oldest.threshold is None
+    assert oldest.sampled is True
+    assert reports.recent("nobody") == []
+
+
+def test_risk_weighs_each_batch_by_its_probability(world: World) -> None:
+    shipped = {"actions": ("abstain", "ship")}
+    world.commit(
+        world.slice(
+            world.lease(),
+            world.decision(0, "a", sampling_probability=0.5, **shipped),
+            world.decision(1, "b", sampling_probability=0.25, **shipped),
+            world.decision(2, "c", sampling_probability=0.5),
+            world.decision(3, "d", sampling_probability=0.5),
+        )
+    )
+    world.store.labels.add([world.label(1, "a"), world.label(0.5, "b"), world.label(1, "c")], now=START)
+    (risk,) = world.store.reports.risk("support-bot")
+    assert (risk.policy_version, risk.unit, risk.severity_kind) == (1, "best", "human")
+    assert (risk.labelled_batches, risk.pending_batches) == (3, 1)
+    assert risk.served_ratio == pytest.approx(6 / 8)
+    assert risk.exposure_risk == pytest.approx((2 * 1 + 4 * 0.5) / 8)
+    assert risk.selective_risk == pytest.approx((2 * 1 + 4 * 0.5) / 6)
+    assert world.store.reports.risk("nobody") == []
+
+
+def test_risk_of_nothing_labelled_is_none(world: World) -> None:
+    world.commit(world.slice(world.lease(), world.decision(0)))
+    (risk,) = world.store.reports.risk()
+    assert (risk.pending_batches, risk.exposure_risk, risk.selective_risk, risk.served_ratio) == (
+        1,
+        None,
+        None,
+        None,
+    )
+
+
+def test_dead_letters_are_listed_and_sent_again_as_they_were(world: World) -> None:
+    lease = world.lease()
+    world.commit(world.slice(lease, world.dead(0), world.dead(1, code="nan", detail="a \x00 and a \ud800")))
+    newest, oldest = world.store.dead_letters.list()
+    assert (newest.code, newest.offset, newest.detail) == ("nan", 1, "a \ufffd and a ?")
+    assert [letter.code for letter in world.store.dead_letters.list(code="not_json")] == ["not_json"]
+    assert world.store.dead_letters.counts() == {"nan": 1, "not_json": 1}
+    assert world.store.dead_letters.get(oldest.id) == oldest
+    assert world.store.dead_letters.replay([oldest.id], by="ana") == 1
+    sent = world.store.unpublished([], limit=10)[-1]
+    record = world.record(0)
+    assert (sent.topic, sent.key, sent.value, sent.headers) == (
+        record.partition.topic,
+        record.key,
+        record.value,
+        record.headers,
+    )
+    assert world.store.dead_letters.get(oldest.id).replayed_by == "ana"
+    with pytest.raises(UsageError, match="no dead letter 99"):
+        world.store.dead_letters.replay([oldest.id, 99], by="ana")
+    assert world.store.verify_chain() == []
+
+
+APPEND_ONLY = (
+    "UPDATE gate_revisions SET alpha = 0.5",
+    "DELETE FROM gate_revisions",
+    "UPDATE policies SET state = 'open'",
+    "DELETE FROM policy_events",
+    "UPDATE label_revisions SET severity = 0",
+    "DELETE FROM label_revisions",
+    "UPDATE decisions SET outcome = 'ship'",
+    "UPDATE outcomes SET kind = 'duplicate'",
+)
+
+RULES = (
+    ("gates", "seed = -1"),
+    ("gates", "name = ''"),
+    ("gate_revisions", "alpha = 1"),
+    ("gate_revisions", "unit = 'all'"),
+    ("gate_revisions", "encoder = 'none'"),
+    ("gate_revisions", "audit_probability = 1.5"),
+    ("gate_revisions", "revision = 0"),
+    ("policies", "state = 'cut'"),
+    ("policies", "threshold = 0.5"),
+    ("policies", "version = 0"),
+    ("policies", "state = 'open'"),
+    ("policy_events", "event = 'blessed'"),
+    ("policy_events", "version = 7"),
+    ("batches", "attempt = 0"),
+    ("batches", "prompt = NULL"),
+    ("batches", "gate = 'nobody'"),
+    ("responses", "score = 1.25"),
+    ("responses", "score = -0.1"),
+    ("responses", "action = 'hide'"),
+    ("responses", "position = -1"),
+    ("responses", "response_id = ''"),
+    ("decisions", "selected = NULL"),
+    ("decisions", "selected = 'z'"),
+    ("decisions", "outcome = 'abstain'"),
+    ("decisions", "outcome = 'mixed'"),
+    ("decisions", "reason = 'closed'"),
+    ("decisions", "policy_version = 9"),
+    ("decisions", "sampling_probability = 0"),
+    ("decisions", "sampling_probability = 2"),
+    ("decisions", "mode = 'off'"),
+    ("outcomes", "kind = 'dead_letter'"),
+    ("outcomes", "batch = NULL"),
+    ("outcomes", "batch = 77"),
+    ("outcomes", "chain_height = 0"),
+    ("outcomes", "partition = 5"),
+    ("progress", "epoch = 0"),
+    ("progress", "next_offset = -1"),
+    ("outbox", "source_topic = NULL"),
+    ("outbox", "error = 'x'"),
+    ("outbox", "topic = ''"),
+    ("label_revisions", "severity = 1.5"),
+    ("label_revisions", "effective_at = '2999-01-01 00:00:00.000000'"),
+    ("label_revisions", "attempt = 0"),
+    *(
+        ("batches", f"{column} = action_key FROM decisions")
+        for column in ("content_hash", "salt", "content_mac")
+    ),
+)
+
+
+def accepted(world: World, *statements: str) -> bool:
+    """Try statements in a transaction that is rolled back in any case."""
+    with world.store._database.engine.connect() as connection:
+        try:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+        except exc.IntegrityError:
+            return False
+        finally:
+            connection.rollback()
+    return True
+
+
+def test_what_is_append_only_cannot_be_changed(world: World) -> None:
+    world.commit(world.slice(world.lease(), world.decision(0)))
+    world.store.labels.add([world.label(0.5, "b0-0")])
+    assert [statement for statement in APPEND_ONLY if accepted(world, statement)] == []
+
+
+def test_rules_that_the_database_keeps(world: World) -> None:
+    world.commit(world.slice(world.lease(), world.decision(0, actions=("abstain", "ship"))))
+    world.store.labels.add([world.label(0.5, "b0-0")])
+    broken = []
+    for table, change in RULES:
+        # Constraints are the second line: the append-only guards, which would answer first, are taken down.
+        place = "" if world.store._database.sqlite else f" ON {table}"
+        where = " WHERE source_topic IS NOT NULL" if table == "outbox" else ""
+        drop = f"DROP TRIGGER IF EXISTS append_only_{table}_update{place}"
+        assert accepted(
+            world, drop, f"UPDATE {table} SET {change.partition(' = ')[0]} = {change.partition(' = ')[0]}"
+        )
+        if accepted(world, drop, f"UPDATE {table} SET {change}{where}"):
+            broken.append((table, change))
+    assert broken == []

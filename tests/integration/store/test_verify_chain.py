@@ -1,0 +1,120 @@
+"""The hash chain: it verifies, also without texts; whatever is changed behind its back is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.store.conftest import World
+
+
+@pytest.fixture
+def recorded(world: World) -> World:
+    """Offsets 0..5 of partition 0, one of each kind, and two decisions in partition 1; some labels."""
+    zero, one, labels = world.lease(0), world.lease(1), world.lease(topic="streamer.labels")
+    world.commit(
+        world.slice(zero, world.decision(0, "a"), world.dead(1, detail="quotes \x00 \ud800")),
+        world.slice(one, world.decision(0, number=1), world.decision(1, number=1, scores=None)),
+    )
+    world.commit(
+        world.slice(
+            zero,
+            world.decision(2, "a"),
+            world.decision(3, "a", content="two"),
+            world.decision(5, "c", scores=(0.1, 1 / 3), actions=("abstain", "ship"), sampled=False),
+            expected=2,
+        )
+    )
+    world.commit(world.slice(labels, world.label(1 / 3, "a", offset=0, raw_severity=-0.1)))
+    return world
+
+
+def test_the_record_verifies(recorded: World) -> None:
+    assert recorded.store.verify_chain() == []
+    heights = {p.topic + str(p.number): h for p, h in recorded.store.reports.chain_heights().items()}
+    assert heights == {"streamer.responses0": 5, "streamer.responses1": 2, "streamer.labels0": 1}
+
+
+def test_texts_can_be_erased_and_the_chain_still_verifies(recorded: World) -> None:
+    recorded.tamper(
+        """UPDATE batches SET prompt = NULL, "references" = NULL, metadata = NULL, content_hash = NULL, salt = NULL,
+           erased_at = '2026-12-01 00:00:00.000000'""",
+        "UPDATE responses SET text = NULL",
+        """UPDATE dead_letters SET detail = NULL, key = NULL, value = NULL, headers = NULL, salt = NULL,
+           erased_at = '2026-12-01 00:00:00.000000'""",
+    )
+    assert recorded.store.verify_chain() == []
+    # A redelivery of what was erased gets the stored answer: a decision never changes.
+    lease = recorded.lease(0)
+    assert recorded.commit(recorded.slice(lease, recorded.decision(6, "a", content="who knows"))) == [
+        ["duplicate"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "place", "said"),
+    [
+        ("UPDATE responses SET score = 0.26 WHERE score = 0.25 AND batch = 1", 0, "decision is not"),
+        ("UPDATE responses SET drawn = (1 = 0) WHERE batch = 1", 0, "decision is not"),
+        ("UPDATE responses SET text = 'else' WHERE batch = 1 AND position = 0", 0, "texts"),
+        ("UPDATE batches SET prompt = 'else' WHERE id = 1", 0, "texts"),
+        ("UPDATE batches SET created_at = NULL WHERE id = 1", 0, "decision is not"),
+        ("UPDATE decisions SET reason = 'closed' WHERE batch = 1", 0, "decision is not"),
+        ("UPDATE decisions SET action_headers = '[]' WHERE batch = 1", 0, "decision is not"),
+        ("UPDATE decisions SET sampling_probability = 0.25 WHERE batch = 1", 0, "decision is not"),
+        ("UPDATE dead_letters SET code = 'nan' WHERE \"offset\" = 1", 1, "dead_letter is not"),
+        ('UPDATE dead_letters SET value = key WHERE "offset" = 1', 1, "bytes"),
+        ("UPDATE outcomes SET kind = 'duplicate' WHERE kind = 'decision' AND \"offset\" = 5", 5, "is not"),
+        (
+            "UPDATE outcomes SET recorded_at = '2020-01-01 00:00:00.000000' WHERE \"offset\" = 2",
+            2,
+            "duplicate is not",
+        ),
+        ('UPDATE outcomes SET "offset" = 4 WHERE "offset" = 3', 4, "conflict is not"),
+        ('DELETE FROM outcomes WHERE "offset" = 2', None, "missing"),
+        ('DELETE FROM outcomes WHERE "offset" = 5', None, "ends at link 4"),
+        ("UPDATE label_revisions SET severity = 0", 0, "label is not"),
+        ("UPDATE label_revisions SET labeller = 'eve'", 0, "label is not"),
+        (
+            "UPDATE progress SET chain_height = 9 WHERE partition = 0 AND topic = 'streamer.labels'",
+            None,
+            "ends at",
+        ),
+        (
+            "UPDATE progress SET next_offset = 3 WHERE partition = 0 AND topic = 'streamer.responses'",
+            5,
+            "progress",
+        ),
+    ],
+)
+def test_a_change_is_named(recorded: World, statement: str, place: int | None, said: str) -> None:
+    recorded.tamper(statement)
+    (fault,) = recorded.store.verify_chain()
+    assert said in fault.detail
+    assert fault.offset == place
+    assert str(fault.partition.number) in str(fault)
+
+
+def test_a_decision_written_past_the_journal_is_named(recorded: World) -> None:
+    recorded.tamper(
+        """INSERT INTO batches (id, gate, batch_id, attempt, prompt, metadata, content_hash, salt, content_mac)
+           SELECT 1000, gate, 'stray', 1, prompt, metadata, content_hash, salt, content_mac FROM batches WHERE id = 1""",
+        """INSERT INTO decisions SELECT 1000, gate, policy_version, unit, mode, outcome, reason, selected, scorer, encoder,
+           embedding_source, sampled, sampling_probability, 'other', decided_at, action_topic, action_key, action_value,
+           action_headers FROM decisions WHERE batch = 1""",
+    )
+    (fault,) = recorded.store.verify_chain()
+    assert "support-bot/stray#1 belongs to no offset" in fault.detail
+
+
+def test_the_last_links_cannot_be_cut_off_together_with_the_head_hash(recorded: World) -> None:
+    recorded.tamper(
+        'DELETE FROM outcomes WHERE "offset" = 5',
+        """UPDATE progress SET chain_height = 4, chain_hash = (SELECT chain_hash FROM outcomes
+           WHERE topic = 'streamer.responses' AND partition = 0 AND chain_height = 4)
+           WHERE topic = 'streamer.responses' AND partition = 0""",
+    )
+    (fault,) = recorded.store.verify_chain()
+    assert "belongs to no offset" in fault.detail
