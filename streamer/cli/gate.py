@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer.cli import options as opt
-from streamer.cli.policies import gate_json, standing, styled_threshold, threshold_text, when
+from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
 from streamer.policy import NO_ENCODER, RECALIBRATING_FIELDS, GateSettings
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
             "seed": revision.seed,
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
             "policy": f"version {policy.version}, {when(policy.valid_from)} by {policy.created_by}: {policy.reason}",
-            "guarantee": policy.guarantee or "none",
+            "guarantee": guarantee_text(policy.guarantee) or "none",
         }
     )
 

@@ -170,7 +170,7 @@ def _parameter_help(one: Any) -> str:
     if one.param_type_name == "argument" and _choices(one):
         text += f" One of {', '.join(_choices(one))}."
     default = one.default
-    if default not in (None, False, ()) and not callable(default):
+    if default is not None and default is not False and default != () and not callable(default):
         text += f" Default: {getattr(default, 'value', default)}."
     return text
 

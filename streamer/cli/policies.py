@@ -1,5 +1,6 @@
 """How gates and policies look in a terminal and in JSON."""
 
+import re
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,11 @@ def standing(policy: "Policy") -> str:
             f"open, ships everything: the labels allow it within the budget {policy.settings.alpha:g}{shadow}"
         )
     return f"ships what scores above {policy.threshold:.6g}, budget {policy.settings.alpha:g}{shadow}"
+
+
+def guarantee_text(guarantee: str) -> str:
+    """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
+    return re.sub(r" (?=(?:Basis|Assumptions|Not promised): )", "\n", guarantee)
 
 
 def when(moment: datetime) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.policies import threshold_text
+from streamer.cli.policies import guarantee_text, threshold_text
 
 if TYPE_CHECKING:
     from streamer.calibration import Threshold
@@ -68,7 +68,7 @@ def recalibrate(
 def _print_report(done: "Recalibration") -> None:
     from rich.text import Text
 
-    from streamer.cli.console import print_table, say
+    from streamer.cli.console import note, print_table, say
 
     run = done.run
     name, settings = run.gate.gate, run.gate.settings
@@ -90,9 +90,13 @@ def _print_report(done: "Recalibration") -> None:
         say(f"Would change from {was} to {found}; nothing was recorded.")
     else:
         say(f"Was {was} (version {done.before.version}); is {found} (version {done.after.version}).")
-    say(f"Guarantee: {run.guarantee}")
+    say(guarantee_text(run.guarantee))
     if run.decided.state == "closed":
         say(why_closed(run))
+    elif done.after is not None and settings.mode == "shadow":
+        note(
+            f"It is in shadow, where consumers are told not to enforce: streamer gate set {name} --mode enforce"
+        )
 
 
 def why_closed(run: "CalibrationRun") -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from streamer.cli import options as opt
-from streamer.cli.policies import policy_json, standing, styled_threshold, when
+from streamer.cli.policies import guarantee_text, policy_json, standing, styled_threshold, when
 
 app = typer.Typer(no_args_is_help=True, help="The thresholds that gates had and have: who, why, when.")
 
@@ -76,6 +76,6 @@ def show(
             "since": when(policy.valid_from),
             "by": policy.created_by,
             "why": policy.reason,
-            "guarantee": policy.guarantee or "none: nothing is promised, and nothing ships",
+            "guarantee": guarantee_text(policy.guarantee) or "none: nothing is promised, and nothing ships",
         }
     )

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 
-def configure_logging(  # noqa: D417
+TALKATIVE = ("aiokafka", "alembic", "faust", "kafka", "mode", "sentence_transformers", "transformers")
+"""Libraries whose INFO is about themselves; theirs counts from WARNING on, unless everything is asked for."""
+
+
+def configure_logging(
     format: Literal["auto", "json", "console"] = "auto",  # noqa: A002
     level: str = "INFO",
     *,
@@ -65,6 +69,9 @@ def configure_logging(  # noqa: D417
     handler._streamer = True  # type: ignore[attr-defined]
     root.addHandler(handler)
     root.setLevel(level)
+    for library in TALKATIVE:
+        floor = logging.NOTSET if level == "DEBUG" else max(logging.WARNING, root.level)
+        logging.getLogger(library).setLevel(floor)
     logging.captureWarnings(True)
 
 

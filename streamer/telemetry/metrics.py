@@ -204,7 +204,7 @@ class Metrics:
         """The reader was set back because a record that was due had not arrived."""
         self._of["streamer_reader_resets_total"].inc()
 
-    def watch_encoder(self, encoded: Callable[[], int], cache_hits: Callable[[], int]) -> None:  # noqa: D417
+    def watch_encoder(self, encoded: Callable[[], int], cache_hits: Callable[[], int]) -> None:
         """Read the encoder's two running counts whenever the metrics are collected.
 
         Parameters

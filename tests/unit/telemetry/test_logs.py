@@ -8,14 +8,17 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from streamer.telemetry.logs import configure_logging
+from streamer.telemetry.logs import TALKATIVE, configure_logging
 
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    libraries = {name: logging.getLogger(name).level for name in TALKATIVE}
     yield
+    for name, before in libraries.items():
+        logging.getLogger(name).setLevel(before)
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.captureWarnings(False)
@@ -67,3 +70,15 @@ def test_auto_is_json_when_nobody_watches() -> None:
     configure_logging("auto", stream=stream)
     logging.getLogger("x").warning("hello")
     assert json.loads(stream.getvalue())["event"] == "hello"
+
+
+def test_libraries_do_not_talk_about_themselves() -> None:
+    stream = io.StringIO()
+    configure_logging("json", "INFO", stream=stream)
+    logging.getLogger("kafka.net").info("Closing transport")
+    logging.getLogger("kafka.net").warning("refused")
+    logging.getLogger("streamer.x").info("ours")
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["refused", "ours"]
+    configure_logging("json", "DEBUG", stream=stream)
+    logging.getLogger("kafka.net").debug("all")
+    assert json.loads(stream.getvalue().splitlines()[-1])["event"] == "all"
