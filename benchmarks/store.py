@@ -30,7 +30,7 @@ def message(policy: Policy) -> OutboxMessage:
     return OutboxMessage("streamer.thresholds", policy.gate.encode(), b"{}", ())
 
 
-def refused(record: Record, code: str, detail: str) -> OutboxMessage:
+def refused(record: Record, _code: str, _detail: str) -> OutboxMessage:
     return OutboxMessage("streamer.dead-letters", record.key, record.value, ())
 
 

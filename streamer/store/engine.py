@@ -26,10 +26,10 @@ T = TypeVar("T")
 SCHEMA = "streamer"
 """The schema that holds all our tables on PostgreSQL."""
 
-BUSY_SECONDS = 10
+BUSY_SECONDS: float = 10
 """How long a writer waits for another's lock before the database counts as away."""
 
-FROZEN_SECONDS = 30
+FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
 
 _ATTEMPTS = 6
@@ -164,20 +164,19 @@ class Database:
                 raise UsageError(f"{self.url.database} is not a SQLite database") from error
             raise
 
-    def require_folder(self, *, create: bool) -> None:
-        """See that a SQLite file can be there; raises `UsageError` when its folder cannot."""
-        if not self.sqlite or self.url.database is None or self.url.database.startswith("file:"):
+    def make_file(self) -> None:
+        """Make a SQLite file, and its folder, where there is none; raises `UsageError` when it cannot be.
+
+        It will hold people's texts and the gates' secrets, so that only its owner may read it.
+        """
+        if not self.sqlite or self.url.database is None:
             return
-        folder = Path(self.url.database).parent
+        path = Path(self.url.database)
         try:
-            if create:
-                folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
         except OSError as error:
-            raise UsageError(f"the folder {folder} cannot be made: {error.strerror}") from None
-        if not folder.is_dir():
-            raise UsageError(
-                f"the folder {folder} of the database does not exist; `streamer db upgrade` makes it"
-            )
+            raise UsageError(f"the database {path} cannot be made: {error.strerror}") from None
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -192,7 +191,7 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
     # The driver's own habit of opening transactions is off; `_begin_sqlite` says which kind it is to be.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+    cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
     cursor.execute("PRAGMA journal_mode = WAL")
     # FULL, not NORMAL: after a power cut NORMAL may lose the last commits of a WAL, whose actions are
     # published already; decided again under a newer policy they could contradict what consumers hold.
@@ -215,8 +214,8 @@ def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
     for name, value in (
         ("search_path", SCHEMA),
         ("timezone", "UTC"),
-        ("lock_timeout", f"{BUSY_SECONDS}s"),
-        ("idle_in_transaction_session_timeout", f"{FROZEN_SECONDS}s"),
+        ("lock_timeout", f"{int(BUSY_SECONDS * 1000)}ms"),
+        ("idle_in_transaction_session_timeout", f"{int(FROZEN_SECONDS * 1000)}ms"),
     ):
         cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
     cursor.close()

@@ -58,7 +58,7 @@ def migrate(url: str, revision: str = "head") -> SchemaState:
     """
     database = Database(url)
     try:
-        database.require_folder(create=True)
+        database.make_file()
         with _alone(database) as (connection, config):
             _known_revision(connection)
             command.upgrade(config, revision)
@@ -71,7 +71,7 @@ def downgrade(url: str, revision: str) -> SchemaState:
     """Go back to an older revision (``base``: no tables at all). What newer tables hold is lost."""
     database = Database(url)
     try:
-        database.require_folder(create=False)
+        require_file(database)
         with _alone(database) as (_, config):
             command.downgrade(config, revision)
         return _state(database)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import sqlalchemy as sa
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ metadata = sa.MetaData(
 
 Row: TypeAlias = Mapping[Any, Any]
 """A table's row by column names: about to be written, or read back."""
+
+_headers = msgspec.json.Encoder()
 
 HASH_BYTES = 32
 """Length of SHA-256 digests, HMAC-SHA256 tags and salts."""
@@ -56,14 +59,17 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
 
 
 def encode_headers(headers: Headers) -> str:
-    """Write headers as ASCII JSON: ``[["name", "base64 of the value" or null], ...]``, order kept."""
-    return json.dumps(
-        [
-            [name, None if value is None else base64.b64encode(value).decode("ascii")]
-            for name, value in headers
-        ],
-        separators=(",", ":"),
-    )
+    """Write headers as JSON: ``[["name", "base64 of the value" or null], ...]``, order kept."""
+    try:
+        return _headers.encode(headers).decode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate, which only escapes can write
+        return json.dumps(
+            [
+                [name, None if value is None else base64.b64encode(value).decode("ascii")]
+                for name, value in headers
+            ],
+            separators=(",", ":"),
+        )
 
 
 def decode_headers(text: str) -> Headers:

@@ -1,0 +1,180 @@
+"""The database goes away, locks, or kills us in the middle: `Unavailable`, nothing half done, and on it goes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from streamer.errors import Unavailable
+from streamer.store import engine, migrate, open_store
+from tests.integration.store.conftest import World, dead_letter_message, policy_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamer.journal import OutboxMessage, Record
+    from streamer.store import Store
+    from tests.services.postgres import PostgresServer
+
+
+@pytest.fixture
+def postgres_world(postgres_database_url: str) -> Iterator[World]:
+    migrate(postgres_database_url)
+    world = World(postgres_database_url)
+    world.gate()
+    yield world
+    world.close()
+
+
+def interrupted(world: World, meanwhile: Callable[[], object]) -> Store:
+    """A store that lets something happen in the middle of a commit that has a dead letter of the store's own."""
+
+    def message(record: Record, code: str, detail: str) -> OutboxMessage:
+        meanwhile()
+        return dead_letter_message(record, code, detail)
+
+    store = open_store(
+        world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=message
+    )
+    world.stores.append(store)
+    return store
+
+
+def test_a_locked_sqlite_file_is_unavailable(
+    sqlite_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(sqlite_database_url)
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.2)
+    world = World(sqlite_database_url)
+    world.gate()
+    lease = world.lease()
+    other = sqlite3.connect(sqlite_database_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked"):
+        world.commit(world.slice(lease, world.decision(0)))
+    assert world.store.known([]) == {}  # readers go on
+    other.execute("ROLLBACK")
+    other.close()
+    assert world.commit(world.slice(lease, world.decision(0))) == [["decision"]]
+    world.close()
+
+
+def test_sqlite_keeps_what_it_promises(sqlite_database_url: str) -> None:
+    migrate(sqlite_database_url)
+    database = engine.Database(sqlite_database_url)
+    with database.engine.connect() as connection:
+        pragma = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    database.close()
+    assert pragma == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    path = Path(sqlite_database_url.removeprefix("sqlite:///"))
+    assert path.stat().st_mode & 0o077 == 0  # texts and secrets: the owner's alone
+
+
+def test_a_connection_that_is_killed_in_the_middle_leaves_nothing_behind(postgres_world: World) -> None:
+    world = postgres_world
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0, "b")))
+
+    def kill() -> None:
+        url = sa.make_url(world.url).set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'streamer' AND state = 'idle in transaction'"
+            )
+
+    store = interrupted(world, kill)
+    piece = world.slice(lease, world.decision(1, "b", content="two"), world.decision(2), expected=1)
+    with pytest.raises(Unavailable):
+        store.commit([piece], now=world.clock())
+    assert world.rows("SELECT count(*) FROM outcomes") == [(1,)]
+    assert world.commit(piece) == [["conflict", "decision"]]
+    assert world.store.verify_chain() == []
+
+
+def test_a_stopped_worker_does_not_keep_its_partition_locked(
+    postgres_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = postgres_world
+    monkeypatch.setattr(engine, "FROZEN_SECONDS", 1)
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0, "b")))
+    inside = threading.Event()
+
+    def freeze() -> None:
+        inside.set()
+        time.sleep(4)
+
+    store = interrupted(world, freeze)
+    said: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            store.commit(
+                [world.slice(lease, world.decision(1, "b", content="two"), expected=1)], now=world.clock()
+            )
+        except BaseException as error:
+            said.append(error)
+
+    frozen = threading.Thread(target=work)
+    frozen.start()
+    assert inside.wait(timeout=30)
+    start = time.monotonic()
+    assert world.lease(store=world.open()).epoch == 2
+    assert time.monotonic() - start < 3.5
+    frozen.join(timeout=30)
+    assert isinstance(said[0], Unavailable)
+
+
+def test_a_lock_that_does_not_come_is_unavailable(
+    postgres_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = postgres_world
+    world.lease()
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.3)
+    hasty = world.open()
+    with world.store._database.engine.begin() as connection:
+        connection.execute(sa.text("SELECT * FROM progress FOR UPDATE"))
+        with pytest.raises(Unavailable, match="lock"):
+            world.lease(store=hasty)
+
+
+@pytest.mark.slow
+def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServer) -> None:
+    url = own_postgres_server.create_database()
+    migrate(url)
+    world = World(url)
+    world.gate()
+    lease = world.lease()
+    first = world.slice(lease, world.decision(0), world.decision(1))
+    world.commit(first)
+    own_postgres_server.stop("immediate")
+    second = world.slice(lease, world.decision(2), expected=2)
+    calls: list[Callable[[], Any]] = [
+        lambda: world.commit(second),
+        lambda: world.lease(1),
+        lambda: world.store.known([world.decision(0).key]),
+        lambda: world.store.unpublished([], limit=1),
+        lambda: world.store.mark_published([1]),
+        lambda: world.store.policies.active(),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable):
+            call()
+    own_postgres_server.start()
+    assert world.commit(
+        first,
+    ) == [["decision", "decision"]]
+    assert world.commit(second) == [["decision"]]
+    assert world.store.verify_chain() == []
+    world.close()

@@ -1,0 +1,182 @@
+"""The store's pure parts: URLs, headers, moments, the chain's arithmetic, and what a decision may not say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.dialects import postgresql, sqlite
+
+from streamer.errors import UsageError
+from streamer.journal import BatchKey, Decision, OutboxMessage, Partition, Record, ScoredResponse
+from streamer.policy import GateSettings, Policy
+from streamer.store import chain
+from streamer.store.engine import parse_url
+from streamer.store.rows import check_decision, storable
+from streamer.store.schema.types import UtcDateTime, decode_headers, encode_headers
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_categories=())), st.none() | st.binary())))
+def test_headers_come_back_to_the_byte(headers: list[tuple[str, bytes | None]]) -> None:
+    text = encode_headers(tuple(headers))
+    text.encode("utf-8")
+    assert "\x00" not in text
+    assert decode_headers(text) == tuple(headers)
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_free_text_becomes_storable(text: str) -> None:
+    stored = storable(text)
+    assert "\x00" not in stored
+    stored.encode("utf-8")
+    assert storable("fine — ünïcode") == "fine — ünïcode"
+
+
+@given(st.datetimes(timezones=st.just(timezone(timedelta(hours=5, minutes=30)))))
+def test_moments_are_utc_on_both_databases(moment: datetime) -> None:
+    if moment.year in (1, 9999):
+        return
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        stored = UtcDateTime().process_bind_param(moment, dialect)
+        back = UtcDateTime().process_result_value(stored, dialect)
+        assert back == moment
+        assert back is not None
+        assert back.tzinfo is UTC
+
+
+def test_a_moment_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        UtcDateTime().process_bind_param(datetime(2026, 1, 1), sqlite.dialect())  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("postgres://u@h/d", "postgresql+psycopg"),
+        ("postgresql://u@h/d", "postgresql+psycopg"),
+        ("postgresql+psycopg2://u@h/d", "postgresql+psycopg"),
+        ("sqlite:///a.db", "sqlite"),
+        ("sqlite+pysqlite:////a.db", "sqlite"),
+    ],
+)
+def test_urls_get_our_driver(url: str, driver: str) -> None:
+    assert parse_url(url).drivername == driver
+
+
+@pytest.mark.parametrize("url", ["", "x", "mysql://u:pw@h/d", "sqlite://", "postgresql://u:pw@h"])
+def test_other_urls_are_refused_without_their_password(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url(url)
+    assert "pw" not in str(caught.value)
+
+
+def test_the_first_hash_names_the_partition() -> None:
+    names = [Partition("a", "b", 1), Partition("a", "b", 2), Partition("a", "b1", 1), Partition("ab", "", 1)]
+    assert len({chain.genesis(name) for name in names}) == len(names)
+
+
+def test_absent_and_empty_are_different_messages() -> None:
+    digests = {
+        chain.message_digest("t", key, value, headers)
+        for key in (None, b"")
+        for value in (None, b"")
+        for headers in ((), (("h", None),), (("h", b""),))
+    }
+    assert len(digests) == 12
+
+
+def decision(
+    unit: str, actions: tuple[str, ...], outcome: str, selected: str | None, **changes: object
+) -> Decision:
+    settings = GateSettings(unit=unit, encoder="e@1")  # type: ignore[arg-type]
+    policy = Policy(
+        gate="g",
+        version=1,
+        gate_revision=1,
+        settings=settings,
+        state="open",
+        threshold=None,
+        calibrated=True,
+        calibration_run=None,
+        seed=1,
+        valid_from=NOW,
+        guarantee="",
+        created_by="",
+        reason="",
+    )
+    fields: dict[str, object] = {
+        "record": Record(Partition("l", "t", 0), 0, None, None, (), 0),
+        "key": BatchKey("g", "b", 1),
+        "content_hash": bytes(32),
+        "prompt": "",
+        "references": None,
+        "metadata": {},
+        "created_at": None,
+        "unit": unit,
+        "mode": "shadow",
+        "outcome": outcome,
+        "reason": "scored",
+        "selected": selected,
+        "responses": tuple(ScoredResponse(f"r{i}", "", 0.5, None, a, False) for i, a in enumerate(actions)),  # type: ignore[arg-type]
+        "policy": policy,
+        "scorer": "gram",
+        "encoder": "e@1",
+        "embedding_source": "encoder",
+        "sampled": False,
+        "sampling_probability": 0.0,
+        "decided_at": NOW,
+        "action": OutboxMessage("a", None, None, ()),
+        "action_id": "x",
+    }
+    return Decision(**(fields | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("unit", "actions", "outcome", "selected"),
+    [
+        ("best", ("ship", "abstain"), "ship", "r0"),
+        ("best", ("abstain", "abstain"), "abstain", None),
+        ("response", ("ship", "abstain"), "mixed", None),
+        ("response", ("ship", "ship"), "ship", None),
+        ("response", ("abstain", "abstain"), "escalate", None),
+        ("batch", ("ship", "ship"), "ship", None),
+        ("batch", ("abstain", "abstain"), "abstain", None),
+    ],
+)
+def test_decisions_that_agree_with_themselves(
+    unit: str, actions: tuple[str, ...], outcome: str, selected: str | None
+) -> None:
+    check_decision(decision(unit, actions, outcome, selected))
+
+
+@pytest.mark.parametrize(
+    ("unit", "actions", "outcome", "selected"),
+    [
+        ("best", ("ship", "ship"), "ship", "r0"),
+        ("best", ("ship", "abstain"), "ship", "r1"),
+        ("best", ("ship", "abstain"), "abstain", "r0"),
+        ("best", ("abstain", "abstain"), "ship", None),
+        ("response", ("ship", "abstain"), "ship", None),
+        ("response", ("abstain", "abstain"), "mixed", None),
+        ("response", ("ship", "ship"), "mixed", None),
+        ("batch", ("ship", "abstain"), "ship", None),
+        ("batch", ("abstain", "abstain"), "ship", None),
+    ],
+)
+def test_decisions_that_contradict_themselves(
+    unit: str, actions: tuple[str, ...], outcome: str, selected: str | None
+) -> None:
+    with pytest.raises(ValueError, match="contradicts"):
+        check_decision(decision(unit, actions, outcome, selected))
+
+
+def test_nothing_is_drawn_from_a_batch_that_is_not_sampled() -> None:
+    drawn = (ScoredResponse("r0", "", 0.5, None, "abstain", True),)
+    with pytest.raises(ValueError, match="drawn"):
+        check_decision(decision("best", (), "abstain", None, responses=drawn))
+    with pytest.raises(ValueError, match="gate 'g'"):
+        check_decision(decision("best", ("abstain",), "abstain", None, key=BatchKey("other", "b", 1)))
