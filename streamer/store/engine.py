@@ -67,13 +67,18 @@ def parse_url(url: str) -> sa.URL:
         backend = "postgresql"
     if backend == "postgresql":
         if not parsed.database:
-            raise UsageError(f"the database URL {parsed.render_as_string()} names no database")
+            raise UsageError(f"the database URL {shown(parsed)} names no database")
         return parsed.set(drivername="postgresql+psycopg")
     if backend == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
             raise UsageError("SQLite needs a file (sqlite:///path/to/file.db): several processes share it")
         return parsed.set(drivername="sqlite")
     raise UsageError(f"databases of kind {backend!r} are not supported; use sqlite or postgresql")
+
+
+def shown(url: sa.URL) -> str:
+    """The URL as people may see it: its password is starred out, and its query, which may hold one, left out."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 class Database:
@@ -121,7 +126,7 @@ class Database:
         )
 
     def __str__(self) -> str:
-        return self.url.render_as_string(hide_password=True)
+        return shown(self.url)
 
     @contextmanager
     def reading(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
@@ -218,6 +223,11 @@ def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
         ("idle_in_transaction_session_timeout", f"{int(FROZEN_SECONDS * 1000)}ms"),
     ):
         cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
+    # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
+    cursor.execute(
+        "SELECT set_config('synchronous_commit', 'on', false)"
+        " WHERE current_setting('synchronous_commit') = 'off'"
+    )
     cursor.close()
     connection.autocommit = before
 

@@ -80,6 +80,19 @@ def test_sqlite_keeps_what_it_promises(sqlite_database_url: str) -> None:
     assert path.stat().st_mode & 0o077 == 0  # texts and secrets: the owner's alone
 
 
+def test_postgresql_waits_for_the_disk_whatever_its_habit(postgres_database_url: str) -> None:
+    migrate(postgres_database_url)
+    name = sa.make_url(postgres_database_url).database
+    database = engine.Database(postgres_database_url)
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+    database.close()
+    with database.engine.connect() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        assert connection.exec_driver_sql("SHOW search_path").scalar() == "streamer"
+    database.close()
+
+
 def test_a_connection_that_is_killed_in_the_middle_leaves_nothing_behind(postgres_world: World) -> None:
     world = postgres_world
     lease = world.lease()

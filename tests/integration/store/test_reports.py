@@ -58,6 +58,23 @@ def test_counts_and_the_recent(world: World) -> None:
     assert reports.recent("nobody") == []
 
 
+VIEWS = {
+    "v_decisions": "gate batch_id attempt decided_at unit mode outcome reason selected responses shipped best_score"
+    " mean_score policy_version policy_state lambda alpha method scorer encoder embedding_source sampled"
+    " sampling_probability action_id log_id topic partition offset",
+    "v_label_queue": "gate batch_id attempt response_id kind decided_at prompt text references sampling_probability",
+    "v_risk": "gate policy_version unit severity_kind labelled_batches pending_batches served_ratio exposure_risk"
+    " selective_risk",
+    "v_severities": "gate batch_id attempt response_id kind severity labellers effective_at",
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_keep_their_columns(world: World, view: str) -> None:
+    with world.store._database.reading() as connection:
+        assert list(connection.exec_driver_sql(f"SELECT * FROM {view}").keys()) == VIEWS[view].split()
+
+
 def test_risk_weighs_each_batch_by_its_probability(world: World) -> None:
     shipped = {"actions": ("abstain", "ship")}
     world.commit(

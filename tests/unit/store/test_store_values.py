@@ -67,7 +67,9 @@ def test_urls_get_our_driver(url: str, driver: str) -> None:
     assert parse_url(url).drivername == driver
 
 
-@pytest.mark.parametrize("url", ["", "x", "mysql://u:pw@h/d", "sqlite://", "postgresql://u:pw@h"])
+@pytest.mark.parametrize(
+    "url", ["", "x", "mysql://u:pw@h/d", "sqlite://", "postgresql://u:pw@h", "postgresql://h?password=pw"]
+)
 def test_other_urls_are_refused_without_their_password(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_url(url)
