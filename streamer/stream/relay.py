@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -40,6 +41,7 @@ _HOPELESS = (
     ValueError,
     TypeError,
 )
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LOG_EVERY = 10.0
 
 
@@ -231,6 +233,9 @@ class Relay:
 
 async def _sent(producer: AIOKafkaProducer, row: OutboxMessage) -> asyncio.Future[object]:
     """Hand a row to the producer; the future is done when the broker has it."""
+    if not _TOPIC_NAME.fullmatch(row.topic) or row.topic in (".", ".."):
+        # The library would look for such a topic without a pause until its time is up.
+        raise InvalidTopicError(row.topic)
     headers = list(row.headers)
     if row.key is not None or row.value is not None:
         sent: asyncio.Future[object] = await producer.send(row.topic, row.value, key=row.key, headers=headers)

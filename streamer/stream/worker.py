@@ -129,14 +129,14 @@ async def run_worker(
             health=health or WorkerHealth(SilentObserver()),
             stopping=stopping,
             failpoint=failpoint,
+            terminate=terminate,
             threads=threads,
         )
         try:
             await worker.run(log_id)
         except WorkerHalted as halted:
-            log.error("stream.worker_halted", status=halted.status.name.lower(), reason=str(halted))
-            if halted.status is WorkerExit.FENCED:
-                terminate(int(halted.status))
+            if halted.status is not WorkerExit.FENCED:
+                log.error("stream.worker_halted", status=halted.status.name.lower(), reason=str(halted))
             raise
 
 
@@ -154,6 +154,7 @@ class _Worker:
         health: WorkerHealth,
         stopping: asyncio.Event,
         failpoint: Callable[[str], None],
+        terminate: Callable[[int], None],
         threads: dict[str, ThreadPoolExecutor],
     ) -> None:
         self._connection = connection
@@ -166,6 +167,7 @@ class _Worker:
         self._health = health
         self._stopping = stopping
         self._failpoint = failpoint
+        self._terminate = terminate
         self._threads = threads
 
     async def run(self, log_id: str | None) -> None:
@@ -240,7 +242,6 @@ class _Worker:
                 tell=self._health.part,
             )
             tasks.append(asyncio.create_task(follower.run(), name="stream-threshold-follower"))
-        halted = False
         try:
             if await self._unless_stopped(self._started(engine, leasing)) is not None:
                 limit_client_logs()  # the loggers that the clients have made since
@@ -252,15 +253,16 @@ class _Worker:
                     task.result()
                 await self._drain(engine, intake, relay, relaying)
         except BaseException as error:
-            halted = isinstance(error, WorkerHalted) and error.status is WorkerExit.FENCED
             self._health.stopping = str(error) or type(error).__name__
+            if isinstance(error, WorkerHalted) and error.status is WorkerExit.FENCED:
+                log.error("stream.worker_halted", status="fenced", reason=str(error))
+                self._terminate(int(error.status))  # before anything else: a farewell would be a write
             raise
         finally:
             for task in tasks:
                 task.cancel()
-            if not halted:  # a zombie's farewell would be a write
-                await asyncio.gather(*tasks, return_exceptions=True)
-                await engine.stop()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await engine.stop()
 
     async def _drain(
         self, engine: Engine, intake: Intake, relay: Relay, relaying: asyncio.Task[None]
