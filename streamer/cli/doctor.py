@@ -175,8 +175,10 @@ def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
 
 def _broker(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
+    from streamer.cli.reachability import require_broker
     from streamer.stream.topics import cluster_id, log_bounds
 
+    require_broker(settings)
     connection = wiring.connection(settings)
     identity = settings.kafka.log_id or cluster_id(connection)
     yield Finding("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")

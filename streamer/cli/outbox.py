@@ -10,12 +10,14 @@ def announce_now(settings: "Settings") -> None:
     """Publish what the change left in the outbox. Without a broker nothing is lost: a worker publishes it."""
     from streamer import wiring
     from streamer.cli.console import note
+    from streamer.cli.reachability import require_broker
     from streamer.errors import Unavailable
 
     if settings.kafka.bootstrap_servers is None:
         note("It is recorded. No broker is configured here; the next worker announces it.")
         return
     try:
+        require_broker(settings)
         wiring.publish_pending(settings)
     except Unavailable:
         note("It is recorded. The broker does not answer now; the next worker announces it.")

@@ -49,9 +49,11 @@ def publish(
     from streamer import wiring
     from streamer.cli.batch_files import publications
     from streamer.cli.console import print_json, progress, say
+    from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
 
     settings = load_settings()
+    require_broker(settings)
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     batches = label_count = 0
     start = monotonic()

@@ -39,9 +39,11 @@ def tail(
 
     from streamer import wiring
     from streamer.cli.console import note
+    from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
 
     settings = load_settings()
+    require_broker(settings)
     name = getattr(wiring.topics(settings), topic.name.lower())
     seen = 0
     for record in wiring.tail(

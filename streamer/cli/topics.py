@@ -13,9 +13,11 @@ def create(json: JsonOption = False) -> None:
     """Create the topics that are missing, with the configured partitions. Safe to repeat."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
+    from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
 
     settings = load_settings()
+    require_broker(settings)
     created = wiring.create_topics(settings)
     if json:
         print_json({"created": list(created)})
@@ -28,9 +30,11 @@ def check(json: JsonOption = False) -> None:
     """Check that every topic is there and fits: partitions, size limits, compaction. Exit status 3 if not."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
+    from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
 
     settings = load_settings()
+    require_broker(settings)
     problems = wiring.check_topics(settings)
     if json:
         print_json({"ok": not problems, "problems": list(problems)})

@@ -1,0 +1,155 @@
+"""Commands that talk to a broker, on the embedded one."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamer import cli
+from streamer.cli import main
+
+pytest.importorskip("confluent_kafka", reason="the extra `embedded` is not installed")
+
+CLOUDS = [
+    {
+        "question_id": f"q{i}",
+        "question": "Where?",
+        "references": None,
+        "responses": [{"text": "here", "label": 0}, {"text": "there", "label": 1}],
+    }
+    for i in range(20)
+]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[tuple[str, str]]:
+    from streamer.stream.embedded_broker import EmbeddedBroker
+
+    with EmbeddedBroker() as started:
+        yield started.bootstrap, started.log_id
+
+
+@pytest.fixture(autouse=True)
+def on_the_broker(
+    broker: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    for name in list(os.environ):
+        if name.startswith("STREAMER_"):
+            monkeypatch.delenv(name)
+    bootstrap, log_id = broker
+    monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", bootstrap)
+    monkeypatch.setenv("STREAMER_KAFKA_LOG_ID", log_id)
+    monkeypatch.setenv("STREAMER_KAFKA_TOPIC_PREFIX", f"{request.node.name}.")
+    monkeypatch.chdir(tmp_path)
+    assert main(["db", "upgrade"]) == 0
+    capsys.readouterr()
+
+
+def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("clouds.jsonl.gz").write_bytes(
+        gzip.compress(b"".join(json.dumps(cloud).encode() + b"\n" for cloud in CLOUDS))
+    )
+    assert main(["publish", "clouds.jsonl.gz", "--gate", "bot", "--labels", "--json"]) == 0
+    published = json.loads(capsys.readouterr().out)
+    assert (published["batches"], published["labels"]) == (20, 40)
+
+    assert main(["tail", "responses", "--from-beginning", "--count", "20", "--json"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {event["batch_id"] for event in events} == {cloud["question_id"] for cloud in CLOUDS}
+
+    assert main(["tail", "labels", "--from-beginning", "--count", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all("by file:clouds.jsonl.gz" in line for line in lines)
+
+
+def test_a_new_gate_is_announced_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", "create", "bot", "--alpha", "0.1"]) == 0
+    assert "It is recorded" not in capsys.readouterr().err
+    assert main(["tail", "thresholds", "--from-beginning", "--count", "1"]) == 0
+    assert "bot  v1  closed  alpha 0.1  mean  best" in capsys.readouterr().out
+
+
+def away(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose broker is away, in a process of its own: kafka-python leaves sockets to the collector."""
+    return subprocess.run(
+        [sys.executable, "-m", "streamer.cli", *words],
+        env=os.environ | {"STREAMER_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_broker_that_is_away_is_no_failure_for_a_gate() -> None:
+    done = away("gate", "create", "bot")
+    assert done.returncode == cli.DONE
+    assert "Gate bot is created" in done.stdout
+    assert "The broker does not answer now; the next worker announces it." in done.stderr
+
+
+def test_publishing_to_a_broker_that_is_away_fails_in_one_line() -> None:
+    Path("clouds.jsonl").write_text(json.dumps(CLOUDS[0]) + "\n")
+    done = away("publish", "clouds.jsonl", "--gate", "bot")
+    assert (done.returncode, done.stdout) == (cli.FAILED, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_unknown_topic_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["tail", "actions", "--timeout", "1s"])
+    captured = capsys.readouterr()
+    assert status in (cli.DONE, cli.WRONG_USAGE)
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_ctrl_c_ends_a_tail_with_130() -> None:
+    tail = subprocess.Popen(
+        [sys.executable, "-m", "streamer.cli", "tail", "thresholds", "--from-beginning"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    main(["gate", "create", "bot"])
+    assert tail.stdout is not None
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and tail.poll() is None and not tail.stdout.readline():
+        pass
+    tail.send_signal(signal.SIGINT)
+    _, err = tail.communicate(timeout=30)
+    assert tail.returncode == cli.INTERRUPTED
+    assert b"Traceback" not in err
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    main(["gate", "create", "one"])
+    main(["gate", "create", "two"])
+    words = f"{sys.executable} -m streamer.cli tail thresholds --from-beginning --timeout 3s --json | head -1"
+    result = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words}"], capture_output=True, timeout=60, check=False
+    )
+    assert len(result.stdout.splitlines()) == 1
+    assert b"Traceback" not in result.stderr
+    assert b"Exception ignored" not in result.stderr
+
+
+def test_doctor_is_content(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["gate", "create", "bot"])
+    capsys.readouterr()
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is True
+    subjects = {finding["subject"]: finding["level"] for finding in found["findings"]}
+    assert subjects["database"] == subjects["record"] == subjects["dead letters"] == "ok"
+    assert subjects["gate bot"] == subjects["broker"] == "warn"
