@@ -36,6 +36,9 @@ def worker(
 
     Run as many as there are partitions to share. A worker that stops loses nothing: the next one goes on where
     the database says. With --json the first line on standard output is an object with its addresses.
+
+    Exit status: 0 it drained when told to stop, 1 it crashed, 65 too many records were refused, 70 another worker
+    has taken its partitions, 75 the database gave no lease in time, 78 a topic was deleted and made anew.
     """
     from streamer import wiring
     from streamer.settings import load_settings
@@ -56,27 +59,44 @@ def dev(port: PortOption = None, json: JsonOption = False) -> None:
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database.
     """
     from streamer import wiring
+    from streamer.cli.console import note
     from streamer.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
     configure_logging(settings.logging.format, settings.logging.level)
     _warn_of_misspelt()
-    raise typer.Exit(wiring.run_dev(settings, announce=_announce_json if json else _announce))
+    note("Starting an embedded broker and a worker; loading the encoder takes some seconds.")
+    raise typer.Exit(wiring.run_dev(settings, announce=_announce_json if json else _announce_dev))
 
 
 def _announce(facts: "Mapping[str, object]") -> None:
     from streamer.cli.console import print_fields
+    from streamer.redaction import redact
 
-    print_fields(facts)
+    shown = {name: redact(name, value) for name, value in facts.items()}
+    if "http" in shown:
+        shown["http"] = f"{shown['http']}/metrics, /healthz, /readyz"
+    print_fields(shown)
+
+
+def _announce_dev(facts: "Mapping[str, object]") -> None:
+    from streamer.cli.console import note
+
+    _announce(facts)
+    note(
+        "Ready; Ctrl-C ends it. In another terminal, in this directory: streamer gate create NAME, "
+        "streamer publish FILE --gate NAME, streamer tail actions"
+    )
 
 
 def _announce_json(facts: "Mapping[str, object]") -> None:
     import sys
 
     from streamer.cli.console import print_json
+    from streamer.redaction import redact
 
-    print_json(facts)
+    print_json({name: redact(name, value) for name, value in facts.items()})
     sys.stdout.flush()
 
 

@@ -361,3 +361,41 @@ def test_doctor_tells_why_a_gate_holds(
     assert "gate y: wants encoder other@12345678" in out
     assert "STREAMER_HTTP_PROT" in out
     assert "the hash chain verifies" in out
+
+
+# -- services --------------------------------------------------------------------------------------------------
+
+
+def test_the_worker_names_its_exit_statuses() -> None:
+    from streamer.cli.services import worker
+    from streamer.stream.exits import WorkerExit
+
+    assert worker.__doc__ is not None
+    said = worker.__doc__.partition("Exit status:")[2]
+    assert {int(word) for word in said.split() if word.isdigit()} == {int(status) for status in WorkerExit}
+
+
+def test_addresses_are_shown_without_passwords(capsys: pytest.CaptureFixture[str]) -> None:
+    from streamer.cli.services import _announce, _announce_json
+
+    facts = {"http": "http://127.0.0.1:1", "database": "postgresql://u:hunter2@h/x"}
+    _announce(facts)
+    _announce_json(facts)
+    out = capsys.readouterr().out
+    assert "hunter2" not in out
+    assert json.loads(out.splitlines()[-1])["http"] == "http://127.0.0.1:1"
+
+
+def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "import sys, signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "from streamer.cli.services import _stop_when_stdin_closes\n"
+        "_stop_when_stdin_closes()\n"
+        "time.sleep(60)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    assert child.poll() is None
+    child.stdin.close()
+    assert child.wait(timeout=30) == 7
