@@ -22,6 +22,8 @@ BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
 MIRROR = mirror="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PYTHON) -m pip config get global.index-url 2>/dev/null || true)}}"; \
 	if [ -n "$$mirror" ]; then export UV_DEFAULT_INDEX="$$mirror"; fi
 
+# Importing torch anew costs seconds each time where no byte-code may be kept.
+export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 

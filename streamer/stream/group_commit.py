@@ -16,6 +16,7 @@ from streamer.errors import Fenced
 from streamer.journal import Decision, Journal, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.group_size import GroupSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ class GroupCommit:
     Parameters
     ----------
     executor : one thread; `Decider.outcomes` and `Journal.commit` block there.
-    max_records, max_bytes : bounds of one group.
+    max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
     tell : told whether a part answers.
     failpoint : called with ``after_score``, ``before_commit`` and ``after_commit``.
@@ -65,7 +66,7 @@ class GroupCommit:
         self._decider = decider
         self._journal = journal
         self._executor = executor
-        self._max_records = max_records
+        self._size = GroupSize(max_records)
         self._max_bytes = max_bytes
         self._cap = cap
         self._ledger = ledger
@@ -85,9 +86,11 @@ class GroupCommit:
             more was refused than the cap allows.
         """
         while True:
-            runs = await self._intake.gather(max_records=self._max_records, max_bytes=self._max_bytes)
+            runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
+            began = time.monotonic()
             try:
                 await self._commit(runs)
+                self._size.observe(sum(len(run.records) for run in runs), time.monotonic() - began)
             finally:
                 self._intake.settle(runs)
 

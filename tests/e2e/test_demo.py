@@ -1,0 +1,162 @@
+"""`streamer demo` as a user runs it: a process of its own in an empty folder, all parts real."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.experiments.clouds import read_clouds
+from streamer.experiments.offline import run_scored, score_clouds
+from streamer.scoring.encoder import CachedEncoder
+from streamer.settings import load_settings
+from streamer.wiring import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamer.experiments.offline import ScoredCloud
+    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+
+pytestmark = [pytest.mark.slow, pytest.mark.encoder]
+
+SAME_AS_OFFLINE = (
+    "unit",
+    "alpha",
+    "method",
+    "state",
+    "lambda",
+    "calibration_groups",
+    "batches",
+    "responses",
+    "ship_rate",
+    "exposure_risk",
+    "exposure_risk_se",
+    "selective_risk",
+    "severity_reduction",
+)
+
+
+def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "streamer", "demo", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def scored(triviaqa_path: Path, real_encoder: SentenceTransformerEncoder) -> list[ScoredCloud]:
+    return score_clouds(list(read_clouds(triviaqa_path)), CachedEncoder(real_encoder, capacity_texts=50_000))
+
+
+@pytest.mark.parametrize(
+    ("unit", "alpha", "method", "seed"), [("response", 0.05, "mean", 3), ("best", 0.1, "rbwa", 0)]
+)
+def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
+    tmp_path: Path,
+    triviaqa_path: Path,
+    scored: list[ScoredCloud],
+    unit: str,
+    alpha: float,
+    method: str,
+    seed: int,
+) -> None:
+    options = ["--gate-unit", unit, "--alpha", str(alpha), "--method", method, "--seed", str(seed)]
+    streamed: dict[str, Any] = json.loads(
+        demo(tmp_path, "--data", str(triviaqa_path), *options, "--json").stdout
+    )
+    offline = run_scored(scored, unit=unit, alpha=alpha, method=method, seed=seed)  # type: ignore[arg-type]
+    summary = offline.summary()
+    assert {name: streamed[name] for name in SAME_AS_OFFLINE} == {
+        name: summary[name] for name in SAME_AS_OFFLINE
+    }
+    assert streamed["batches"] + streamed["calibration_groups"] == 500
+    assert streamed["batches_per_second"] > 0
+
+    with open_store(load_settings(database={"url": streamed["database"]})) as store:
+        recorded = store.reports.decided_batches("demo")
+        assert len(recorded) == 500
+        for batch in offline.decided:
+            assert recorded[batch.batch_id].scores == batch.scores
+            assert recorded[batch.batch_id].shipped == batch.shipped
+        assert store.verify_chain() == []
+        newest = store.policies.newest("demo")
+        run = store.calibration.inputs(newest.calibration_run or 0)
+        assert {g.id: [i.severity for i in g.items] for g in run} == {
+            g.id: g.severities.tolist() for g in offline.calibration
+        }
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        for name, value in attrs:
+            assert name not in {"src", "href"} or (value or "").startswith(("#", "data:")), "not self-contained"
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--seed", "5")
+    first = done.stdout.splitlines()[0]
+    assert re.fullmatch(
+        r"served \d+ % of prompts, wrong among the served \d+ %, "
+        r"exposure [\d.]+ % per prompt against a budget of 10 %",
+        first,
+    ), first
+    assert "simulated" in done.stdout
+    (folder,) = (tmp_path / ".streamer").iterdir()
+    assert str(folder / "report.html") in done.stdout
+    assert str(folder / "audit.db") in done.stdout
+    page = _Text()
+    page.feed((folder / "report.html").read_text())
+    text = " ".join(page.words)
+    assert page.scripts == 0
+    for words in ("simulated", "budget", "exposure", "selective", "exchangeable", str(folder / "audit.db")):
+        assert words in text, words
+    assert done.stderr.count("half") >= 2, "the phases are told on standard error"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--alpha", "1.5"], "between 0 and 1"),
+        (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--data", "broken.jsonl"], "line 1"),
+        (["--gate-unit", "batch"], "best"),
+    ],
+)
+def test_a_wrong_question_gets_a_clear_answer_and_no_traceback(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    (tmp_path / "broken.jsonl").write_text("{broken\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "streamer", "demo", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

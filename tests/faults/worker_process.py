@@ -1,0 +1,71 @@
+"""A real worker in a process of its own, to be killed, stopped and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class WorkerProcess:
+    """`streamer worker` with settings by environment; its log goes to a file."""
+
+    def __init__(self, settings: dict[str, str], log: Path) -> None:
+        self._log = log
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
+        with log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "streamer", "worker", "--json"],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=log.parent,
+                env=environment | {"STREAMER_HTTP_PORT": "0"} | settings,
+            )
+        assert self.process.stdout is not None
+        first = self.process.stdout.readline()
+        assert first, f"the worker ended at once:\n{log.read_text()[-3000:]}"
+        self.url = json.loads(first)["http"]
+
+    def wait_until_ready(self, seconds: float = 90) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"the worker ended:\n{self._log.read_text()[-3000:]}"
+            with (
+                suppress(urllib.error.URLError, OSError),
+                urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer,
+            ):
+                if answer.status == 200:
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"the worker was not ready:\n{self._log.read_text()[-3000:]}")
+
+    def metrics(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if line[0] != "#"}
+
+    def kill(self) -> None:
+        """Kill -9: no handler runs."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def terminate(self, seconds: float = 20) -> int:
+        """SIGTERM, and wait for the drain; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
