@@ -77,8 +77,9 @@ def parse_url(url: str) -> sa.URL:
 
 
 def shown(url: sa.URL) -> str:
-    """The URL as people may see it: its password is starred out, and its query, which may hold one, left out."""
-    return url.set(query={}).render_as_string(hide_password=True)
+    """The URL as people may see it: without the passwords of its authority and of its query."""
+    public = {name: value for name, value in url.query.items() if "pass" not in name}
+    return url.set(query=public).render_as_string(hide_password=True)
 
 
 class Database:
@@ -167,6 +168,10 @@ class Database:
                 and _sqlite_code(error.orig) == sqlite3.SQLITE_NOTADB
             ):
                 raise UsageError(f"{self.url.database} is not a SQLite database") from error
+            if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
+                # PostgreSQL's detail quotes the row, people's texts included; logs must not.
+                bare = type(error.orig)(error.orig.diag.message_primary or "")
+                raise type(error)(error.statement, None, bare, hide_parameters=True) from None
             raise
 
     def make_file(self) -> None:

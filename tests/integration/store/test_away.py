@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sqlite3
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from streamer.errors import Unavailable
 from streamer.store import engine, migrate, open_store
@@ -160,6 +164,123 @@ def test_a_lock_that_does_not_come_is_unavailable(
         connection.execute(sa.text("SELECT * FROM progress FOR UPDATE"))
         with pytest.raises(Unavailable, match="lock"):
             world.lease(store=hasty)
+
+
+def test_a_deadlock_is_run_again(postgres_world: World) -> None:
+    world = postgres_world
+    world.gate("other")
+    barrier = threading.Barrier(2)
+    runs: list[str] = []
+    failures: list[BaseException] = []
+
+    def work(names: tuple[str, str]) -> None:
+        def transaction(connection: sa.Connection) -> None:
+            runs.append(names[0])
+            for turn, name in enumerate(names):
+                connection.execute(
+                    sa.text("SELECT 1 FROM gates WHERE name = :name FOR UPDATE"), {"name": name}
+                )
+                if turn == 0 and len(runs) <= 2:
+                    barrier.wait(timeout=30)
+
+        try:
+            world.store._database.writing(transaction)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=work, args=(names,))
+        for names in (("other", "support-bot"), ("support-bot", "other"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not failures
+    assert len(runs) == 3
+
+
+class LossyLink:
+    """Between a client and the server's socket: passes everything on, but loses the answer to one COMMIT."""
+
+    def __init__(self, folder: str) -> None:
+        self.lose = False
+        self.lost = 0
+        self._folder = folder
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(f"{self._folder}/.s.PGSQL.5432")
+            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._back, args=(server, client), daemon=True).start()
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server:
+            while chunk := client.recv(65536):
+                if self.lose and b"Q\x00\x00\x00\x0bCOMMIT\x00" in chunk:
+                    self.lose = False
+                    self.lost += 1
+                    client.shutdown(socket.SHUT_RDWR)  # before the server hears of it: no answer can pass
+                    server.sendall(chunk)
+                    time.sleep(0.5)
+                    return
+                server.sendall(chunk)
+
+    def _back(self, server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := server.recv(65536):
+                client.sendall(chunk)
+            client.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_the_answer_to_a_commit_is_lost_on_the_way(
+    postgres_world: World, postgres_server: PostgresServer
+) -> None:
+    world = postgres_world
+    link = LossyLink(str(postgres_server.folder))
+    name = sa.make_url(world.url).database
+    far = World(f"postgresql://postgres@127.0.0.1:{link.port}/{name}?sslmode=disable&gssencmode=disable")
+    far.policy = world.policy
+    lease = far.lease()
+    piece = far.slice(lease, far.decision(0, "a"), far.decision(1, "a"), far.dead(2))
+    link.lose = True
+    with pytest.raises(Unavailable):
+        far.commit(piece)
+    assert link.lost == 1
+    wait_for(lambda: world.rows("SELECT count(*) FROM outcomes") == [(3,)])
+    assert far.commit(piece) == [["decision", "duplicate", "dead_letter"]]
+    assert world.rows("SELECT count(*) FROM outcomes") == [(3,)]
+    assert world.store.verify_chain() == []
+    far.close()
+    link.close()
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_error_does_not_quote_peoples_texts(world: World) -> None:
+    lease = world.lease()
+    broken = world.decision(0, content="private matter", sampling_probability=1.5)
+    with pytest.raises(exc.IntegrityError, match="sampling_probability") as caught:
+        world.commit(world.slice(lease, broken))
+    told = "".join(traceback.format_exception(caught.value))
+    assert "private" not in told
+    assert "b0-0" not in told
 
 
 @pytest.mark.slow
