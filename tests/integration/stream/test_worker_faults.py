@@ -1,0 +1,298 @@
+"""What a worker does when something breaks: the database, a lease, a message, the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from streamer.errors import Unavailable
+from streamer.journal import OutboxMessage
+from streamer.stream.dead_letter_cap import DeadLetterLimits
+from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.reader_limits import ReaderLimits
+from streamer.stream.worker import Thresholds, WorkerLimits
+from tests.integration.stream.brokers import TestedBroker
+from tests.integration.stream.deciders import EchoDecider
+from tests.integration.stream.memory_journal import MemoryJournal, Outage
+from tests.integration.stream.running import a_worker, all_records, numbered, published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.journal import Record
+    from tests.services.kafka import KafkaBroker
+
+COORDINATOR = r"aiokafka\.consumer\.group_coordinator: "
+CLIENTS = r"^(aiokafka|kafka|faust|mode)"
+pytestmark = pytest.mark.expected_errors(COORDINATOR)
+
+
+def test_a_commit_whose_answer_was_lost_is_not_done_twice(embedded: TestedBroker) -> None:
+    source, actions = embedded.topic("in"), embedded.topic("actions")
+    losing = Outage("commit")
+    journal = MemoryJournal(after=losing)
+
+    async def scenario() -> None:
+        losing.on = True
+        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+            await published(embedded.connection, source, numbered(100))
+            await worker.until(lambda: losing.refused > 2)
+            losing.on = False
+            await worker.until(lambda: journal.total() == 100 and not journal.waiting())
+            assert not worker.terminated
+
+    asyncio.run(scenario())
+    assert all(rows == list(range(len(rows))) for rows in journal.offsets().values())
+
+
+@pytest.mark.expected_errors("worker_halted", CLIENTS)
+def test_a_zombie_is_ended_at_once(embedded: TestedBroker) -> None:
+    source, actions = embedded.topic("in"), embedded.topic("actions")
+    journal = MemoryJournal()
+
+    async def scenario() -> None:
+        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+            await published(embedded.connection, source, numbered(100))
+            await worker.until(lambda: journal.total() == 100)
+            journal.lease(
+                list(journal.progress)
+            )  # another worker, while this one still thinks that it owns them
+            await published(embedded.connection, source, numbered(100, start=100))
+            await worker.until(lambda: bool(worker.terminated))
+            assert worker.terminated == [WorkerExit.FENCED]
+            assert not worker.health.alive
+            with pytest.raises(WorkerHalted):
+                await worker.task
+
+    asyncio.run(scenario())
+    assert journal.total() == 100
+
+
+@pytest.mark.expected_errors("worker_halted", COORDINATOR)
+def test_too_many_refusals_halt_the_worker_visibly(embedded: TestedBroker) -> None:
+    source, actions = embedded.topic("in"), embedded.topic("actions")
+    journal = MemoryJournal()
+    limits = WorkerLimits(dead_letters=DeadLetterLimits(run=20), max_commit_records=10)
+
+    async def scenario() -> None:
+        await published(embedded.connection, source, [(b"one", b"bad")] * 500)
+        async with a_worker(embedded, [source], journal, EchoDecider(actions), limits) as worker:
+            with pytest.raises(WorkerHalted, match="20 records in a row") as caught:
+                await asyncio.wait_for(asyncio.shield(worker.task), 20)
+            assert caught.value.status is WorkerExit.DEAD_LETTER_CAP
+            assert worker.health.unready() == [str(caught.value)]
+
+    asyncio.run(scenario())
+    assert 20 < journal.total() <= 40
+
+
+@pytest.mark.expected_errors("worker_halted", COORDINATOR)
+def test_no_lease_in_time_ends_the_worker(embedded: TestedBroker) -> None:
+    outage = Outage("lease")
+    journal = MemoryJournal(before=outage)
+    limits = WorkerLimits(reader=ReaderLimits(request_timeout=6, session_timeout=6))
+
+    async def scenario() -> None:
+        outage.on = True
+        async with a_worker(embedded, [embedded.topic("in")], journal, EchoDecider(), limits) as worker:
+            await published(embedded.connection, embedded.topic("in"), numbered(4))
+            with pytest.raises(WorkerHalted, match="no lease within 4 s") as caught:
+                await asyncio.wait_for(asyncio.shield(worker.task), 25)
+            assert caught.value.status is WorkerExit.LEASE_TIMEOUT
+
+    asyncio.run(scenario())
+
+
+def test_a_decider_that_is_away_is_asked_again(embedded: TestedBroker) -> None:
+    source, actions = embedded.topic("in"), embedded.topic("actions")
+    journal = MemoryJournal()
+    refusals: list[int] = []
+
+    def refuse_twice(records: Sequence[Record]) -> None:
+        if len(refusals) < 2:
+            refusals.append(len(records))
+            raise Unavailable("the encoder is away")
+
+    async def scenario() -> None:
+        await published(embedded.connection, source, numbered(50))
+        async with a_worker(embedded, [source], journal, EchoDecider(actions, refuse_twice)) as worker:
+            await worker.until(lambda: journal.total() == 50)
+
+    asyncio.run(scenario())
+    assert len(refusals) == 2
+
+
+@pytest.mark.expected_errors("worker_halted", COORDINATOR)
+def test_a_decider_with_a_bug_ends_the_worker_and_loses_nothing(embedded: TestedBroker) -> None:
+    source, actions = embedded.topic("in"), embedded.topic("actions")
+    journal = MemoryJournal()
+
+    def fail(_records: Sequence[Record]) -> None:
+        raise KeyError("a bug")
+
+    async def scenario() -> None:
+        await published(embedded.connection, source, numbered(50))
+        async with a_worker(embedded, [source], journal, EchoDecider(actions, fail)) as worker:
+            with pytest.raises(KeyError):
+                await asyncio.wait_for(asyncio.shield(worker.task), 20)
+        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+            await worker.until(lambda: journal.total() == 50)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.kafka
+@pytest.mark.expected_errors("message_parked", COORDINATOR)
+def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedBroker) -> None:
+    actions = real.topic("actions", max_message_bytes=100_000)
+    journal = MemoryJournal()
+    journal.enqueue(OutboxMessage(actions, b"k", b"first", ()))
+    journal.enqueue(OutboxMessage(actions, b"k", b"x" * 500_000, ()))  # the topic refuses it
+    journal.enqueue(OutboxMessage(actions, b"k", b"y" * 3_000_000, ()))  # so does the producer
+    journal.enqueue(OutboxMessage("no such/topic name", b"k", b"z", ()))
+    journal.enqueue(OutboxMessage(actions, b"k", b"last", ()))
+
+    async def scenario() -> None:
+        async with a_worker(real, [real.topic("in")], journal, EchoDecider(actions)) as worker:
+            await worker.until(lambda: not journal.waiting())
+            assert worker.witness.parked_rows == [2, 3, 4]
+
+    asyncio.run(scenario())
+    assert [record.value for record in all_records(real.connection, actions)] == [b"first", b"last"]
+    assert "MessageSizeTooLarge" in str(journal.outbox[2].parked)
+    assert "InvalidTopic" in str(journal.outbox[4].parked)
+
+
+@pytest.mark.kafka
+def test_holes_of_transactions_are_passed_without_a_reset(real: TestedBroker) -> None:
+    source, actions = real.topic("in", 1), real.topic("actions")
+    journal = MemoryJournal()
+
+    async def scenario() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=real.connection.bootstrap, transactional_id=real.prefix + "publisher"
+        )
+        await producer.start()
+        number = 0
+        async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
+            for transaction in range(20):
+                await producer.begin_transaction()
+                for _ in range(10):
+                    await producer.send(source, b"ok-%d-%d" % (transaction, number), key=b"one")
+                    number += 1
+                if transaction % 3 == 2:
+                    await producer.flush()
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+            await producer.stop()
+            await worker.until(lambda: journal.total() == 140)
+            # The log ends with a marker: nothing arrives any more, and that is no trouble.
+            await asyncio.sleep(7)
+            assert worker.witness.resets == []
+            assert list(worker.witness.lags.values()) == [0]
+
+    asyncio.run(scenario())
+    (offsets,) = journal.offsets().values()
+    assert len(offsets) == len(set(offsets)) == 140
+    assert not any(int(key.batch_id.split("-")[1]) % 3 == 2 for key in journal.decided)
+
+
+@pytest.mark.kafka
+@pytest.mark.expected_errors("data_gap", COORDINATOR)
+def test_records_deleted_before_they_were_read_are_a_gap_while_running(real: TestedBroker) -> None:
+    source, actions = real.topic("in", 1), real.topic("actions")
+    outage = Outage("commit")
+    journal = MemoryJournal(before=outage)
+    limits = WorkerLimits(
+        reader=ReaderLimits(max_buffered_records=20, max_poll_records=10, max_fetch_bytes=20_000),
+        max_commit_records=10,
+    )
+
+    async def scenario() -> None:
+        async with a_worker(real, [source], journal, EchoDecider(actions), limits) as worker:
+            await published(real.connection, source, [(b"one", b"ok-first")])
+            await worker.until(lambda: journal.total() == 1)
+            outage.on = True
+            await published(
+                real.connection, source, [(b"one", b"ok-%d-" % n + b"x" * 1000) for n in range(500)]
+            )
+            await worker.until(lambda: outage.refused > 3)
+            _delete_before(real, source, 400)
+            outage.on = False
+            await worker.until(
+                lambda: b"ok-499" in {key.batch_id[:6].encode() for key in list(journal.decided)}
+            )
+            assert worker.witness.gaps == journal.gaps
+            assert "offset_out_of_range" in worker.witness.resets
+
+    asyncio.run(scenario())
+    (gap,) = journal.gaps
+    assert gap.to_offset == 400
+    (offsets,) = journal.offsets().values()
+    assert offsets == [*range(gap.from_offset), *range(400, 501)]
+
+
+@pytest.mark.kafka
+@pytest.mark.expected_errors(CLIENTS)
+def test_the_broker_killed_under_load(own_kafka_broker: KafkaBroker) -> None:
+    broker = TestedBroker.on(own_kafka_broker)
+    source, actions, thresholds = broker.topic("in"), broker.topic("actions"), broker.topic("thresholds")
+    journal = MemoryJournal()
+    followed: list[tuple[bytes | None, bytes | None]] = []
+
+    async def scenario() -> None:
+        await published(broker.connection, thresholds, [(b"gate", b"1")])
+        follow = Thresholds(topic=thresholds, on_message=lambda key, value: followed.append((key, value)))
+        async with a_worker(broker, [source], journal, EchoDecider(actions), thresholds=follow) as worker:
+            await published(broker.connection, source, numbered(2000))
+            await worker.until(lambda: journal.total() > 200 and followed == [(b"gate", b"1")])
+            await asyncio.to_thread(own_kafka_broker.kill)
+            await asyncio.sleep(5)
+            await asyncio.to_thread(own_kafka_broker.start)
+            await published(broker.connection, source, numbered(500, start=2000))
+            await published(broker.connection, thresholds, [(b"gate", b"2")])
+            await worker.until(lambda: journal.total() == 2500 and not journal.waiting(), seconds=60)
+            await worker.until(lambda: (b"gate", b"2") in followed)
+            await worker.until(lambda: not worker.health.unready())
+
+    asyncio.run(scenario())
+    assert all(rows == list(range(len(rows))) for rows in journal.offsets().values())
+    told = {record.value for record in all_records(broker.connection, actions)}
+    assert told == {b"action of ok-%d" % number for number in range(2500)}
+
+
+def test_a_threshold_message_that_nobody_understands_is_passed(
+    embedded: TestedBroker, expected_errors: object
+) -> None:
+    source, thresholds = embedded.topic("in"), embedded.topic("thresholds")
+    journal = MemoryJournal()
+    seen: list[bytes | None] = []
+
+    def understand(key: bytes | None, value: bytes | None) -> None:
+        if value == b"garbage":
+            raise ValueError(value)
+        seen.append(value)
+
+    async def scenario() -> None:
+        for value in (b"1", b"garbage", None, b"2"):
+            await published(embedded.connection, thresholds, [(b"gate", value)])
+        follow = Thresholds(topic=thresholds, on_message=understand)
+        async with a_worker(embedded, [source], journal, EchoDecider(), thresholds=follow) as worker:
+            await worker.until(lambda: seen == [b"1", None, b"2"])
+
+    asyncio.run(scenario())
+
+
+def _delete_before(broker: TestedBroker, topic: str, offset: int) -> None:
+    from kafka import TopicPartition
+
+    assert broker.kafka is not None
+    admin = broker.kafka.admin()
+    try:
+        admin.delete_records({TopicPartition(topic, 0): offset})
+    finally:
+        admin.close()
