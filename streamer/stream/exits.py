@@ -22,7 +22,7 @@ class WorkerExit(IntEnum):
     """A topic ends before the stored progress: it was deleted and made anew."""
 
 
-class WorkerHalted(StreamerError):  # noqa: N818 - it says what happened
+class WorkerHalted(StreamerError):
     """The worker stopped on its own.
 
     Parameters

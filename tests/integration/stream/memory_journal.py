@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         ActivePolicy,
         BatchKey,
         DataGap,
+        OutboxMessage,
         Outcome,
         OutcomeKind,
-        OutboxMessage,
         Partition,
         Slice,
     )

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
+
+from streamer.errors import UsageError
+from streamer.stream.connection import KafkaConnection
+
+SASL = {
+    "security.protocol": "sasl_ssl",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "worker",
+    "sasl.password": "hunter2",
+}
+
+
+def test_a_plain_loopback_connection_needs_nothing() -> None:
+    for server in ("localhost:9092", "127.0.0.1:9092", "[::1]:9092"):
+        arguments = KafkaConnection(server).for_aiokafka(AIOKafkaConsumer)
+        assert arguments == {"bootstrap_servers": [server], "security_protocol": "PLAINTEXT"}
+
+
+def test_a_plain_connection_elsewhere_must_be_allowed() -> None:
+    with pytest.raises(UsageError, match="refusing to talk to kafka:9092 without TLS"):
+        KafkaConnection("127.0.0.1:1,kafka:9092")
+    with pytest.raises(UsageError, match="without TLS"):
+        KafkaConnection("kafka:9092", SASL | {"security.protocol": "SASL_PLAINTEXT"})
+    assert KafkaConnection("kafka:9092", allow_plaintext=True).servers == ["kafka:9092"]
+
+
+def test_credentials_reach_every_client_and_no_log() -> None:
+    connection = KafkaConnection("kafka:9093", SASL)
+    for arguments in (
+        connection.for_aiokafka(AIOKafkaConsumer),
+        connection.for_aiokafka(AIOKafkaProducer),
+        connection.for_kafka_python(KafkaProducer),
+        connection.for_kafka_python(KafkaAdminClient),
+    ):
+        assert arguments["security_protocol"] == "SASL_SSL"
+        assert arguments["sasl_mechanism"] == "SCRAM-SHA-512"
+        assert arguments["sasl_plain_username"] == "worker"
+        assert arguments["sasl_plain_password"] == "hunter2"
+        assert arguments["ssl_context"].check_hostname
+    assert "hunter2" not in repr(connection)
+
+
+def test_other_properties_go_to_the_clients_that_know_them() -> None:
+    connection = KafkaConnection(
+        "localhost:1", {"client.id": "me", "fetch.max.bytes": "1000", "linger.ms": "3"}
+    )
+    assert (
+        connection.for_aiokafka(AIOKafkaConsumer).items()
+        >= {"client_id": "me", "fetch_max_bytes": 1000}.items()
+    )
+    producer = connection.for_aiokafka(AIOKafkaProducer)
+    assert producer["linger_ms"] == 3
+    assert "fetch_max_bytes" not in producer
+
+
+@pytest.mark.parametrize(
+    ("properties", "complaint"),
+    [
+        ({"no.such.thing": "1"}, "no Kafka client knows the property no_such_thing"),
+        ({"enable.idempotence": "false"}, "no Kafka client knows"),
+        ({"security.protocol": "TELNET"}, "security.protocol must be one of"),
+        (SASL | {"sasl.mechanism": "MAGIC"}, "sasl.mechanism must be one of"),
+        ({"security.protocol": "SASL_SSL"}, "needs sasl.username"),
+        ({"sasl.username": "x"}, "security.protocol is PLAINTEXT"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(properties: dict[str, str], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        KafkaConnection("localhost:1", properties)
+
+
+def test_a_number_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="'soon' is no value"):
+        KafkaConnection("localhost:1", {"request.timeout.ms": "soon"}).for_aiokafka(AIOKafkaConsumer)
+
+
+def test_kafka_python_can_be_told_the_protocol_level() -> None:
+    assert KafkaConnection("localhost:1", api_version=(2, 3)).for_kafka_python(KafkaProducer)[
+        "api_version"
+    ] == (2, 3)
