@@ -208,7 +208,7 @@ class Settings(BaseSettings):
         return self.kafka.bootstrap_servers
 
 
-def load_settings(**overrides: Any) -> Settings:  # noqa: D417
+def load_settings(**overrides: Any) -> Settings:
     """Read the settings of this process and directory.
 
     Parameters

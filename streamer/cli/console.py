@@ -103,6 +103,11 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Write a number with its noun: ``1 batch``, ``2 batches``."""
+    return f"{number} {one if number == 1 else many}"
+
+
 @contextmanager
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error, when that is a terminal.

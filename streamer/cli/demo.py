@@ -43,11 +43,13 @@ def demo(
     """
     from streamer import wiring
     from streamer.cli.console import output, print_json
+    from streamer.cli.services import end_on_sigterm
     from streamer.errors import UsageError
     from streamer.settings import load_settings
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")
+    end_on_sigterm()
     with DemoProgress() as watch:
         run, page = wiring.run_demo(
             load_settings(http={"port": 0}),

@@ -153,6 +153,8 @@ def _database(settings: "Settings", *, full: bool) -> Iterator[Finding]:
 
 def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
     """Recompute the hash chains over what was recorded; a long record only when asked."""
+    from streamer.cli.console import counted
+
     links = sum(store.reports.chain_heights().values())
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
@@ -169,12 +171,16 @@ def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
             yield Finding("ok", "record", f"the hash chain verifies, {links} links")
     if waiting:
         yield Finding(
-            "warn", "outbox", f"{waiting} messages wait to be published", "run a worker: streamer worker"
+            "warn",
+            "outbox",
+            f"{counted(waiting, 'message waits', 'messages wait')} to be published",
+            "run a worker: streamer worker",
         )
 
 
 def _broker(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
+    from streamer.cli.console import counted
     from streamer.cli.reachability import require_broker
     from streamer.stream.topics import cluster_id, log_bounds
 
@@ -197,11 +203,16 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
     for topic in wiring.topics(settings).all():
         parts = [end - begin for (name, _), (begin, end) in bounds.items() if name == topic]
         if parts:
-            yield Finding("ok", "topics", f"{topic}: {sum(parts)} records on {len(parts)} partitions")
+            yield Finding(
+                "ok",
+                "topics",
+                f"{topic}: {counted(sum(parts), 'record', 'records')} on {counted(len(parts), 'partition', 'partitions')}",
+            )
 
 
 def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
+    from streamer.cli.console import counted
     from streamer.cli.policies import standing
     from streamer.policy import NO_ENCODER
     from streamer.scoring.registry import encoder_identity
@@ -224,7 +235,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
             )
         if policy.state == "closed":
             if waiting:
-                todo = f"{waiting} responses wait for labels: streamer label queue --gate {name}"
+                todo = f"{counted(waiting, 'response waits', 'responses wait')} for a label: streamer label queue --gate {name}"
             elif policy.calibrated:
                 todo = f"label more, then: streamer recalibrate {name}"
             else:
@@ -236,7 +247,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 yield Finding(
                     "ok",
                     f"gate {name}",
-                    f"{waiting} responses wait for labels",
+                    f"{counted(waiting, 'response waits', 'responses wait')} for a label",
                     f"streamer label queue --gate {name}",
                 )
 

@@ -41,7 +41,7 @@ def import_(
     writes a file that has them. Importing a file again changes nothing.
     """
     from streamer import wiring
-    from streamer.cli.console import note, print_json, say
+    from streamer.cli.console import counted, note, print_json, say
     from streamer.settings import load_settings
 
     labels, empty = _read(file, gate, kind, labeller)
@@ -59,11 +59,11 @@ def import_(
             }
         )
         return
-    say(f"imported {stored} labels from {file.name}")
+    say(f"imported {counted(stored, 'label', 'labels')} from {file.name}")
     if repeated:
-        note(f"{repeated} of its labels were known already")
+        note(f"{counted(repeated, 'label was', 'labels were')} known already")
     if empty:
-        note(f"{empty} rows have no severity yet")
+        note(f"{counted(empty, 'row has', 'rows have')} no severity yet")
     if labels:
         note(f"Next: streamer recalibrate {labels[0].key.gate}")
 
@@ -103,7 +103,7 @@ def queue(
     import sys
 
     from streamer import wiring
-    from streamer.cli.console import note
+    from streamer.cli.console import counted, note
     from streamer.errors import UsageError
     from streamer.labelling.label_files import format_of, write_queue
     from streamer.settings import load_settings
@@ -122,7 +122,7 @@ def queue(
             except OSError as error:
                 raise UsageError(f"cannot write {out}: {error.strerror}") from None
     where = "" if out is None else f", in {out}"
-    note(f"{count} responses wait for a severity{where}")
+    note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
     if count and out is not None:
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 

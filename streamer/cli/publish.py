@@ -48,7 +48,7 @@ def publish(
 
     from streamer import wiring
     from streamer.cli.batch_files import publications
-    from streamer.cli.console import print_json, progress, say
+    from streamer.cli.console import counted, print_json, progress, say
     from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
 
@@ -79,8 +79,8 @@ def publish(
         print_json({"batches": batches, "labels": label_count, "seconds": round(seconds, 3)})
     else:
         say(
-            f"published {batches} batches"
-            + (f" and {label_count} labels" if labels else "")
+            f"published {counted(batches, 'batch', 'batches')}"
+            + (f" and {counted(label_count, 'label', 'labels')}" if labels else "")
             + f" in {seconds:.1f} s"
         )
 

@@ -68,13 +68,14 @@ def recalibrate(
 def _print_report(done: "Recalibration") -> None:
     from rich.text import Text
 
-    from streamer.cli.console import note, print_table, say
+    from streamer.cli.console import counted, note, print_table, say
 
     run = done.run
     name, settings = run.gate.gate, run.gate.settings
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(
-        f"Gate {name}: {len(run.groups)} groups (prompts), {run.labelled} of {run.drawn} drawn responses labelled, "
+        f"Gate {name}: {counted(len(run.groups), 'group (prompt)', 'groups (prompts)')}, "
+        f"{run.labelled} of {counted(run.drawn, 'drawn response', 'drawn responses')} labelled, "
         f"budget {settings.alpha:g}{attempts}, unit {settings.unit}"
     )
     rows: list[list[object]] = []

@@ -56,7 +56,8 @@ def dev(port: PortOption = None, json: JsonOption = False) -> None:
     """Run an embedded broker and a worker until Ctrl-C, for trying and developing.
 
     The other commands find it by themselves while they are run in the same directory. The embedded broker keeps
-    its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database.
+    its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics take a free port
+    unless one is configured.
     """
     from streamer import wiring
     from streamer.cli.console import note
@@ -64,8 +65,11 @@ def dev(port: PortOption = None, json: JsonOption = False) -> None:
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
+    if port is None and "http.port" not in settings.origins:
+        settings = load_settings(http={"port": 0})
     configure_logging(settings.logging.format, settings.logging.level)
     _warn_of_misspelt()
+    end_on_sigterm()
     note("Starting an embedded broker and a worker; loading the encoder takes some seconds.")
     raise typer.Exit(wiring.run_dev(settings, announce=_announce_json if json else _announce_dev))
 
@@ -103,15 +107,22 @@ def _announce_json(facts: "Mapping[str, object]") -> None:
 def _stop_when_stdin_closes() -> None:
     import os
     import signal
-    import sys
     import threading
 
     def wait() -> None:
-        while sys.stdin.buffer.read(65536):
+        # The descriptor itself: a thread inside the buffered reader would break the interpreter's shutdown.
+        while os.read(0, 65536):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, name="stdin-watch", daemon=True).start()
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped and its note taken away."""
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _warn_of_misspelt() -> None:

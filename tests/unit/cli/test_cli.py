@@ -399,3 +399,11 @@ def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.Monke
     assert child.poll() is None
     child.stdin.close()
     assert child.wait(timeout=30) == 7
+
+
+def test_watching_standard_input_does_not_disturb_the_end() -> None:
+    script = "from streamer.cli.services import _stop_when_stdin_closes\n_stop_when_stdin_closes()\n"
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.wait(timeout=30) == 0
+    _, err = child.communicate()
+    assert err == b""
