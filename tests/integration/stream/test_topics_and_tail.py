@@ -1,0 +1,129 @@
+"""Making, checking, measuring, filling and following topics."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.errors import Unavailable, UsageError
+from streamer.stream.connection import KafkaConnection
+from streamer.stream.embedded_broker import EmbeddedBroker
+from streamer.stream.publisher import Message, publish
+from streamer.stream.tail import Tail
+from streamer.stream.topics import ENVELOPE, TopicPlan, check_topics, cluster_id, create_topics, log_bounds
+
+if TYPE_CHECKING:
+    from tests.integration.stream.brokers import TestedBroker
+
+LIMIT = 1024 * 1024 + ENVELOPE
+
+
+@pytest.mark.kafka
+def test_topics_are_made_as_planned_and_differences_are_named(real: TestedBroker) -> None:
+    good = TopicPlan(name=real.prefix + "good", partitions=3, max_message_bytes=LIMIT, replication=1)
+    compacted = TopicPlan(name=real.prefix + "c", partitions=1, max_message_bytes=LIMIT, compacted=True)
+    plans = [good, compacted]
+    assert [str(one) for one in check_topics(real.connection, plans)] == [
+        f"{good.name}: the topic is missing, should be there",
+        f"{compacted.name}: the topic is missing, should be there",
+    ]
+    assert create_topics(real.connection, plans) == [good.name, compacted.name]
+    assert create_topics(real.connection, plans) == []
+    assert check_topics(real.connection, plans) == []
+    wanted = [
+        TopicPlan(name=good.name, partitions=5, max_message_bytes=LIMIT * 2, replication=3),
+        TopicPlan(name=compacted.name, partitions=1, max_message_bytes=LIMIT // 2),
+    ]
+    assert [str(one) for one in check_topics(real.connection, wanted)] == [
+        f"{good.name}: the number of partitions is 3, should be 5",
+        f"{good.name}: replication is 1, should be 3",
+        f"{good.name}: max.message.bytes is {LIMIT}, should be {LIMIT * 2}",
+        f"{compacted.name}: cleanup.policy is compact, should be delete",
+    ]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", ["no such/name", ""])
+def test_a_topic_that_the_broker_refuses_is_a_usage_error(real: TestedBroker, name: str) -> None:
+    with pytest.raises(UsageError, match="the broker refuses the topic"):
+        create_topics(real.connection, [TopicPlan(name=name, partitions=1, max_message_bytes=LIMIT)])
+
+
+def test_what_is_published_can_be_followed_and_measured(broker: TestedBroker) -> None:
+    topic = broker.topic("t", 4)
+    publish(broker.connection, topic, [Message(b"k", b"before")], max_request_size=LIMIT)
+    told: list[int] = []
+    with Tail(broker.connection, topic) as tail:
+        sent = [Message(b"%d" % n, b"v%d" % n, (("h", b"1"),)) for n in range(1200)]
+        assert publish(broker.connection, topic, sent, max_request_size=LIMIT, progress=told.append) == 1200
+        seen = list(tail.records(limit=1200, seconds=20))
+        assert list(tail.records(idle=0.3)) == []
+    assert {(one.key, one.value, one.headers) for one in seen} == set(sent)
+    assert told[-1] == 1200
+    assert told == sorted(told)
+    assert len({one.partition for one in seen if one.key == b"7"}) == 1
+    bounds = log_bounds(broker.connection, [topic, broker.prefix + "absent"])
+    assert sum(end - earliest for earliest, end in bounds.values()) == 1201
+    with Tail(broker.connection, topic, from_beginning=True) as tail:
+        assert len(list(tail.records(limit=2000, idle=1.0))) == 1201
+
+
+def test_a_rate_is_kept_and_progress_told_on_the_way(embedded: TestedBroker) -> None:
+    told: list[int] = []
+    began = time.monotonic()
+    publish(
+        embedded.connection,
+        embedded.topic("t"),
+        (Message(None, b"v") for _ in range(41)),
+        max_request_size=LIMIT,
+        rate=20,
+        progress=told.append,
+    )
+    assert time.monotonic() - began > 1.95
+    assert len(told) > 2
+
+
+def test_a_message_that_is_too_large_is_a_usage_error(embedded: TestedBroker) -> None:
+    with pytest.raises(UsageError, match="larger than"):
+        publish(
+            embedded.connection,
+            embedded.topic("t"),
+            [Message(None, b"x" * LIMIT)],
+            max_request_size=LIMIT,
+        )
+
+
+@pytest.mark.expected_errors(r"^kafka\.net\.")
+def test_nobody_there_is_unavailable() -> None:
+    nowhere = KafkaConnection("127.0.0.1:1", {"bootstrap.timeout.ms": "300"})
+    with pytest.raises(Unavailable):
+        cluster_id(nowhere)
+    with pytest.raises(Unavailable), Tail(nowhere, "t"):
+        pass
+
+
+def test_a_topic_that_is_not_there_cannot_be_followed(real: TestedBroker) -> None:
+    with pytest.raises(UsageError, match="no topic"), Tail(real.connection, real.prefix + "absent"):
+        pass
+
+
+def test_each_start_of_the_embedded_broker_is_a_new_log() -> None:
+    broker = EmbeddedBroker()
+    with pytest.raises(RuntimeError, match="does not run"):
+        _ = broker.bootstrap
+    identities = set()
+    for _ in range(2):
+        broker.start(topics=["a"])
+        identities.add(broker.log_id)
+        assert log_bounds(broker.connection, ["a"]) == {("a", number): (0, 0) for number in range(4)}
+        broker.stop()
+    assert len(identities) == 2
+    assert all(identity.startswith("embedded-") for identity in identities)
+
+
+def test_without_confluent_kafka_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
+    with pytest.raises(UsageError, match=r"pip install 'conformal-streamer\[embedded\]'"):
+        EmbeddedBroker().start()
