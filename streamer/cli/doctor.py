@@ -73,16 +73,15 @@ def _print(finding: Finding) -> None:
 
 def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
     """Look at every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
-    for subject, look in (
-        ("python", _python),
-        ("settings", _settings),
-        ("encoder", _encoder),
-        ("database", partial(_database, full=full)),
-        ("broker", _broker),
-        ("gates", _gates),
-        ("dead letters", _dead_letters),
-    ):
+    for subject, look in (("python", _python), ("settings", _settings), ("encoder", _encoder)):
         yield from _guarded(subject, look, settings)
+    database = list(_guarded("database", partial(_database, full=full), settings))
+    yield from database
+    yield from _guarded("broker", _broker, settings)
+    if any(finding.level == "fail" and finding.subject == "database" for finding in database):
+        return  # what is kept there cannot be looked at
+    yield from _guarded("gates", _gates, settings)
+    yield from _guarded("dead letters", _dead_letters, settings)
 
 
 def _guarded(
@@ -131,8 +130,12 @@ def _settings(settings: "Settings") -> Iterator[Finding]:
 
 
 def _encoder(settings: "Settings") -> Iterator[Finding]:
+    from streamer.policy import NO_ENCODER
     from streamer.scoring.registry import encoder_identity
 
+    if settings.encoder.name == NO_ENCODER:
+        yield Finding("ok", "encoder", "none: workers decide on embeddings and scores that events bring")
+        return
     identity = encoder_identity(settings.encoder.name)
     yield Finding("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
 
@@ -222,10 +225,11 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
         pending = store.labels.pending()
     if not policies:
         yield Finding("warn", "gates", "there is none yet", "streamer gate create NAME")
-    identity = encoder_identity(settings.encoder.name).id
+    configured = settings.encoder.name
+    identity = NO_ENCODER if configured == NO_ENCODER else encoder_identity(configured).id
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
-        if policy.settings.encoder not in (NO_ENCODER, identity):
+        if identity != NO_ENCODER and policy.settings.encoder not in (NO_ENCODER, identity):
             yield Finding(
                 "fail",
                 f"gate {name}",

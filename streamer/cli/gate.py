@@ -1,5 +1,6 @@
 """`streamer gate`: gates are rows with append-only revisions; nothing of them lives in a file."""
 
+import re
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -262,14 +263,20 @@ def gate_settings(
         raise UsageError(text) from None
 
 
+_IDENTITY = re.compile(r"[^/\s]+@[0-9a-f]{8}")
 _FIELDS = frozenset(field.name for field in fields(GateSettings))
 
 
 def _encoder_id(name: str) -> str:
-    """Name an encoder by its weights. A name that has its hash already is taken as it is."""
+    """Name an encoder by its weights; what is an identity already (``name@hash``) is taken as it is."""
+    from streamer.errors import UsageError
     from streamer.scoring.registry import encoder_identity
 
-    return name if "@" in name or name == NO_ENCODER else encoder_identity(name).id
+    if name == NO_ENCODER:
+        raise UsageError(
+            "a gate with the scorer gram needs an encoder; give --encoder NAME, or --scorer external"
+        )
+    return name if _IDENTITY.fullmatch(name) else encoder_identity(name).id
 
 
 def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:

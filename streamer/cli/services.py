@@ -56,8 +56,8 @@ def dev(port: PortOption = None, json: JsonOption = False) -> None:
     """Run an embedded broker and a worker until Ctrl-C, for trying and developing.
 
     The other commands find it by themselves while they are run in the same directory. The embedded broker keeps
-    its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics take a free port
-    unless one is configured.
+    its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
+    take a free port unless one is configured.
     """
     from streamer import wiring
     from streamer.cli.console import note

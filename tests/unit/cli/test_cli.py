@@ -256,6 +256,22 @@ def test_an_external_scorer_needs_no_encoder(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("database")
+def test_a_worker_without_an_encoder_is_fine_for_external_scores(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    status, _, err = run(capsys, "gate", "create", "x")
+    assert status == cli.WRONG_USAGE
+    assert "give --encoder NAME, or --scorer external" in err
+    assert run(capsys, "gate", "create", "x", "--scorer", "external")[0] == 0
+    assert run(capsys, "gate", "create", "y", "--encoder", "all-MiniLM-L6-v2")[0] == 0
+    _, out, _ = run(capsys, "doctor", "--json")
+    assert {"encoder": "ok", "gate x": "warn", "gate y": "warn"}.items() <= {
+        finding["subject"]: finding["level"] for finding in objects(out)[0]["findings"]
+    }.items()
+
+
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
