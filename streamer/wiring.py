@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamer.settings import Settings
     from streamer.store import Store
     from streamer.stream.connection import KafkaConnection
+    from streamer.stream.health import WorkerHealth
     from streamer.stream.publisher import Publisher
     from streamer.stream.tail import TailedRecord
     from streamer.telemetry.metrics import Metrics
@@ -299,6 +300,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                             window=settings.worker.dead_letter_window,
                         ),
                         max_commit_records=settings.worker.commit_max_records,
+                        max_commit_bytes=settings.worker.commit_max_bytes,
                         max_input_bytes=bounds.max_value_bytes,
                     ),
                     health=health,
@@ -309,10 +311,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     return 0
 
 
-def _unready(health: Any, loaded: threading.Event) -> dict[str, str]:
-    if not loaded.is_set():
-        return {"encoder": "is being loaded"}
-    return {f"reason {i}": reason for i, reason in enumerate(health.unready(), start=1)}
+def _unready(health: WorkerHealth, loaded: threading.Event) -> list[str]:
+    return health.unready() if loaded.is_set() else ["the encoder is being loaded"]
 
 
 def _show_standing(metrics: Metrics, pending: int, heights: Mapping[Partition, int]) -> None:

@@ -290,7 +290,7 @@ class BatchDecider:
         else:
             reason = "scored"
         outcome: BatchAction
-        if n and all(shipped) or (settings.unit == "best" and selected is not None):
+        if (n and all(shipped)) or selected is not None:
             outcome = "ship"
         elif any(shipped):
             outcome = "mixed"

@@ -51,6 +51,7 @@ def draw_responses(salt: bytes, key: BatchKey, response_ids: Sequence[str], draw
     label is seen (partial labels as a labelling plan: the drawn ones get weight 1/k).
     """
     order = sorted(
-        response_ids, key=lambda i: (_keyed_uniform(salt, "draw", key.gate, key.batch_id, str(key.attempt), i), i)
+        response_ids,
+        key=lambda i: (_keyed_uniform(salt, "draw", key.gate, key.batch_id, str(key.attempt), i), i),
     )
     return frozenset(order[:draws])

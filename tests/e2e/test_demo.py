@@ -109,7 +109,9 @@ class _Text(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.scripts += tag == "script"
         for name, value in attrs:
-            assert name not in {"src", "href"} or (value or "").startswith(("#", "data:")), "not self-contained"
+            assert name not in {"src", "href"} or (value or "").startswith(("#", "data:")), (
+                "not self-contained"
+            )
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)

@@ -54,9 +54,7 @@ def read_all(connection: KafkaConnection, topic: str) -> list[TailedRecord]:
 
 def check(store: Store, connection: KafkaConnection, topics: Topics) -> Findings:
     """Assert O1 to O6, naming what does not fit."""
-    ledgers = {
-        (ledger.partition.topic, ledger.partition.number): ledger for ledger in store.reports.ledger()
-    }
+    ledgers = {(ledger.partition.topic, ledger.partition.number): ledger for ledger in store.reports.ledger()}
     kinds: dict[str, int] = defaultdict(int)
     for topic in (topics.responses, topics.labels):
         bounds = log_bounds(connection, [topic])

@@ -106,7 +106,9 @@ def site(
         store = stack.enter_context(wiring.open_store(settings))
         store.gates.create(
             GATE,
-            GateSettings(encoder="event", mode="enforce", audit_probability=0.5, audit_draws=2, unit="response"),
+            GateSettings(
+                encoder="event", mode="enforce", audit_probability=0.5, audit_draws=2, unit="response"
+            ),
             by="test",
             reason="test",
         )
@@ -125,7 +127,11 @@ def events(first: int, count: int) -> Iterator[tuple[bytes, bytes]]:
             "batch_id": f"batch-{number}",
             "prompt": f"question {number}",
             "responses": [
-                {"id": f"r{i}", "text": f"answer {i}", "embedding": (centre + rng.normal(size=16)).round(4).tolist()}
+                {
+                    "id": f"r{i}",
+                    "text": f"answer {i}",
+                    "embedding": (centre + rng.normal(size=16)).round(4).tolist(),
+                }
                 for i in range(4)
             ],
         }
@@ -207,7 +213,15 @@ def test_repeated_and_conflicting_batches_and_bad_bytes_among_good_ones(site: Si
     assert found.republished == 50
     letters = oracle.read_all(wiring.connection(site.settings), dead)
     assert sorted(r.value or b"" for r in letters) == sorted(
-        [*(v for _, v in other), b"", b"", b"\xff\xfe", b"not json", b"\x00\x00\x00\x00\x01{}", b"[" * 200_000]
+        [
+            *(v for _, v in other),
+            b"",
+            b"",
+            b"\xff\xfe",
+            b"not json",
+            b"\x00\x00\x00\x00\x01{}",
+            b"[" * 200_000,
+        ]
     )
 
 
