@@ -114,33 +114,29 @@ class Relay:
             await self._close_producer()
 
     async def publish_waiting(self) -> int:
-        """Publish one batch; how many rows it had."""
+        """Try one batch; how many rows it had. What could not be published now is in the next one again."""
         rows = await self._in_database(
             lambda: self._journal.unpublished(sorted(self._sources()), limit=self._batch)
         )
-        waiting: Sequence[OutboxMessage] = rows
-        together = True
-        while waiting:
-            waiting = await self._attempt(waiting, together=together)
-            if waiting:
-                together = False  # a row that fails alone is hopeless; one that failed with others may not be
-                await asyncio.sleep(self._backoff.next_delay())
-            else:
-                self._backoff.reset()
+        again = await self._attempt(rows, together=True) if rows else []
+        if again:
+            # A row that fails alone is hopeless; one that failed with others may not be.
+            await asyncio.sleep(self._backoff.next_delay())
+            again = await self._attempt(again, together=False)
+        if again:
+            await asyncio.sleep(self._backoff.next_delay())
+        else:
+            self._backoff.reset()
         return len(rows)
 
     async def _attempt(self, rows: Sequence[OutboxMessage], *, together: bool) -> list[OutboxMessage]:
         """Send the rows and mark what the broker has; those that have to be tried again, in order."""
         began = time.monotonic()
-        results: list[BaseException | None] = []
+        failed: dict[str, BaseException] = {}
         if together:
-            results = await self._send(rows)
+            results = await self._send(rows, failed)
         else:
-            for row in rows:
-                results += await self._send([row])
-                if results[-1] is not None and not isinstance(results[-1], _HOPELESS):
-                    results += [results[-1]] * (len(rows) - len(results))
-                    break
+            results = [(await self._send([row], failed))[0] for row in rows]
         published = [row for row, error in zip(rows, results, strict=True) if error is None]
         if published:
             self._failpoint("after_publish")
@@ -154,33 +150,46 @@ class Relay:
                 await self._park(row, error)
             else:
                 again.append(row)
-        self._tell("broker", not again or any(isinstance(error, _HOPELESS) for error in results))
+        answered = any(error is None or isinstance(error, _HOPELESS) for error in results)
+        self._tell("broker", answered)
         if again:
             self._report(next(error for error in results if error is not None), len(again))
         return again
 
-    async def _send(self, rows: Sequence[OutboxMessage]) -> list[BaseException | None]:
-        """One entry a row: None once the broker has acknowledged it, else the error."""
+    async def _send(
+        self, rows: Sequence[OutboxMessage], failed: dict[str, BaseException]
+    ) -> list[BaseException | None]:
+        """One entry a row: None once the broker has acknowledged it, else the error.
+
+        `failed` has the topics that do not take messages now: their rows are not tried, for that would change
+        their order; those of other topics are.
+        """
+        if all(row.topic in failed for row in rows):
+            return [failed[row.topic] for row in rows]
         try:
             producer = await self._started_producer()
         except (KafkaError, OSError, TimeoutError) as error:
+            failed.update(dict.fromkeys((row.topic for row in rows), error))
             return [error] * len(rows)
         results: list[BaseException | None] = [None] * len(rows)
         underway: dict[int, asyncio.Future[object]] = {}
         for place, row in enumerate(rows):
+            if row.topic in failed:
+                results[place] = failed[row.topic]
+                continue
             try:
                 underway[place] = await _sent(producer, row)
             except (*_HOPELESS, KafkaError, OSError) as error:
                 results[place] = error
                 if not isinstance(error, _HOPELESS):
-                    # Sending on would change the order of rows with one key.
-                    results[place:] = [error] * (len(rows) - place)
-                    break
+                    failed[row.topic] = error
         answers = await asyncio.gather(*underway.values(), return_exceptions=True)
         now_ms = time.time() * 1000
         for place, answer in zip(underway, answers, strict=True):
             if isinstance(answer, BaseException):
                 results[place] = answer
+                if not isinstance(answer, _HOPELESS):
+                    failed[rows[place].topic] = answer
             else:
                 seconds = self._ledger.acknowledged(rows[place], now_ms)
                 if seconds is not None:
