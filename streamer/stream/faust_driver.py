@@ -123,6 +123,7 @@ class StampingThread(AIOKafkaConsumerThread):
             room = await self._room(timeout or 1.0)
             if not room:
                 return {}
+            flow = self._flow
             try:
                 drained = await fetcher.fetched_records(
                     active_partitions, timeout=timeout, max_records=min(room, max_records or room)
@@ -138,6 +139,11 @@ class StampingThread(AIOKafkaConsumerThread):
                 log.warning("stream.fetch_failed", error=f"{type(error).__name__}: {error}"[:300])
                 await asyncio.sleep(1.0)
                 return {}
+        if flow != self._flow:
+            # Sought while this call waited: whoever made it may be gone, so these are for the next one.
+            for tp in drained.keys() & self._handed_out.keys():
+                consumer.seek(tp, self._handed_out[tp])
+            return {}
         return {tp: self._stamped(tp, records) for tp, records in drained.items() if tp in self._handed_out}
 
     async def _room(self, within: float) -> int:

@@ -142,14 +142,7 @@ class FaustEngine:
 
     async def failed(self) -> None:
         """Wait until the reader cannot go on, and raise why."""
-        crashed = asyncio.create_task(self._app.wait_until_stopped())
-        try:
-            await asyncio.wait({crashed, self._failure}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            crashed.cancel()
-        if self._failure.done():
-            self._failure.result()
-        raise WorkerHalted(WorkerExit.CRASHED, f"the reader stopped: {self._app.crash_reason!r}")
+        await asyncio.shield(self._failure)
 
     async def quiesce(self) -> None:
         """Offer nothing more: what has been taken can be committed in peace."""
@@ -179,6 +172,8 @@ class FaustEngine:
                 await asyncio.wait_for(self._commit_progress(), 3.0)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._app.stop(), 15.0)
+        if self._failure.done():
+            self._failure.exception()  # seen; whoever waits in `failed` has it, and later ones do not matter
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
         """Ask the broker, for as long as it takes."""
@@ -300,6 +295,9 @@ class FaustEngine:
             self._fail(error)
 
     async def _look(self, now: float) -> None:
+        if self._app.should_stop and not self._stopping:
+            reason = f"the reader stopped: {self._app.crash_reason!r}"
+            self._fail(WorkerHalted(WorkerExit.CRASHED, reason))
         if self._app.rebalancing or self._resetting is not None:
             return
         self._check_leases(now)
