@@ -82,7 +82,7 @@ clean:  ## Remove what make made; your databases in .streamer stay
 $(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
 	@echo "installing from requirements.lock (the first time: a few minutes, most of it PyTorch)"
 	@$(MIRROR); $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock; \
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(KAFKA): deploy/kafka/pom.xml

@@ -95,7 +95,7 @@ class StampingThread(AIOKafkaConsumerThread):
         self._hooks = cast("ReaderApp", self.app).hooks
         self._partitions: dict[TP, Partition] = {}
 
-    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:  # noqa: ARG002
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.
         self._assignor = RoundRobinPartitionAssignor
         return AIOKafkaConsumer(

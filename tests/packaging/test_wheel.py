@@ -53,7 +53,10 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     environment, elsewhere = folder / "environment", folder / "elsewhere"
     elsewhere.mkdir()
     _check(
-        [uv, "build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", str(folder), str(ROOT)]
+        [
+            *(uv, "build", "--quiet", "--wheel", "--no-build-isolation"),
+            *("--python", sys.executable, "--out-dir", str(folder), str(ROOT)),
+        ]
     )
     (wheel,) = folder.glob("*.whl")
     _check([uv, "venv", "--quiet", "--python", sys.executable, str(environment)])
@@ -107,5 +110,4 @@ def test_the_migrations_travel_with_the_wheel(installation: Installation) -> Non
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     finally:
         database.close()
-    assert "alembic_version" in tables
-    assert len(tables) > 5
+    assert {"batches", "responses", "decisions", "outcomes", "policies", "progress", "outbox"} <= tables

@@ -171,7 +171,6 @@ def test_outcomes_are_counted_as_what_they_became() -> None:
     assert b"secret prompt" not in metrics.exposition()
 
 
-@pytest.mark.expected_errors("data_gap", "outbox_message_parked")
 def test_the_stream_is_observed() -> None:
     metrics = Metrics()
     observer = StreamTelemetry(metrics)
