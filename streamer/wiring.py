@@ -234,8 +234,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
     named, bounds = topics(settings), limits(settings)
     broker = connection(settings)
-    name = settings.encoder.name
-    encoder_id = name if name == NO_ENCODER else encoder_identity(name).id
+    identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings.encoder.name)
+    encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id)
     health = WorkerHealth(StreamTelemetry(metrics))
     loading = threading.Event()
@@ -250,6 +250,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             )
         )
         store = stack.enter_context(open_store(settings))
+        if identity is not None:
+            store.encoders.register(identity)
         announce(
             {
                 "http": http.url,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
-from streamer.policy import GATE_NAME, RECALIBRATING_FIELDS, GateRevision, Policy
+from streamer.policy import GATE_NAME, GATE_NAME_RULE, RECALIBRATING_FIELDS, GateRevision, Policy
 from streamer.store.policies import (
     SETTINGS,
     lock_newest,
@@ -66,9 +66,7 @@ class Gates:
             When the name is not valid or taken, or the seed is out of range.
         """
         if not GATE_NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is no name for a gate: 1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
-            )
+            raise UsageError(f"{name!r} is no name for a gate: {GATE_NAME_RULE}")
         if seed is not None and not 0 <= seed < 2**_SEED_BITS:
             raise UsageError(f"the seed must be in 0..2^{_SEED_BITS}-1")
         moment = now or self._clock()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from streamer.store import commit, outbox, progress
 from streamer.store.calibration_runs import Calibrations
 from streamer.store.dead_letters import DeadLetters
+from streamer.store.encoders import Encoders
 from streamer.store.engine import Database
 from streamer.store.gates import Gates
 from streamer.store.labels import Labels
@@ -41,7 +42,7 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, labels, calibration, dead_letters, reports : the parts, by subject.
+    gates, policies, encoders, labels, calibration, dead_letters, reports : the parts, by subject.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Store:
         self._dead_letter_message = dead_letter_message
         self.gates = Gates(database, clock=clock, policy_message=policy_message)
         self.policies = Policies(database, clock=clock, policy_message=policy_message)
+        self.encoders = Encoders(database, clock=clock)
         self.labels = Labels(database, clock=clock)
         self.calibration = Calibrations(database, policy_message=policy_message)
         self.dead_letters = DeadLetters(database, clock=clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamer.store.schema.calibration import calibration_candidates, calibration_inputs, calibration_runs
 from streamer.store.schema.decisions import batches, decisions, responses
+from streamer.store.schema.encoders import encoders
 from streamer.store.schema.gates import gate_revisions, gates, policies, policy_events
 from streamer.store.schema.labels import label_revisions
 from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes, progress
@@ -17,6 +18,7 @@ __all__ = [
     "data_gaps",
     "dead_letters",
     "decisions",
+    "encoders",
     "gate_revisions",
     "gates",
     "label_revisions",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
+from streamer.policy import THRESHOLD_STATES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -144,7 +146,7 @@ def sized_text(column: str, longest: int) -> sa.CheckConstraint:
 def finite_cut(state: str = "state", threshold: str = "threshold") -> tuple[sa.CheckConstraint, ...]:
     """A threshold's state is one of three words, and lambda is there, and finite, exactly for `cut`."""
     return (
-        one_of(state, ("closed", "cut", "open")),
+        one_of(state, THRESHOLD_STATES),
         check("threshold", f"({state} = 'cut') = ({threshold} IS NOT NULL)"),
         check("threshold_finite", f"{threshold} >= -1e300 AND {threshold} <= 1e300"),
     )
