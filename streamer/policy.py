@@ -16,6 +16,7 @@ ThresholdState = Literal["closed", "cut", "open"]
 Scorer = Literal["gram", "external"]
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
+THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
 SCORERS: tuple[Scorer, ...] = get_args(Scorer)
@@ -25,6 +26,8 @@ NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
 GATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+GATE_NAME_RULE = "1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
+"""`GATE_NAME` in words, for error messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ class GateSettings:
                 self.decision_deadline_seconds is None or 0 < self.decision_deadline_seconds < float("inf"),
                 "positive, or absent",
             ),
-            ("severity_kind", re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", self.severity_kind), "like 'human'"),
+            ("severity_kind", GATE_NAME.fullmatch(self.severity_kind), "like 'human'"),
             ("encoder", 0 < len(self.encoder) <= 200, "1 to 200 characters"),
         ):
             if not ok:

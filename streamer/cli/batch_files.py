@@ -17,7 +17,7 @@ from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import decode_responses, encode_responses
 from streamer.experiments.clouds import cloud_labels, cloud_to_event, read_clouds
-from streamer.policy import GATE_NAME
+from streamer.policy import GATE_NAME, GATE_NAME_RULE
 
 if TYPE_CHECKING:
     import io
@@ -73,9 +73,7 @@ def publications(
     UsageError : the file cannot be read, or a line is not fit to be published; the text names the line.
     """
     if gate is not None and GATE_NAME.fullmatch(gate) is None:
-        raise UsageError(
-            f"--gate {gate!r} is no gate name: lower-case letters, digits, '.', '_' and '-', at most 64"
-        )
+        raise UsageError(f"--gate {gate!r} is no gate name: {GATE_NAME_RULE}")
     found = kind or file_kind(file)
     if found == "events":
         if labels:

@@ -11,7 +11,7 @@ from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt
 from streamer.events.limits import DEFAULT_LIMITS
-from streamer.policy import GATE_NAME
+from streamer.policy import GATE_NAME, GATE_NAME_RULE
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 # The negative look-ahead means the same to ECMAScript and Python, where `$` also matches before a last newline.
@@ -56,7 +56,4 @@ def check_identifier(name: str, text: str, max_characters: int) -> None:
 def check_name(field: str, text: str) -> None:
     """Raise `BadMessage` (``bad_identifier``) unless `text` is a gate name (or the name of a kind)."""
     if GATE_NAME.fullmatch(text) is None:
-        raise BadMessage(
-            codes.BAD_IDENTIFIER,
-            f"{field} must be 1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit, not {excerpt(text)}",
-        )
+        raise BadMessage(codes.BAD_IDENTIFIER, f"{field} must be {GATE_NAME_RULE}, not {excerpt(text)}")

@@ -40,8 +40,6 @@ STAGES = ("score", "commit", "publish", "lease")
 PARTS = ("broker", "database")
 """What a worker depends on and may have to wait for."""
 
-STATES = ("closed", "cut", "open")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDefinition:

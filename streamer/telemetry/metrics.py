@@ -12,24 +12,18 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from streamer.events import codes
-from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, STATES, MetricDefinition
+from streamer.events.actions import REASONS
+from streamer.journal import DeadLetter, Decision, LabelRevision
+from streamer.policy import THRESHOLD_STATES
+from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, MetricDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from streamer.journal import Decision, Outcome, OutcomeKind
+    from streamer.journal import Outcome, OutcomeKind
     from streamer.policy import Policy
 
-HOLD_REASONS = (
-    "no_threshold",
-    "closed",
-    "too_few_responses",
-    "empty_text",
-    "encoder_mismatch",
-    "scorer_failed",
-    "attempts_exhausted",
-    "deadline_passed",
-)
+HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 """Why a batch was held without a comparison with the threshold."""
 
 
@@ -61,7 +55,7 @@ class Metrics:
         self, *, encoder: str = "none", dead_letter_codes: Iterable[str] = tuple(codes.MEANINGS)
     ) -> None:
         # A creation time beside every counter doubles the series and is in no catalogue.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
         self.registry = CollectorRegistry()
         self._encoder_counts = _EncoderCounts()
         self.registry.register(self._encoder_counts)
@@ -95,16 +89,22 @@ class Metrics:
 
     def observe_outcome(self, outcome: Outcome, kind: OutcomeKind) -> None:
         """Count one recorded outcome."""
-        if kind == "decision":
-            self.observe_decision(outcome)  # type: ignore[arg-type]
-        elif kind == "duplicate":
-            self._of["streamer_duplicates_total"].labels(outcome.key.gate).inc()  # type: ignore[union-attr]
+        if isinstance(outcome, DeadLetter):
+            self._count_dead_letter(outcome.code)
+        elif isinstance(outcome, LabelRevision):
+            if kind == "label":
+                self._count_label(outcome.key.gate, outcome.kind)
+            else:
+                self._count_dead_letter(codes.UNKNOWN_GATE)
         elif kind == "conflict":
-            self._of["streamer_dead_letters_total"].labels(codes.CONFLICTING_CONTENT).inc()
-        elif kind == "dead_letter":
-            self._of["streamer_dead_letters_total"].labels(outcome.code).inc()  # type: ignore[union-attr]
-        elif kind == "label":
-            self._count_label(outcome.key.gate, outcome.kind)  # type: ignore[union-attr]
+            self._count_dead_letter(codes.CONFLICTING_CONTENT)
+        elif kind == "duplicate":
+            self._of["streamer_duplicates_total"].labels(outcome.key.gate).inc()
+        elif isinstance(outcome, Decision):
+            self.observe_decision(outcome)
+
+    def _count_dead_letter(self, code: str) -> None:
+        self._of["streamer_dead_letters_total"].labels(code).inc()
 
     def _count_label(self, gate: str, kind: str) -> None:
         # Whoever publishes labels chooses the kind: only the gate's own may become a label value.
@@ -132,7 +132,7 @@ class Metrics:
         self._of["streamer_policy_activated_timestamp_seconds"].labels(gate).set(
             policy.valid_from.timestamp()
         )
-        for state in STATES:
+        for state in THRESHOLD_STATES:
             self._of["streamer_policy_state"].labels(gate, state).set(state == policy.state)
         if policy.threshold is None:
             self._of["streamer_policy_lambda_ratio"].remove(gate)
