@@ -71,7 +71,7 @@ class Upkeep:
             except Unavailable:
                 continue  # the reader reports the database's absence already
             except Exception:
-                log.exception("upkeep_failed")
+                log.exception("upkeep.round_failed")
 
     def close(self) -> None:
         """Stop; waits for the round in progress."""

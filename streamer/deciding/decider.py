@@ -233,7 +233,7 @@ class BatchDecider:
         except Exception:
             if len(batches) == 1:
                 key = batches[0].key
-                log.warning("encoding_failed", gate=key.gate, batch_id=key.batch_id, exc_info=True)
+                log.warning("deciding.encoding_failed", gate=key.gate, batch_id=key.batch_id, exc_info=True)
                 return [None]
         half = len(batches) // 2
         return self._embed(batches[:half]) + self._embed(batches[half:])
@@ -254,7 +254,7 @@ class BatchDecider:
         try:
             scores, raw = score_batch(vectors, p.blank)
         except ValueError:
-            log.warning("scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
+            log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
             return
         p.scores = tuple(scores.tolist())

@@ -26,7 +26,7 @@ class PolicyBook:
     ----------
     load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`.
     limits : bounds for what is accepted from the thresholds topic.
-    on_change : told each policy that is taken up.
+    on_change : told each policy that is taken up, a gate's in rising order of version; must not call the book.
     on_rejected : told the code of each message on the thresholds topic that was refused.
     """
 
@@ -62,14 +62,15 @@ class PolicyBook:
                 if held is not None and held.policy.version >= active.policy.version:
                     continue
                 self._active[gate] = active
+                # Within the lock: two threads that take up two versions must not be heard the wrong way round.
+                self._on_change(active)
             log.info(
-                "policy_taken_up",
+                "deciding.policy_taken_up",
                 gate=gate,
                 version=active.policy.version,
                 state=active.policy.state,
                 threshold=active.policy.threshold,
             )
-            self._on_change(active)
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
         """Hear one message of the thresholds topic, and trust nothing of it but its hint to look.
@@ -97,5 +98,5 @@ class PolicyBook:
         return 0 if held is None else held.policy.version
 
     def _reject(self, code: str, **facts: object) -> None:
-        log.warning("threshold_message_rejected", code=code, **facts)
+        log.warning("deciding.threshold_message_rejected", code=code, **facts)
         self._on_rejected(code)

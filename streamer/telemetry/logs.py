@@ -1,4 +1,7 @@
-"""Logs of the services: one structured line an event, JSON for machines or aligned text for people."""
+"""Logs of the services: one structured line an event, JSON for machines or aligned text for people.
+
+An event's name is ``room.what_happened``, for example ``stream.part_away``; numbers and names are fields of their own.
+"""
 
 from __future__ import annotations
 
