@@ -46,6 +46,11 @@ def mean_score(scores: Sequence[float]) -> float:
     return round(math.fsum(scores) / len(scores), 6)
 
 
+def is_blank(text: str) -> bool:
+    """Tell whether an answer has nothing but white space, which never ships."""
+    return not text.strip()
+
+
 @dataclass(frozen=True, slots=True)
 class BatchGate:
     """What the gate says about one batch.

@@ -81,6 +81,10 @@ class ScoredResponse:
     drawn: bool
 
 
+EmbeddingSource = Literal["encoder", "event", "none"]
+"""Where a batch's embeddings came from."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """Everything that is kept of one decided batch; `action` is the message that tells the world."""
@@ -101,7 +105,7 @@ class Decision:
     policy: Policy
     scorer: str
     encoder: str
-    embedding_source: Literal["encoder", "event", "none"]
+    embedding_source: EmbeddingSource
     sampled: bool
     sampling_probability: float
     decided_at: datetime

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
 
 from streamer.deciding.actions import action_event
 from streamer.errors import BadMessage, Unavailable
+from streamer.events import codes
 from streamer.events.actions import action_message
 from streamer.events.dead_letters import dead_letter_message
-from streamer.events.labels import decode_label
+from streamer.events.labels import decode_label, label_revision
 from streamer.events.responses import content_hash, decode_responses
-from streamer.gate import gate_batch
-from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
+from streamer.gate import gate_batch, is_blank
+from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labelling.audit_sample import draw_responses, is_sampled
 from streamer.scoring.gram import score_batch
 
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
     from streamer.events.limits import Limits
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
-    from streamer.journal import ActivePolicy, Outcome, Record
+    from streamer.journal import ActivePolicy, BatchKey, EmbeddingSource, Outcome, Record
     from streamer.scoring.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)
-
-EmbeddingSource = Literal["encoder", "event", "none"]
 
 
 @dataclass(slots=True)
@@ -98,13 +97,13 @@ class BatchDecider:
             if isinstance(item, DeadLetter):
                 results.append(item)
             else:
-                gate = item.key.gate if isinstance(item, LabelRevision) else item.gate
+                gate = item.key.gate
                 active = self._book.get(gate)
                 if active is None:
                     results.append(
                         self._dead_letter(
                             record,
-                            "unknown_gate",
+                            codes.UNKNOWN_GATE,
                             f"there is no gate {gate!r}; create it with `streamer gate create`",
                         )
                     )
@@ -119,17 +118,7 @@ class BatchDecider:
     def _decode(self, record: Record) -> ResponsesV1 | LabelRevision | DeadLetter:
         try:
             if record.partition.topic == self._topics.labels:
-                label = decode_label(record.value, self._limits)
-                return LabelRevision(
-                    key=BatchKey(label.gate, label.batch_id, label.attempt),
-                    response_id=label.response_id,
-                    severity=label.severity,
-                    raw_severity=None,
-                    kind=label.kind,
-                    labeller=label.labeller,
-                    labelled_at=label.labelled_at,
-                    record=record,
-                )
+                return label_revision(decode_label(record.value, self._limits), record)
             return decode_responses(record.value, self._limits)
         except BadMessage as bad:
             return self._dead_letter(record, bad.code, bad.detail)
@@ -144,18 +133,14 @@ class BatchDecider:
         self, decoded: Sequence[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]]
     ) -> None:
         """A gate may have been created a moment ago: ask SQL once, for all unknown names together."""
-        names = {
-            item.key.gate if isinstance(item, LabelRevision) else item.gate
-            for _, item in decoded
-            if not isinstance(item, DeadLetter)
-        }
+        names = {item.key.gate for _, item in decoded if not isinstance(item, DeadLetter)}
         unknown = {name for name in names if self._book.get(name) is None}
         if unknown:
             self._book.refresh(unknown)
 
     def _admit(self, record: Record, event: ResponsesV1, active: ActivePolicy) -> _Pending:
         settings = active.policy.settings
-        blank = tuple(not response.text.strip() for response in event.responses)
+        blank = tuple(is_blank(response.text) for response in event.responses)
         provided = bool(event.responses) and event.responses[0].embedding is not None
         held: str | None = None
         embeddings: EmbeddingSource = "none"
@@ -181,7 +166,7 @@ class BatchDecider:
         return _Pending(
             record=record,
             event=event,
-            key=BatchKey(event.gate, event.batch_id, event.attempt),
+            key=event.key,
             content_hash=content_hash(event),
             active=active,
             blank=blank,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gate import mean_score
+from streamer.gate import is_blank, mean_score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,11 +160,6 @@ def _rows(place: int, batch: DecidedBatch, unit: Unit) -> list[_Row]:
     mean = mean_score(scores)
     severity = math.fsum(severities) / len(severities)
     return [(mean, severity, all(shipped), all(shippable), any(unlabelled), place, batch.best)]
-
-
-def is_blank(text: str) -> bool:
-    """Tell whether a response has nothing but white space, which never ships."""
-    return not text.strip()
 
 
 def measure(batches: Sequence[DecidedBatch], unit: Unit) -> RiskReport:

@@ -14,8 +14,8 @@ import numpy as np
 from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.errors import UsageError
 from streamer.experiments.clouds import split_clouds
-from streamer.experiments.measurement import DecidedBatch, RiskReport, is_blank, measure, units_of
-from streamer.gate import gate_batch
+from streamer.experiments.measurement import DecidedBatch, RiskReport, measure, units_of
+from streamer.gate import gate_batch, is_blank
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
 from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, OutboxMessage, Redelivery
 from streamer.store import bulk, rows
 from streamer.store.schema import batches, dead_letters, decisions, gates, label_revisions
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from streamer.store.schema.types import Row
 
     DeadLetterMessage = Callable[[Record, str, str], OutboxMessage]
-
-CONFLICTING_CONTENT = "conflicting_content"
-"""Dead-letter code of a batch whose key was decided already, with other content."""
-
-UNKNOWN_GATE = "unknown_gate"
-"""Dead-letter code of a label for a gate that does not exist."""
 
 _BATCH_KEY = ("gate", "batch_id", "attempt")
 _LABEL_KEY = ("gate", "batch_id", "attempt", "response_id", "kind", "labeller")
@@ -163,7 +158,13 @@ def _settle_labels(
     for entry, label in entries:
         if entry.label is None:
             entry.kind = "dead_letter"
-            orphans.append((entry, UNKNOWN_GATE, f"there is no gate {label.key.gate!r}"))
+            orphans.append(
+                (
+                    entry,
+                    UNKNOWN_GATE,
+                    f"there is no gate {label.key.gate!r}; create it with `streamer gate create`",
+                )
+            )
     return orphans
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from streamer.errors import Fenced
 from streamer.journal import DataGap, OutboxMessage
-from streamer.store.settle import CONFLICTING_CONTENT
+from streamer.events.codes import CONFLICTING_CONTENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
