@@ -48,7 +48,7 @@ def append(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> N
     if connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(names))
         connection.exec_driver_sql(
-            f"INSERT INTO {_quoted(connection, table.name)} ({_columns(connection, names)}) VALUES ({marks})",  # noqa: S608
+            f"INSERT INTO {_quoted(connection, table.name)} ({_columns(connection, names)}) VALUES ({marks})",  # noqa: S608 - our own tables' names, quoted; values are parameters
             list(values),
         )
     else:
@@ -72,7 +72,7 @@ def insert_new(
     if connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(names))
         connection.exec_driver_sql(
-            f"INSERT INTO {target} ({columns}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING",  # noqa: S608
+            f"INSERT INTO {target} ({columns}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING",  # noqa: S608 - as above
             list(values),
         )
         first = min(row["id"] for row in rows)
@@ -83,7 +83,7 @@ def insert_new(
     )
     _copy(connection, staging, names, values)
     inserted = connection.exec_driver_sql(
-        f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} ORDER BY {keys}"  # noqa: S608
+        f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} ORDER BY {keys}"  # noqa: S608 - as above
         f" ON CONFLICT ({keys}) DO NOTHING RETURNING id"
     )
     return set(inserted.scalars())

@@ -20,6 +20,7 @@ from streamer.store.policies import (
     write_policy,
 )
 from streamer.store.schema import gate_revisions, gates
+from streamer.store.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
     import builtins
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from streamer.store.policies import PolicyMessage
     from streamer.store.schema.types import Row
 
-_SALT_BYTES = 32
 _SEED_BITS = 63
 
 
@@ -75,7 +75,7 @@ class Gates:
             revision=1,
             settings=settings,
             seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
-            audit_salt=secrets.token_bytes(_SALT_BYTES),
+            audit_salt=secrets.token_bytes(HASH_BYTES),
             created_at=moment,
             created_by=by,
             reason=reason,

@@ -6,13 +6,12 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from streamer.store.chain import batch_mac, dead_letter_mac
+from streamer.store.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.journal import Decision, LabelRevision, Record, Slice
-
-_SALT_BYTES = 32
 
 
 def check_slice(piece: Slice) -> None:
@@ -58,7 +57,7 @@ def batch_row(decision: Decision) -> dict[str, Any]:
         "references": None if decision.references is None else list(decision.references),
         "metadata": dict(decision.metadata),
         "content_hash": decision.content_hash,
-        "salt": secrets.token_bytes(_SALT_BYTES),
+        "salt": secrets.token_bytes(HASH_BYTES),
     }
     row["content_mac"] = batch_mac(row, [response.text for response in decision.responses])
     return row
@@ -119,7 +118,7 @@ def dead_letter_row(record: Record, code: str, detail: str, now: datetime) -> di
         "key": record.key,
         "value": record.value,
         "headers": record.headers,
-        "salt": secrets.token_bytes(_SALT_BYTES),
+        "salt": secrets.token_bytes(HASH_BYTES),
         "recorded_at": now,
     }
     row["content_mac"] = dead_letter_mac(row)
