@@ -303,7 +303,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                         ),
                         max_commit_records=settings.worker.commit_max_records,
                         max_commit_bytes=settings.worker.commit_max_bytes,
-                        max_input_bytes=bounds.max_value_bytes,
+                        max_output_bytes=bounds.max_output_bytes,
                     ),
                     health=health,
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
 from kafka.errors import InvalidTopicError, KafkaError, MessageSizeTooLargeError
@@ -12,7 +12,7 @@ from kafka.errors import InvalidTopicError, KafkaError, MessageSizeTooLargeError
 from streamer.errors import Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
     from types import TracebackType
 
     from kafka.producer.future import FutureRecordMetadata
@@ -21,18 +21,10 @@ if TYPE_CHECKING:
     from streamer.stream.connection import KafkaConnection
 
 
-class Message(NamedTuple):
-    """A record to publish. The key chooses the partition (murmur2, as every Kafka client does)."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-
-
 _WINDOW = 500
-"""Records between two looks at what the broker has acknowledged."""
+"""Messages between two looks at what the broker has acknowledged."""
 _ACKNOWLEDGE_EVERY = 0.5
-"""Seconds between such looks when the rate is limited."""
+"""Seconds after which the next message looks as well, so that a slow publisher hears of trouble in time."""
 
 
 class Publisher:
@@ -58,20 +50,18 @@ class Publisher:
         self._timeout = timeout
         self._producer: KafkaProducer | None = None
         self._underway: list[FutureRecordMetadata] = []
-        self.acknowledged = 0
-
-    @property
-    def underway(self) -> int:
-        """Messages that were sent since the last `flush`."""
-        return len(self._underway)
+        self._looked_at = time.monotonic()
 
     def send(
         self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Headers = ()
     ) -> None:
-        """Send one message; every `_WINDOW` messages it waits for their acknowledgement."""
+        """Send one message; now and then it waits until all of those before are acknowledged.
+
+        The key chooses the partition (murmur2, as every Kafka client does).
+        """
         with _explained(topic):
             self._underway.append(self._open().send(topic, value, key=key, headers=list(headers)))
-        if len(self._underway) >= _WINDOW:
+        if len(self._underway) >= _WINDOW or time.monotonic() - self._looked_at > _ACKNOWLEDGE_EVERY:
             self.flush()
 
     def flush(self) -> None:
@@ -82,8 +72,8 @@ class Publisher:
             self._open().flush(timeout=self._timeout)
             for future in self._underway:
                 future.get(timeout=self._timeout)
-        self.acknowledged += len(self._underway)
         self._underway.clear()
+        self._looked_at = time.monotonic()
 
     def _open(self) -> KafkaProducer:
         if self._producer is None:
@@ -123,59 +113,3 @@ def _explained(topic: str) -> Iterator[None]:
         raise UsageError(f"{topic!r} is no valid topic name") from error
     except (KafkaError, OSError) as error:
         raise Unavailable(f"the broker did not take it: {type(error).__name__}: {error}") from error
-
-
-def publish(
-    connection: KafkaConnection,
-    topic: str,
-    messages: Iterable[Message],
-    *,
-    max_request_size: int,
-    rate: float | None = None,
-    progress: Callable[[int], None] = lambda _acknowledged: None,
-    pace: Callable[[int], None] = lambda _acknowledged: None,
-    window: int = _WINDOW,
-    timeout: float = 30.0,
-) -> int:
-    """Publish all messages and return how many; blocks until the broker has acknowledged each.
-
-    Parameters
-    ----------
-    connection : how to reach the broker.
-    topic : where to; it must exist, or the broker make it.
-    messages : taken one by one; may be endless.
-    max_request_size : the largest message, bytes.
-    rate : messages a second at most; None as fast as possible.
-    progress : called with the number acknowledged so far.
-    pace : called with the number acknowledged so far after every `window` messages; may block, so that a
-        consumer of a small log can keep up.
-    window : messages between two acknowledgements that are waited for, >= 1.
-    timeout : seconds that one window's acknowledgement may last.
-
-    Raises
-    ------
-    UsageError
-        A message is too large or the topic's name is invalid.
-    Unavailable
-        The broker did not answer in time; messages of the last window may or may not be there.
-    """
-    with Publisher(connection, max_request_size=max_request_size, timeout=timeout) as publisher:
-        began = settled_at = time.monotonic()
-
-        def settle() -> None:
-            nonlocal settled_at
-            publisher.flush()
-            settled_at = time.monotonic()
-            progress(publisher.acknowledged)
-
-        for number, message in enumerate(messages):
-            if rate is not None:
-                if time.monotonic() - settled_at > _ACKNOWLEDGE_EVERY:
-                    settle()
-                time.sleep(max(0.0, began + number / rate - time.monotonic()))
-            publisher.send(topic, message.value, key=message.key, headers=message.headers)
-            if publisher.underway >= window:
-                settle()
-                pace(publisher.acknowledged)
-        settle()
-        return publisher.acknowledged

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from streamer.stream.connection import KafkaConnection
 
-ENVELOPE = 64 * 1024
-"""Bytes that a topic's largest message may exceed the input's limit by, so that a dead letter always fits."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:

@@ -29,7 +29,7 @@ from streamer.stream.observer import SilentObserver
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Relay
 from streamer.stream.threshold_follower import ThresholdFollower
-from streamer.stream.topics import ENVELOPE, cluster_id
+from streamer.stream.topics import cluster_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -49,7 +49,7 @@ class WorkerLimits:
     Attributes
     ----------
     max_commit_records, max_commit_bytes : of one group commit.
-    max_input_bytes : the largest input value; the relay publishes up to `ENVELOPE` more.
+    max_output_bytes : the largest message that the relay publishes: an input and why it was refused fit in.
     drain_timeout : how long a stop waits for what was taken.
     """
 
@@ -57,7 +57,7 @@ class WorkerLimits:
     dead_letters: DeadLetterLimits = field(default_factory=DeadLetterLimits)
     max_commit_records: int = 1000
     max_commit_bytes: int = 16 * 1024 * 1024
-    max_input_bytes: int = 1024 * 1024
+    max_output_bytes: int = (1024 + 64) * 1024
     drain_timeout: float = 10.0
 
 
@@ -208,7 +208,7 @@ class _Worker:
             self._journal,
             executor=self._threads["relay"],
             sources=lambda: intake.leases,
-            max_request_size=self._limits.max_input_bytes + ENVELOPE,
+            max_request_size=self._limits.max_output_bytes,
             ledger=ledger,
             observer=self._health,
             tell=self._health.part,
