@@ -1,9 +1,12 @@
 """Calibration: labelled groups in, a threshold with a guarantee out. Pure: no I/O, no clock, no global randomness."""
 
+from streamer.calibration.band import calibrate_clt
 from streamer.calibration.crc import calibrate, calibrate_groups
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import groups_needed
+from streamer.calibration.high_probability import calibrate_high_probability
 from streamer.calibration.loss_curve import LossCurve
+from streamer.calibration.selective import calibrate_selective
 from streamer.calibration.threshold import Threshold
 
 __all__ = [
@@ -11,6 +14,9 @@ __all__ = [
     "LossCurve",
     "Threshold",
     "calibrate",
+    "calibrate_clt",
     "calibrate_groups",
+    "calibrate_high_probability",
+    "calibrate_selective",
     "groups_needed",
 ]

@@ -47,11 +47,21 @@ def check_alpha(alpha: float) -> float:
     return _between("alpha", alpha, 1.0, "between 0 and 1, both excluded")
 
 
+def check_delta(delta: float) -> float:
+    """Return `delta`, the chance that a bound may fail, as a float in (0, 1), or raise ValueError."""
+    return _between("delta", delta, 1.0, "between 0 and 1, both excluded")
+
+
+def check_positive(name: str, value: float) -> float:
+    """Return `value` as a positive finite float, or raise ValueError."""
+    return _between(name, value, math.inf, "positive and finite")
+
+
 def check_law(method: str, eta: float, draws: int) -> tuple[float, int]:
     """Return `eta` and `draws` as plain numbers, or raise ValueError if the law or a parameter is not valid."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
-    return _between("eta", eta, math.inf, "positive and finite"), whole_number("draws", draws, least=1)
+    return check_positive("eta", eta), whole_number("draws", draws, least=1)
 
 
 def whole_number(name: str, value: SupportsIndex, *, least: int | None = None) -> int:

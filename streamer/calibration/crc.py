@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration import weight_laws
 from streamer.calibration.arguments import check_alpha, check_law, unit_interval, whole_number
-from streamer.calibration.groups import LabelledGroup, canonical_order, index_groups
+from streamer.calibration.groups import LabelledGroup, canonical_order, check_unique, index_groups
 from streamer.calibration.guarantee import guarantee_text
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
@@ -131,11 +131,7 @@ def calibrate_groups(
     alpha = check_alpha(alpha)
     eta, draws = check_law(method, eta, draws)
     keyed = KeyedWeights(whole_number("seed", seed))
-    seen: set[str] = set()
-    for group in groups:
-        if group.id in seen:
-            raise ValueError(f"group {group.id!r} is there twice")
-        seen.add(group.id)
+    check_unique(groups)
     losses = [_keyed_losses(group, keyed, method, eta=eta, draws=draws) for group in groups]
     return _threshold(
         np.concatenate([group.scores for group in groups]) if groups else np.empty(0),

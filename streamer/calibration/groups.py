@@ -54,6 +54,15 @@ class LabelledGroup:
             object.__setattr__(self, name, values)
 
 
+def check_unique(groups: Sequence[LabelledGroup]) -> None:
+    """Raise ValueError if two groups share an id: the same prompt must not count twice."""
+    seen: set[str] = set()
+    for group in groups:
+        if group.id in seen:
+            raise ValueError(f"group {group.id!r} is there twice")
+        seen.add(group.id)
+
+
 def index_groups(groups: Sequence[Any] | NDArray[Any], length: int) -> tuple[Indices, NDArray[np.int64]]:
     """Number the groups.
 

@@ -19,6 +19,18 @@ def groups_needed(alpha: float) -> int:
     return max(0, math.ceil((1 - 1e-12) / alpha) - 1)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 group", "2 groups" and so on."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def what_ships(state: ThresholdState) -> str:
+    """Return the sentence that opens every guarantee of a gate that is not closed."""
+    if state == "open":
+        return "Everything ships: the calibration groups call for no cut."
+    return "What scores above the threshold ships."
+
+
 def guarantee_text(
     *, state: ThresholdState, alpha: float, method: str, groups: int, eta: float, draws: int
 ) -> str:
@@ -39,26 +51,21 @@ def guarantee_text(
         "bb": f"{draws} draws with replacement from the items of each group",
         "rbwa": f"Dirichlet weights of concentration {eta:g} within each group",
     }[method]
-    basis = f"method {method} ({law}) on {groups} calibration group{'' if groups == 1 else 's'}"
+    basis = f"method {method} ({law}) on {counted(groups, 'calibration group')}"
     floor = f"1/{groups + 1} = {1 / (groups + 1):.3g}"
     if state == "closed":
         return (
             f"Nothing ships, so exposure risk is 0. Basis: {basis}. So few groups cannot support a budget below "
             f"{floor}; the budget asked for is {alpha!r}, which needs at least {groups_needed(alpha)} groups."
         )
-    shipped = (
-        "Everything ships: the calibration groups call for no cut. "
-        if state == "open"
-        else "What scores above the threshold ships. "
-    )
     fixed = (
         "the score, the method and the budget"
         if method == "mean"
         else "the score, the method, the budget and the seed"
     )
     return (
-        f"{shipped}On average, over calibrations and future groups alike, exposure risk is at most {alpha!r}: severity "
-        f"where an item ships and 0 where it is held, each group counting once and its items equally. Basis: {basis}; "
+        f"{what_ships(state)} On average, over calibrations and future groups alike, exposure risk is at most "
+        f"{alpha!r}: severity where an item ships and 0 where it is held, each group counting once and its items equally. Basis: {basis}; "
         f"no budget below {floor} can be met with that many. Assumptions: future groups are exchangeable with the "
         f"calibration groups; the labelled items of a group are all of its items, or were drawn at random before any "
         f"label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and mean what the "

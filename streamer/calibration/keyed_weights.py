@@ -66,6 +66,11 @@ class KeyedWeights:
         weights[order] = normalised_gammas(gammas[order], uniforms[1::2][order], eta, np.array([len(items)]))
         return weights
 
+    def order(self, groups: Sequence[str]) -> NDArray[np.intp]:
+        """Return the positions of groups in a random order that follows from seed and ids: rising digests."""
+        ranked = sorted(range(len(groups)), key=lambda g: (self._digest("order", groups[g]), groups[g]))
+        return np.array(ranked, dtype=np.intp)
+
     def _digest(self, *parts: str) -> bytes:
         """Map `parts` to 32 bytes; each is preceded by its length, so that no two sequences share an encoding."""
         encoded = [part.encode("utf-8", "surrogatepass") for part in parts]

@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn
 
-from streamer.policy import METHODS, ThresholdState
+from streamer.policy import METHODS, THRESHOLD_STATES
 
-STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
+if TYPE_CHECKING:
+    from streamer.policy import ThresholdState
+
+CALIBRATORS: tuple[str, ...] = (*METHODS, "clt", "hb", "betting", "selective", "age", "pooled")
+"""Every way to find a threshold: those that a gate may name, then those of the Python API alone."""
+
+
+def state_at(value: float) -> ThresholdState:
+    """Return the state of a threshold lambda: +inf is closed, -inf is open, anything else a cut."""
+    return "closed" if value == math.inf else "open" if value == -math.inf else "cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +29,9 @@ class Threshold:
     ----------
     state : `closed` (ship nothing), `cut` (ship iff Q > lambda) or `open` (ship all).
     value : lambda; +inf when closed, -inf when open, finite when cut.
-    alpha : the budget on exposure risk that was asked for, in (0, 1).
-    method : the weight law of the calibrator, one of `streamer.policy.METHODS`.
+    alpha : the budget that was asked for, in (0, 1): on selective risk for the method `selective`, on exposure risk
+        for every other.
+    method : the calibrator, one of `CALIBRATORS`.
     groups : number G >= 0 of calibration groups.
     guarantee : what is promised, on which basis and under which assumptions, in words.
 
@@ -39,15 +49,15 @@ class Threshold:
     guarantee: str
 
     def __post_init__(self) -> None:
-        if self.state not in STATES:
-            raise ValueError(f"state must be one of {', '.join(STATES)}, not {self.state!r}")
+        if self.state not in THRESHOLD_STATES:
+            raise ValueError(f"state must be one of {', '.join(THRESHOLD_STATES)}, not {self.state!r}")
         expected = {"closed": self.value == math.inf, "open": self.value == -math.inf}
         if not expected.get(self.state, math.isfinite(self.value)):
             raise ValueError(f"a threshold in state {self.state!r} cannot have the value {self.value!r}")
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha must lie between 0 and 1, both excluded, not {self.alpha!r}")
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
+        if self.method not in CALIBRATORS:
+            raise ValueError(f"method must be one of {', '.join(CALIBRATORS)}, not {self.method!r}")
         if self.groups < 0:
             raise ValueError(f"groups must be 0 or more, not {self.groups!r}")
 
@@ -63,6 +73,13 @@ class Threshold:
                 "guarantee": self.guarantee,
             },
             allow_nan=False,
+        )
+
+    @classmethod
+    def at(cls, value: float, *, alpha: float, method: str, groups: int, guarantee: str) -> Threshold:
+        """Make the threshold whose state follows from `value`: +inf closed, -inf open, else a cut."""
+        return cls(
+            state=state_at(value), value=value, alpha=alpha, method=method, groups=groups, guarantee=guarantee
         )
 
     @classmethod

@@ -1,0 +1,94 @@
+"""The normal band of the mean loss: a diagnostic that is right as the number of groups grows, and promises nothing.
+
+With Lbar(l) and s(l) the mean and standard deviation of the group losses L_g(l), lambda is the smallest l such that
+
+    Lbar(l') + z s(l') / sqrt(G) + 1/(G + 1) <= alpha    for l' = l and every larger l',    z = Phi^-1(1 - delta).
+
+By the central limit theorem the risk at a *fixed* l lies below the band with a probability that tends to 1 - delta. At
+any real number of groups it may miss far more often, most of all where losses are rare.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.calibration.arguments import check_alpha, check_delta
+from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.item_table import ItemTable
+from streamer.calibration.loss_curve import TOLERANCE
+from streamer.calibration.threshold import Threshold, state_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.calibration.groups import LabelledGroup
+
+
+def calibrate_clt(groups: Sequence[LabelledGroup], *, alpha: float, delta: float = 0.1) -> Threshold:
+    """Find the smallest threshold from which on the asymptotic band stays inside the budget.
+
+    Parameters
+    ----------
+    groups : unique by id; the items of a group weigh the same. Fewer than two give a closed threshold, because one
+        group has no spread.
+    alpha : budget on exposure risk, in (0, 1).
+    delta : nominal chance that the band misses, in (0, 0.5]; the actual one is not bounded.
+
+    Returns
+    -------
+    Threshold
+        Of method `clt`; its `guarantee` says that it is asymptotic.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats or an argument is not valid.
+    """
+    from scipy.special import ndtri  # slow to import, and this method alone needs it
+
+    alpha, delta = check_alpha(alpha), check_delta(delta)
+    if delta > 0.5:
+        raise ValueError(f"delta must be at most 0.5, or the band would lie below the mean, not {delta!r}")
+    table = ItemTable.of(groups)
+    value = _first_outside(table, alpha, float(-ndtri(delta)))
+    return Threshold.at(
+        value,
+        alpha=alpha,
+        method="clt",
+        groups=table.groups,
+        guarantee=_guarantee(value, alpha, delta, table.groups),
+    )
+
+
+def _first_outside(table: ItemTable, alpha: float, z: float) -> float:
+    """Walk from the strictest level down and stop at the first where the band leaves the budget."""
+    if table.groups < max(2, groups_needed(alpha)):
+        return math.inf
+    room = alpha - 1 / (table.groups + 1)
+    levels = table.loss_levels()
+    passed = 0
+    for rows in table.sums_by_level(table.losses, levels, reached=True):
+        upper = rows.mean(axis=1) + z * rows.std(axis=1, ddof=1) / math.sqrt(table.groups)
+        outside = upper > room + TOLERANCE
+        if outside.any():
+            return float(levels[passed + int(np.argmax(outside))])
+        passed += len(rows)
+    return -math.inf
+
+
+def _guarantee(value: float, alpha: float, delta: float, groups: int) -> str:
+    basis = f"Basis: method clt on {counted(groups, 'calibration group')}"
+    if value == math.inf:
+        return (
+            f"Nothing ships, so exposure risk is 0. {basis}; the asymptotic band needs two groups and at least "
+            f"{groups_needed(alpha)} for the budget {alpha!r}."
+        )
+    return (
+        f"{what_ships(state_at(value))} Asymptotic, no finite-sample promise: as the number of independent groups "
+        f"grows, the chance that exposure risk at a fixed threshold lies above the band tends to {delta!r}. {basis}. "
+        f"A diagnostic beside a method that does promise something. Not promised: that exposure risk is at most "
+        f"{alpha!r}, on average or with any probability, at this or any other number of groups."
+    )

@@ -1,0 +1,101 @@
+"""The items of all groups in one canonical order, and what each group has lost by each level of the threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.groups import check_unique
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streamer.calibration.groups import LabelledGroup
+
+Floats = NDArray[np.float64]
+
+_CELLS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemTable:
+    """Items group by group, groups by id, so that the order in which groups and items came changes no sum.
+
+    Attributes
+    ----------
+    ids : length G, rising.
+    scores, severities : shape (N,), in [0, 1].
+    index : shape (N,), each item's group in 0..G-1, not falling.
+    sizes : shape (G,), labelled items of each group, at least 1.
+    """
+
+    ids: tuple[str, ...]
+    scores: Floats
+    severities: Floats
+    index: NDArray[np.intp]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, groups: Sequence[LabelledGroup]) -> ItemTable:
+        """Lay out groups.
+
+        Raises
+        ------
+        ValueError
+            If a group id repeats.
+        """
+        check_unique(groups)
+        ranked = sorted(groups, key=lambda group: group.id)
+        sizes = np.array([len(group.item_ids) for group in ranked], dtype=np.int64)
+        index = np.repeat(np.arange(len(ranked)), sizes)
+        scores = np.concatenate([np.empty(0), *(group.scores for group in ranked)])
+        severities = np.concatenate([np.empty(0), *(group.severities for group in ranked)])
+        order = np.lexsort((severities, scores, index))
+        return cls(tuple(group.id for group in ranked), scores[order], severities[order], index, sizes)
+
+    @property
+    def groups(self) -> int:
+        """Number G of groups."""
+        return len(self.sizes)
+
+    @property
+    def losses(self) -> Floats:
+        """What each item adds to its group's loss once it ships, by the mean law: m/I, shape (N,)."""
+        return self.severities / self.sizes[self.index]
+
+    def loss_levels(self) -> Floats:
+        """Return the distinct scores that carry loss, strictly falling: only there does a group's loss change."""
+        return np.unique(self.scores[self.severities > 0])[::-1] + 0.0
+
+    def sums_by_level(self, terms: Floats, levels: Floats, *, reached: bool) -> Iterator[Floats]:
+        """Yield each group's sum of `terms` over the items that ship, level by level, in blocks of bounded size.
+
+        Parameters
+        ----------
+        terms : shape (N,), one for each item.
+        levels : strictly falling.
+        reached : True: the sums just below each level, where items that score exactly it ship as well. False: the sums
+            at each level, where they do not.
+
+        Yields
+        ------
+        ndarray
+            Shape (k, G), a row for each of the next k levels; reused by nobody, free to be changed.
+        """
+        position = np.searchsorted(-levels, -self.scores, side="left" if reached else "right")
+        order = np.argsort(position, kind="stable")
+        ranked = position[order]
+        step = max(1, _CELLS // max(1, self.groups))
+        shipped = np.zeros(self.groups)
+        for first in range(0, len(levels), step):
+            last = min(first + step, len(levels))
+            some = order[np.searchsorted(ranked, first) : np.searchsorted(ranked, last)]
+            rows = np.zeros((last - first, self.groups))
+            np.add.at(rows, (position[some] - first, self.index[some]), terms[some])
+            rows[0] += shipped
+            np.cumsum(rows, axis=0, out=rows)
+            shipped = rows[-1].copy()
+            yield rows

@@ -1,0 +1,209 @@
+"""Fixed-sequence testing and the asymptotic band against their definitions, level by level."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from streamer.calibration import calibrate_clt, calibrate_high_probability, calibrate_selective, item_table
+from streamer.calibration.keyed_weights import KeyedWeights
+from streamer.calibration.p_values import betting, hoeffding_bentkus
+from tests.unit.calibration.named_groups import every_level, group_loss, groups, shuffled, some_groups
+
+
+def first_failure(levels, passes):
+    """Walk down while `passes`; what lies just above the first failure is the threshold."""
+    value = math.inf
+    for level in levels:
+        if not passes(level):
+            return value
+        value = level
+    return value
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    labelled=groups(),
+    alpha=st.floats(0.05, 0.6),
+    seed=st.integers(0, 2**40),
+    cells=st.sampled_from([1, 200, 1 << 20]),
+)
+def test_betting_walks_down_the_scores(labelled, alpha, seed, cells):
+    order = KeyedWeights(seed).order(sorted(group.id for group in labelled))
+    ranked = sorted(labelled, key=lambda group: group.id)
+
+    def passes(level):
+        losses = np.array([[group_loss(ranked[g], level) for g in order]])
+        return betting(losses, alpha, 0.2)[0] <= 0.2
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(item_table, "_CELLS", cells)
+        found = calibrate_high_probability(labelled, alpha=alpha, delta=0.2, method="betting", seed=seed)
+    assert passes(2.0) or found.state == "closed"
+    assert found.value == first_failure(every_level(labelled), passes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(labelled=groups(), alpha=st.floats(0.05, 0.6))
+def test_hoeffding_bentkus_walks_down_the_scores(labelled, alpha):
+    def passes(level):
+        total = math.fsum(group_loss(group, level) for group in labelled)
+        return hoeffding_bentkus(total, len(labelled), alpha) <= 0.2
+
+    found = calibrate_high_probability(labelled, alpha=alpha, delta=0.2, method="hb", seed=0)
+    assert found.value == first_failure(every_level(labelled), passes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(labelled=groups(), alpha=st.floats(0.05, 0.6), delta=st.floats(0.01, 0.5))
+def test_the_band_walks_down_the_scores(labelled, alpha, delta):
+    count = len(labelled)
+    z = stats.norm.isf(delta)
+
+    def passes(level):
+        losses = np.array([group_loss(group, level) for group in labelled])
+        if count < 2:
+            return False
+        spread = losses.std(ddof=1)
+        return losses.mean() + z * spread / math.sqrt(count) + 1 / (count + 1) <= alpha + 1e-12
+
+    assert calibrate_clt(labelled, alpha=alpha, delta=delta).value == first_failure(
+        every_level(labelled), passes
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(labelled=groups(), alpha=st.floats(0.1, 0.6), starts=st.integers(1, 6), seed=st.integers(0, 2**40))
+def test_selective_rejects_along_the_walks_alone(labelled, alpha, starts, seed):
+    grid = [0.9, 0.75, 0.5, 0.375, 0.2, -math.inf]
+    ranked = sorted(labelled, key=lambda group: group.id)
+    order = KeyedWeights(seed).order([group.id for group in ranked])
+
+    def rejects(level):
+        row = []
+        for group in (ranked[g] for g in order):
+            terms = [(m - alpha) for q, m in zip(group.scores, group.severities, strict=True) if q > level]
+            row.append(alpha + sum(terms) / len(group.item_ids))
+        return betting(np.array([row]), alpha, 0.3 / starts)[0] <= 0.3 / starts
+
+    rejected = [rejects(level) for level in grid]
+    reached = [
+        last
+        for start in {walk * 6 // starts for walk in range(starts)}
+        for last in range(start, 6)
+        if all(rejected[start : last + 1])
+    ]
+    found = calibrate_selective(labelled, alpha=alpha, delta=0.3, grid=grid, starts=starts, seed=seed)
+    assert found.value == (grid[max(reached)] if reached else math.inf)
+
+
+@pytest.mark.parametrize("name", ["hb", "betting", "clt", "selective"])
+def test_the_order_of_groups_and_items_changes_nothing(name):
+    rng = np.random.default_rng(4)
+    labelled = some_groups(rng, 80)
+
+    def run(some):
+        if name == "clt":
+            return calibrate_clt(some, alpha=0.3)
+        if name == "selective":
+            return calibrate_selective(some, alpha=0.4, grid=[0.5, 0.25, 0.0], seed=3)
+        return calibrate_high_probability(some, alpha=0.3, method=name, seed=3)
+
+    first = run(labelled)
+    assert first.method == name
+    for _ in range(5):
+        assert run(shuffled(labelled, rng)) == first
+
+
+def test_betting_reads_groups_in_an_order_that_labels_cannot_reach():
+    labelled = some_groups(np.random.default_rng(9), 30)
+    names = sorted(group.id for group in labelled)
+    first = KeyedWeights(5).order(names).tolist()
+    assert sorted(first) == list(range(30))
+    assert first == KeyedWeights(5).order(names).tolist()
+    assert first != KeyedWeights(6).order(names).tolist()
+    assert KeyedWeights(20261120).order(["a", "b", "c", "d", "e"]).tolist() == RECORDED_ORDER
+
+
+RECORDED_ORDER = [4, 2, 1, 0, 3]
+
+
+@pytest.mark.parametrize("method", ["hb", "betting"])
+def test_too_few_groups_close_the_gate(method):
+    clean = [group for group in some_groups(np.random.default_rng(1), 200) if not group.severities.any()]
+    for count in (0, 1, 5):
+        few = calibrate_high_probability(clean[:count], alpha=0.1, delta=0.1, method=method, seed=0)
+        assert few.state == "closed"
+        assert "Nothing ships" in few.guarantee
+    assert calibrate_high_probability(clean[:40], alpha=0.1, delta=0.1, method=method, seed=0).state == "open"
+
+
+def test_the_guarantees_claim_what_holds():
+    labelled = some_groups(np.random.default_rng(2), 300)
+    for method, bound in (("hb", "Hoeffding-Bentkus"), ("betting", "betting")):
+        found = calibrate_high_probability(labelled, alpha=0.15, delta=0.05, method=method, seed=0)
+        assert found.state == "cut"
+        promised, _, disclaimed = found.guarantee.partition("Not promised:")
+        assert "With probability at least 0.95" in promised
+        assert "exposure risk is at most 0.15" in promised
+        assert bound in promised
+        assert "independent draws" in promised
+        assert ("seed" in promised) == (method == "betting")
+        assert "shipped alone" in disclaimed
+    band = calibrate_clt(labelled, alpha=0.15).guarantee
+    promised, _, disclaimed = band.partition("Not promised:")
+    assert "Asymptotic, no finite-sample promise" in promised
+    assert "at most 0.15" in disclaimed
+    chosen = calibrate_selective(labelled, alpha=0.4, grid=[0.5, 0.25], seed=0)
+    assert chosen.state == "cut"
+    promised, _, disclaimed = chosen.guarantee.partition("Not promised:")
+    assert "selective risk is at most 0.4" in promised
+    assert "2 levels from 1 start" in promised
+    for word in ("safe", "compliant", "certif", "always"):
+        assert word not in promised
+
+
+GOOD = {"alpha": 0.3, "delta": 0.1, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 0}, "alpha must be"),
+        ({"delta": 1}, "delta must be between 0 and 1, both excluded, not 1"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"method": "clt"}, "method must be one of hb, betting, not 'clt'"),
+    ],
+)
+def test_wrong_arguments_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        calibrate_high_probability(some_groups(np.random.default_rng(0), 3), **(GOOD | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"grid": []}, "grid must hold"),
+        ({"grid": [0.5, 0.5]}, "strictly fall"),
+        ({"grid": [0.2, 0.5]}, "strictly fall"),
+        ({"grid": [math.nan]}, "grid must hold"),
+        ({"grid": [math.inf, 0.5]}, "grid must hold"),
+        ({"starts": 0}, "starts must be a whole number of at least 1"),
+        ({"starts": 3}, "at most the 2 levels"),
+    ],
+)
+def test_wrong_grids_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        calibrate_selective(
+            some_groups(np.random.default_rng(0), 3), **(GOOD | {"grid": [0.5, 0.2]} | change)
+        )
+
+
+def test_a_band_below_the_mean_is_refused():
+    with pytest.raises(ValueError, match=r"delta must be at most 0.5"):
+        calibrate_clt(some_groups(np.random.default_rng(0), 3), alpha=0.3, delta=0.6)
