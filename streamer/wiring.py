@@ -59,13 +59,12 @@ def limits(settings: Settings) -> Limits:
 def connection(settings: Settings) -> KafkaConnection:
     """Return how to reach the broker. Raises `UsageError` when none is configured."""
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.embedded_broker import API_VERSION
+    from streamer.stream.embedded_broker import API_VERSION, is_embedded
 
-    embedded = (settings.kafka.log_id or "").startswith("embedded-")
     return KafkaConnection(
         settings.bootstrap_servers,
         properties={name: str(value) for name, value in settings.kafka.properties.items()},
-        api_version=API_VERSION if embedded else None,
+        api_version=API_VERSION if is_embedded(settings.kafka.log_id) else None,
         allow_plaintext=settings.kafka.allow_plaintext,
     )
 
@@ -275,7 +274,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             Upkeep(
                 refresh_policies=book.refresh,
                 standing=store.reports,
-                show=partial(_show_standing, metrics),
+                show=partial(_show_standing, metrics, health),
             )
         )
         decider = BatchDecider(
@@ -317,10 +316,14 @@ def _unready(health: WorkerHealth, loaded: threading.Event) -> list[str]:
     return health.unready() if loaded.is_set() else ["the encoder is being loaded"]
 
 
-def _show_standing(metrics: Metrics, pending: int, heights: Mapping[Partition, int]) -> None:
+def _show_standing(
+    metrics: Metrics, health: WorkerHealth, pending: int, heights: Mapping[Partition, int]
+) -> None:
     metrics.set_outbox_pending(pending)
     for partition, height in heights.items():
-        metrics.set_chain_height(partition.topic, partition.number, height)
+        # The others are other workers' to show, or of a log that is gone and had the same names.
+        if health.reads(partition):
+            metrics.set_chain_height(partition.topic, partition.number, height)
 
 
 def run_dev(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:

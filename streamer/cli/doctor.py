@@ -185,14 +185,14 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
     from streamer.cli.reachability import require_broker
+    from streamer.stream.embedded_broker import is_embedded
     from streamer.stream.topics import cluster_id, log_bounds
 
     require_broker(settings)
     connection = wiring.connection(settings)
     identity = settings.kafka.log_id or cluster_id(connection)
     yield Finding("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
-    embedded = identity.startswith("embedded-")
-    if embedded:
+    if is_embedded(identity):
         yield Finding(
             "warn", "broker", "it is the embedded one: for trying only, it forgets everything at its end"
         )

@@ -90,9 +90,10 @@ def _pace(settings: "Settings") -> "Iterator[Callable[[int], None]]":
     """Give what to call with each record's size: it waits for the worker when the broker is the embedded one."""
     from streamer import wiring
     from streamer.cli.pacing import Pace
+    from streamer.stream.embedded_broker import is_embedded
 
     log_id = settings.kafka.log_id
-    if log_id is None or not log_id.startswith("embedded-"):
+    if not is_embedded(log_id):
         yield lambda _size: None
         return
     with wiring.open_store(settings) as store:

@@ -23,7 +23,13 @@ PARTITIONS = 4
 API_VERSION = (2, 3)
 """The protocol level to tell kafka-python, which cannot find it out here."""
 
-_NAME_A_MODULE = "the embedded broker needs confluent-kafka: pip install 'conformal-streamer[embedded]'"
+_LOG_ID_PREFIX = "embedded-"
+_MISSING_EXTRA = "the embedded broker needs confluent-kafka: pip install 'conformal-streamer[embedded]'"
+
+
+def is_embedded(log_id: str | None) -> bool:
+    """Tell by a log's identity whether an `EmbeddedBroker` keeps it."""
+    return log_id is not None and log_id.startswith(_LOG_ID_PREFIX)
 
 
 class EmbeddedBroker:
@@ -67,7 +73,7 @@ class EmbeddedBroker:
         try:
             from confluent_kafka import KafkaException, Producer
         except ModuleNotFoundError as error:
-            raise UsageError(_NAME_A_MODULE) from error
+            raise UsageError(_MISSING_EXTRA) from error
         silent = logging.Logger("streamer.embedded_broker", logging.CRITICAL + 1)
         # The cluster lives as long as the client handle that made it; the handle itself sends nothing.
         handle = Producer(
@@ -81,7 +87,7 @@ class EmbeddedBroker:
         except KafkaException as error:
             raise Unavailable(f"the embedded broker did not start: {error}") from error
         self._handle = handle
-        self.log_id = f"embedded-{uuid.uuid4()}"
+        self.log_id = f"{_LOG_ID_PREFIX}{uuid.uuid4()}"
 
     def stop(self) -> None:
         """Stop it; every record is gone. Does nothing when it does not run."""

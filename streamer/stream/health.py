@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind
+    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind, Partition
     from streamer.stream.observer import Stage, StreamObserver
 
 PROGRESS_WITHIN = 30.0
@@ -24,6 +24,12 @@ class WorkerHealth:
     ----------
     observer : who else is told.
     clock : monotonic seconds.
+
+    Attributes
+    ----------
+    log_id : identity of the log that the worker reads; empty before it is known.
+    joined : tells whether the group has assigned partitions; the worker sets it.
+    stopping : why the worker ends; empty while it does not.
     """
 
     def __init__(self, observer: StreamObserver, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,6 +40,7 @@ class WorkerHealth:
         self._progress_at = clock()
         self.joined: Callable[[], bool] = lambda: False
         self.stopping = ""
+        self.log_id = ""
 
     @property
     def alive(self) -> bool:
@@ -56,6 +63,10 @@ class WorkerHealth:
         if waiting and silent > PROGRESS_WITHIN:
             reasons.append(f"{waiting} records wait and none was recorded for {silent:.0f} s")
         return reasons
+
+    def reads(self, partition: Partition) -> bool:
+        """Whether the worker has this partition now, as far as its lag was ever told."""
+        return partition.log_id == self.log_id and (partition.topic, partition.number) in self._lag
 
     def stage(self, stage: Stage, seconds: float) -> None:
         """Pass on."""

@@ -174,6 +174,7 @@ class _Worker:
         found = await self._unless_stopped(self._wait_for_parts())
         if found is None:
             return
+        self._health.log_id = log_id or found
         budget = FetchBudget(
             max_records=self._limits.reader.max_buffered_records,
             max_bytes=self._limits.reader.max_buffered_bytes,
@@ -183,7 +184,7 @@ class _Worker:
             self._connection,
             topics=self._topics,
             group_id=self._group_id,
-            log_id=log_id or found,
+            log_id=self._health.log_id,
             intake=intake,
             budget=budget,
             limits=self._limits.reader,

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamer.errors import Unavailable
-from streamer.journal import OutboxMessage
+from streamer.journal import OutboxMessage, Partition
 from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.health import WorkerHealth
@@ -84,11 +84,16 @@ def test_readiness_names_what_is_missing() -> None:
     health.joined = lambda: True
     assert health.unready() == []
     health.lag("t", 0, 7)
+    health.log_id = "log"
+    assert health.reads(Partition("log", "t", 0))
+    assert not health.reads(Partition("log", "t", 1))
+    assert not health.reads(Partition("another log", "t", 0))
     now[0] = 31.0
     assert health.unready() == ["7 records wait and none was recorded for 31 s"]
     health.committed([], [])
     assert health.unready() == []
     health.released("t", 0)
+    assert not health.reads(Partition("log", "t", 0))
     now[0] = 100.0
     assert health.unready() == []
     health.part("database", False)
