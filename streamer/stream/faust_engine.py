@@ -301,8 +301,9 @@ class FaustEngine:
         if self._app.rebalancing or self._resetting is not None:
             return
         self._check_leases(now)
-        for partition in self._intake.expected():
-            self._check_partition(partition, now)
+        committed = self._intake.committed()
+        for partition, expected in self._intake.expected().items():
+            self._check_partition(partition, expected, committed[partition], now)
         if now >= self._commit_at:
             self._commit_at = now + _COMMIT_EVERY
             await self._commit_progress()
@@ -315,14 +316,13 @@ class FaustEngine:
         elif now - self._unleased_since > _UNLEASED_AFTER:
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, "partitions were assigned but never leased"))
 
-    def _check_partition(self, partition: Partition, now: float) -> None:
+    def _check_partition(self, partition: Partition, expected: int, committed: int, now: float) -> None:
         state = self._consumer.thread.fetch_state(_tp(partition))
-        expected = self._intake.expected().get(partition)
-        if state is None or expected is None or state.highwater is None:
+        if state is None or state.highwater is None:
             return
         # All that was handed out has arrived: what lies between us and the fetch position are holes.
-        caught_up = state.handed_out <= expected == self._intake.committed()[partition]
-        done = max(expected, state.position) if caught_up else self._intake.committed()[partition]
+        caught_up = state.handed_out <= expected == committed
+        done = max(expected, state.position) if caught_up else committed
         self._observer.lag(partition.topic, partition.number, max(0, state.highwater - done))
         idle_since = self._intake.idle_since(partition)
         if idle_since is None:

@@ -119,7 +119,8 @@ class Leasing:
         )
 
     async def _pass_gaps(self, partitions: Collection[Partition]) -> None:
-        leases = {p: lease for p, lease in self._intake.leases.items() if p in set(partitions)}
+        asked = set(partitions)
+        leases = {p: lease for p, lease in self._intake.leases.items() if p in asked}
         if not leases:
             return
         bounds = await self._bounds(list(leases))
