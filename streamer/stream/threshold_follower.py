@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from streamer.stream.backoff import Backoff, until_available
+from streamer.stream.header_names import accept_any_header_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,7 @@ class ThresholdFollower:
             await asyncio.sleep(backoff.next_delay())
 
     async def _follow(self, backoff: Backoff) -> None:
+        accept_any_header_name()
         consumer = AIOKafkaConsumer(
             self._topic,
             **self._connection.for_aiokafka(AIOKafkaConsumer),
