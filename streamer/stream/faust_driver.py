@@ -26,6 +26,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP, ConsumerMessage
 
 from streamer.journal import Partition, Record
+from streamer.stream.header_names import accept_any_header_name
 from streamer.stream.intake import RECORD_OVERHEAD, Fetched
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class StampingThread(AIOKafkaConsumerThread):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._handed_out: dict[TP, int] = {}
+        self._unknown: frozenset[str] = frozenset()
         self._flow = 0
         self._hooks = cast("ReaderApp", self.app).hooks
         self._partitions: dict[TP, Partition] = {}
@@ -98,6 +100,7 @@ class StampingThread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.
         self._assignor = RoundRobinPartitionAssignor
+        accept_any_header_name()
         return AIOKafkaConsumer(
             **self._hooks.consumer_arguments,
             partition_assignment_strategy=[RoundRobinPartitionAssignor],
@@ -215,6 +218,24 @@ class StampingThread(AIOKafkaConsumerThread):
             log.debug("stream.advisory_commit_failed", error=type(error).__name__)
             return False
         return True
+
+    async def learn_topics(self, topics: Collection[str]) -> frozenset[str]:
+        """Ask the broker anew for those topics that its last answer left out, and return them.
+
+        A broker that has just started may know none of them. The group's leader would then assign nothing,
+        and nobody would look again before `metadata.max.age.ms` is over.
+        """
+        return cast("frozenset[str]", await self.call_thread(self._learn_topics, topics))
+
+    async def _learn_topics(self, topics: Collection[str]) -> frozenset[str]:
+        client: Any = self._ensure_consumer()._client
+        unknown = frozenset(one for one in topics if not client.cluster.partitions_for_topic(one))
+        if unknown:
+            client.force_metadata_update()
+        if unknown != self._unknown:
+            self._unknown = unknown
+            log.warning("stream.topics_unknown", topics=sorted(unknown))
+        return unknown
 
     def fetch_state(self, tp: TP) -> FetchState | None:
         """What the fetcher knows of a partition; None unless it is assigned and was sought."""

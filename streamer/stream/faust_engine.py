@@ -38,6 +38,7 @@ _UNLEASED_AFTER = 30.0
 _RESET_SPACING = 0.25
 _START_PATIENCE = 5.0
 _COMMIT_EVERY = 2.0
+_LEARN_EVERY = 3.0
 
 
 class Engine(Protocol):
@@ -69,7 +70,7 @@ class Engine(Protocol):
 
     @property
     def joined(self) -> bool:
-        """Whether the group has given us an assignment (an empty one counts) and is at rest."""
+        """Whether the group is at rest and has given us an assignment (an empty one counts)."""
         ...
 
 
@@ -112,7 +113,8 @@ class FaustEngine:
         self._resetting: asyncio.Task[None] | None = None
         self._unleased_since: float | None = None
         self._told: dict[TP, int] = {}
-        self._commit_at = 0.0
+        self._unknown: frozenset[str] = frozenset()
+        self._commit_at = self._learn_at = 0.0
         self._stopping = False
         self.consumer_arguments: Mapping[str, Any] = {
             **_consumer_defaults(limits),
@@ -147,8 +149,7 @@ class FaustEngine:
     async def quiesce(self) -> None:
         """Offer nothing more: what has been taken can be committed in peace."""
         self._stopping = True
-        resetting = self._resetting
-        if resetting is not None:
+        if (resetting := self._resetting) is not None:
             resetting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await resetting
@@ -185,9 +186,9 @@ class FaustEngine:
                 self._tell("broker", False)
                 log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
                 await asyncio.sleep(backoff.next_delay())
-            else:
-                self._tell("broker", True)
-                return {one: Bounds(*bounds[_tp(one)]) for one in partitions}
+                continue
+            self._tell("broker", True)
+            return {one: Bounds(*bounds[_tp(one)]) for one in partitions}
 
     def assigned(self) -> set[Partition]:
         """The group's present assignment."""
@@ -197,9 +198,9 @@ class FaustEngine:
 
     @property
     def joined(self) -> bool:
-        """Whether the group has given us an assignment (an empty one counts) and is at rest."""
-        app = self._app
-        return bool(app.started and not app.rebalancing and app.consumer_generation_id > 0)
+        """Whether the group has given us an assignment (an empty one counts) of topics that there are."""
+        app, there = self._app, self._unknown != self._topics
+        return bool(app.started and there and not app.rebalancing and app.consumer_generation_id > 0)
 
     # ---- hooks of the driver
 
@@ -246,8 +247,7 @@ class FaustEngine:
                 self._fail(error)
 
     def _take(self, message: StampedMessage) -> None:
-        verdict = self._intake.offer(message.fetched, now=time.monotonic())
-        if verdict is Verdict.BROKEN:
+        if self._intake.offer(message.fetched, now=time.monotonic()) is Verdict.BROKEN:
             self._reset_soon("record_lost")
 
     def _fail(self, error: BaseException) -> None:
@@ -298,6 +298,9 @@ class FaustEngine:
         if self._app.should_stop and not self._stopping:
             reason = f"the reader stopped: {self._app.crash_reason!r}"
             self._fail(WorkerHalted(WorkerExit.CRASHED, reason))
+        if now >= self._learn_at:
+            self._learn_at = now + _LEARN_EVERY
+            self._unknown = await self._consumer.thread.learn_topics(self._topics)
         if self._app.rebalancing or self._resetting is not None:
             return
         self._check_leases(now)
