@@ -2,147 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import time
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pytest
+from typing import TYPE_CHECKING
 
 from streamer import wiring
-from streamer.calibration import Threshold
-from streamer.policy import GateSettings
-from streamer.recalibration.run import CalibrationRun, Candidate
-from streamer.settings import Settings, load_settings
 from tests.faults import oracle
-from tests.faults.worker_process import WorkerProcess
+from tests.faults.site import GATE, Site, events, publish, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from streamer.store import Store
     from tests.services.kafka import KafkaBroker
-
-GATE = "crash-test"
-
-
-@dataclass
-class Site:
-    """Settings, a store, and workers that end with the test."""
-
-    settings: Settings
-    environment: dict[str, str]
-    store: Store
-    directory: Path
-    stack: ExitStack
-    started: int = field(default=0)
-
-    def start_worker(self) -> WorkerProcess:
-        self.started += 1
-        worker = WorkerProcess(self.environment, self.directory / f"worker-{self.started}.log")
-        self.stack.callback(worker.close)
-        return worker
-
-    def decided(self) -> int:
-        return self.store.reports.decided_and_shipped(GATE)[0]
-
-    def check(self) -> oracle.Findings:
-        wait_until(lambda: self.store.reports.outbox_pending() == 0, "the outbox is empty")
-        return oracle.check(self.store, wiring.connection(self.settings), wiring.topics(self.settings))
-
-
-def put_in_force(store: Store, cut: float) -> None:
-    """Give the gate a threshold that no labels found, so that batches ship from the first one on."""
-    gate, now = store.gates.get(GATE), wiring.now()
-    threshold = Threshold(
-        state="cut", value=cut, alpha=gate.settings.alpha, method=gate.settings.method, groups=0, guarantee=""
-    )
-    run = CalibrationRun(
-        gate=gate,
-        groups=(),
-        labelled_groups=(),
-        candidates=(Candidate(method=gate.settings.method, threshold=threshold),),
-        effective_alpha=gate.settings.alpha,
-        seed=gate.seed,
-        older_than=now,
-        started_at=now,
-    )
-    store.calibration.record_run(run, guarantee="", by="test", reason="test", now=now)
-
-
-def wait_until(reached: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def site(
-    kafka_broker: KafkaBroker, postgres_database_url: str, topic_prefix: str, tmp_path: Path
-) -> Iterator[Site]:
-    environment = {
-        "STREAMER_KAFKA_BOOTSTRAP_SERVERS": kafka_broker.bootstrap,
-        "STREAMER_KAFKA_TOPIC_PREFIX": topic_prefix,
-        "STREAMER_KAFKA_GROUP_ID": f"{topic_prefix}workers",
-        "STREAMER_DATABASE_URL": postgres_database_url,
-        "STREAMER_ENCODER_NAME": "none",
-        "STREAMER_LOGGING_FORMAT": "json",
-    }
-    settings = load_settings(
-        kafka={
-            "bootstrap_servers": kafka_broker.bootstrap,
-            "topic_prefix": topic_prefix,
-            "replication_factor": 1,
-        },
-        database={"url": postgres_database_url},
-    )
-    wiring.migrate(settings)
-    wiring.create_topics(settings)
-    with ExitStack() as stack:
-        store = stack.enter_context(wiring.open_store(settings))
-        store.gates.create(
-            GATE,
-            GateSettings(
-                encoder="event", mode="enforce", audit_probability=0.5, audit_draws=2, unit="response"
-            ),
-            by="test",
-            reason="test",
-        )
-        put_in_force(store, 0.6)
-        yield Site(settings, environment, store, tmp_path, stack)
-
-
-def events(first: int, count: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of batches of four responses with embeddings of their own, so that no encoder is needed."""
-    for number in range(first, first + count):
-        rng = np.random.default_rng(number)
-        centre = rng.normal(size=16)
-        event: dict[str, Any] = {
-            "schema": "streamer.responses.v1",
-            "gate": GATE,
-            "batch_id": f"batch-{number}",
-            "prompt": f"question {number}",
-            "responses": [
-                {
-                    "id": f"r{i}",
-                    "text": f"answer {i}",
-                    "embedding": (centre + rng.normal(size=16)).round(4).tolist(),
-                }
-                for i in range(4)
-            ],
-        }
-        yield str(number).encode(), json.dumps(event).encode()
-
-
-def publish(site: Site, first: int, count: int) -> None:
-    topic = wiring.topics(site.settings).responses
-    with wiring.publisher(site.settings) as publisher:
-        for key, value in events(first, count):
-            publisher.send(topic, value, key=key)
 
 
 def test_two_thousand_batches_with_a_kill_in_the_middle(site: Site) -> None:

@@ -39,7 +39,7 @@ class WorkerProcess:
     def wait_until_ready(self, seconds: float = 90) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            assert self.process.poll() is None, f"the worker ended:\n{self._log.read_text()[-3000:]}"
+            assert self.process.poll() is None, f"the worker ended:\n{self.log_tail()}"
             with (
                 suppress(urllib.error.URLError, OSError),
                 urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer,
@@ -47,7 +47,16 @@ class WorkerProcess:
                 if answer.status == 200:
                     return
             time.sleep(0.05)
-        raise AssertionError(f"the worker was not ready:\n{self._log.read_text()[-3000:]}")
+        raise AssertionError(f"the worker was not ready:\n{self.log_tail()}")
+
+    def unready(self) -> str:
+        """What `/readyz` says while the worker is not ready; empty when it is."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5):
+                return ""
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
 
     def metrics(self) -> dict[str, float]:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
@@ -63,6 +72,10 @@ class WorkerProcess:
         """SIGTERM, and wait for the drain; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
+
+    def log_tail(self, characters: int = 3000) -> str:
+        """The end of what it has logged."""
+        return self._log.read_text(errors="replace")[-characters:]
 
     def close(self) -> None:
         if self.process.poll() is None:

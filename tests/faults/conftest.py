@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.site import Site, a_site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.services.kafka import KafkaBroker
+    from tests.services.postgres import PostgresServer
+
+
+@pytest.fixture
+def site(
+    kafka_broker: KafkaBroker, postgres_database_url: str, topic_prefix: str, tmp_path: Path
+) -> Iterator[Site]:
+    """A site on the shared Kafka and PostgreSQL."""
+    with (
+        ExitStack() as stack,
+        a_site(kafka_broker, postgres_database_url, topic_prefix, tmp_path, stack) as one,
+    ):
+        yield one
+
+
+@pytest.fixture
+def own_site(
+    own_kafka_broker: KafkaBroker, own_postgres_server: PostgresServer, tmp_path: Path
+) -> Iterator[Site]:
+    """A site whose broker and database the test may kill."""
+    url = own_postgres_server.create_database()
+    with ExitStack() as stack, a_site(own_kafka_broker, url, "own.", tmp_path, stack) as one:
+        yield one

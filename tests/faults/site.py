@@ -1,0 +1,184 @@
+"""A place of work for fault tests: topics, a database, a gate that ships, and workers that end with the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer import wiring
+from streamer.calibration import Threshold
+from streamer.policy import GateSettings
+from streamer.recalibration.run import CalibrationRun, Candidate
+from streamer.settings import Settings, load_settings
+from tests.faults import oracle
+from tests.faults.worker_process import WorkerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from streamer.store import Store
+    from tests.services.kafka import KafkaBroker
+
+GATE = "crash-test"
+
+
+@dataclass
+class Site:
+    """Settings, a store, and workers that end with the test."""
+
+    settings: Settings
+    environment: dict[str, str]
+    store: Store
+    directory: Path
+    stack: ExitStack
+    workers: list[WorkerProcess] = field(default_factory=list)
+
+    def start_worker(self, **settings: str) -> WorkerProcess:
+        """A new worker process; its settings are the site's, and those given."""
+        worker = WorkerProcess(
+            self.environment | settings, self.directory / f"worker-{len(self.workers) + 1}.log"
+        )
+        self.workers.append(worker)
+        self.stack.callback(worker.close)
+        return worker
+
+    def command(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run `streamer ...` with the site's settings in a process of its own; it must succeed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "streamer", *arguments],
+            cwd=self.directory,
+            env=_own_environment() | self.environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def decided(self) -> int:
+        """How many batches have a decision."""
+        return self.store.reports.decided_and_shipped(GATE)[0]
+
+    def recorded(self) -> int:
+        """How many offsets have an outcome, of whatever kind."""
+        return sum(sum(ledger.kinds.values()) for ledger in self.store.reports.ledger())
+
+    def check(self, **expected: Any) -> oracle.Findings:
+        """What the oracle finds once nothing waits any more."""
+        wait_until(lambda: self.store.reports.outbox_pending() == 0, "the outbox is empty")
+        return oracle.check(
+            self.store, wiring.connection(self.settings), wiring.topics(self.settings), **expected
+        )
+
+
+@contextmanager
+def a_site(
+    broker: KafkaBroker, database_url: str, prefix: str, directory: Path, stack: ExitStack
+) -> Iterator[Site]:
+    """Make the topics and the schema, and a gate with a cut in force."""
+    environment = {
+        "STREAMER_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap,
+        "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
+        "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers",
+        "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
+        "STREAMER_DATABASE_URL": database_url,
+        "STREAMER_ENCODER_NAME": "none",
+        "STREAMER_LOGGING_FORMAT": "json",
+    }
+    settings = load_settings(
+        kafka={"bootstrap_servers": broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1},
+        database={"url": database_url},
+    )
+    wiring.migrate(settings)
+    wiring.create_topics(settings)
+    with wiring.open_store(settings) as store:
+        store.gates.create(
+            GATE,
+            GateSettings(
+                encoder="event", mode="enforce", audit_probability=0.5, audit_draws=2, unit="response"
+            ),
+            by="test",
+            reason="test",
+        )
+        put_in_force(store, 0.6)
+        try:
+            yield Site(settings, environment, store, directory, stack)
+        finally:
+            stack.close()  # workers end before the store does
+
+
+def put_in_force(store: Store, cut: float) -> None:
+    """Give the gate a threshold that no labels found, so that batches ship from the first one on."""
+    gate, now = store.gates.get(GATE), wiring.now()
+    threshold = Threshold(
+        state="cut", value=cut, alpha=gate.settings.alpha, method=gate.settings.method, groups=0, guarantee=""
+    )
+    run = CalibrationRun(
+        gate=gate,
+        groups=(),
+        labelled_groups=(),
+        candidates=(Candidate(method=gate.settings.method, threshold=threshold),),
+        effective_alpha=gate.settings.alpha,
+        seed=gate.seed,
+        older_than=now,
+        started_at=now,
+    )
+    store.calibration.record_run(run, guarantee="", by="test", reason="test", now=now)
+
+
+def wait_until(reached: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    """Ask until it is so."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+
+
+def event(number: int, **changes: Any) -> bytes:
+    """A batch of four responses with embeddings of their own, so that no encoder is needed."""
+    rng = np.random.default_rng(number)
+    centre = rng.normal(size=16)
+    content: dict[str, Any] = {
+        "schema": "streamer.responses.v1",
+        "gate": GATE,
+        "batch_id": f"batch-{number}",
+        "prompt": f"question {number}",
+        "responses": [
+            {
+                "id": f"r{i}",
+                "text": f"answer {i}",
+                "embedding": (centre + rng.normal(size=16)).round(4).tolist(),
+            }
+            for i in range(4)
+        ],
+    }
+    return json.dumps(content | changes).encode()
+
+
+def events(first: int, count: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of batches."""
+    for number in range(first, first + count):
+        yield str(number).encode(), event(number)
+
+
+def publish(site: Site, first: int, count: int) -> None:
+    """Publish batches and wait until the broker has them."""
+    topic = wiring.topics(site.settings).responses
+    with wiring.publisher(site.settings) as publisher:
+        for key, value in events(first, count):
+            publisher.send(topic, value, key=key)
+
+
+def _own_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}

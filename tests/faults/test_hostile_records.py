@@ -1,0 +1,119 @@
+"""Records that no honest publisher writes, and those at the very edge of what one may."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+
+from streamer import wiring
+from streamer.errors import UsageError
+from streamer.events.dead_letters import ERROR_CODE
+from tests.faults import oracle
+from tests.faults.site import event, events, wait_until
+
+if TYPE_CHECKING:
+    from tests.faults.site import Site
+
+
+class AnyBytes(str):
+    """A header name that is these bytes on the wire, which the client library would not write."""
+
+    __slots__ = ("raw",)
+    raw: bytes
+
+    def __new__(cls, raw: bytes) -> AnyBytes:
+        made = super().__new__(cls, "x" * len(raw))
+        made.raw = raw
+        return made
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        del encoding, errors
+        return self.raw
+
+
+BAD_NAMES = (b"\xff\xfe", b"\xed\xa0\x80", b"ok\xc3", b"\x80" * 300)
+
+
+def test_header_names_that_are_not_utf8_stop_nothing(site: Site) -> None:
+    named = wiring.topics(site.settings)
+    worker = site.start_worker()
+    worker.wait_until_ready()
+    producer = KafkaProducer(bootstrap_servers=site.settings.bootstrap_servers, linger_ms=50)
+    try:
+        for number, (key, value) in enumerate(events(0, 200)):
+            headers = [("good", b"1"), (AnyBytes(BAD_NAMES[number % 4]), b"\xff")] if number % 50 == 7 else []
+            producer.send(named.responses, value, key=key, headers=headers)
+        producer.send(named.responses, b"rubbish", key=b"k", headers=[(AnyBytes(BAD_NAMES[0]), b"v")])
+        for topic in (named.labels, named.thresholds):
+            producer.send(topic, b"rubbish", key=b"k", headers=[(AnyBytes(BAD_NAMES[1]), b"v")])
+        producer.flush(30)
+    finally:
+        producer.close()
+    wait_until(lambda: site.recorded() == 202, "every record has an outcome", 40)
+    found = site.check()
+    assert (found.decisions, found.dead_letters) == (200, 2)
+    letters = oracle.read_all(wiring.connection(site.settings), named.dead_letters)
+    assert sorted(next(iter(letter.headers)) for letter in letters) == [
+        (r"\xed\xa0\x80", b"v"),
+        (r"\xff\xfe", b"v"),
+    ]
+    assert "header_name_escaped" in worker.log_tail(100_000)
+    assert worker.terminate() == 0
+
+
+def test_strange_headers_and_keys_become_outcomes(site: Site) -> None:
+    named = wiring.topics(site.settings)
+    strange = [
+        ("", b""),
+        ("\x00", b"\x00"),
+        ("\u202e", None),
+        ("twice", b"1"),
+        ("twice", b"2"),
+        ("traceparent", b"\xff\x00"),
+        ("tracestate", None),
+        (ERROR_CODE, b"forged"),
+        ("n" * 10_000, b"v" * 20_000),
+    ]
+    producer = Producer({"bootstrap.servers": site.settings.bootstrap_servers, "log_level": 0})
+    for number in range(20):
+        for key in (None, b"", b"\x00\xff", b"k" * 20_000):
+            producer.produce(named.responses, event(number), key=key, headers=strange)
+    producer.produce(named.responses, b"rubbish", key=b"\x00\xff", headers=strange)
+    producer.produce(named.responses, None, key=None, headers=strange)
+    assert producer.flush(30) == 0
+    site.start_worker()
+    wait_until(lambda: site.recorded() == 82, "every record has an outcome", 40)
+    found = site.check()
+    assert (found.decisions, found.duplicates, found.dead_letters) == (20, 60, 2)
+
+
+def test_values_of_exactly_the_limits_pass_and_more_is_refused_visibly(site: Site) -> None:
+    named, bounds = wiring.topics(site.settings), wiring.limits(site.settings)
+
+    def of_size(number: int, size: int) -> bytes:
+        content = json.loads(event(number, metadata={"pad": ""}))
+        content["metadata"]["pad"] = "y" * (size - len(json.dumps(content)))
+        value = json.dumps(content).encode()
+        assert len(value) == size
+        return value
+
+    def with_text(number: int, size: int) -> bytes:
+        content = json.loads(event(number))
+        content["responses"][0]["text"] = "x" * size
+        return json.dumps(content).encode()
+
+    with wiring.publisher(site.settings) as publisher:
+        publisher.send(named.responses, with_text(1, bounds.max_text_bytes), key=b"k")
+        publisher.send(named.responses, with_text(2, bounds.max_text_bytes + 1), key=b"k")
+        # The topic's own limit is the value's, and counts some bytes of the record batch, too.
+        publisher.send(named.responses, of_size(3, bounds.max_value_bytes - 100), key=b"k")
+    with pytest.raises(UsageError, match="larger than"), wiring.publisher(site.settings) as publisher:
+        publisher.send(named.responses, of_size(4, bounds.max_value_bytes + 1), key=b"k")
+    site.start_worker()
+    wait_until(lambda: site.recorded() == 3, "every record has an outcome", 40)
+    assert site.check().decisions == 2
+    assert [letter.code for letter in site.store.dead_letters.list()] == ["text_too_large"]

@@ -1,0 +1,63 @@
+"""The audit store in one file: locked by somebody else, or on a full disk, while events flow."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.site import Site, a_site, publish, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.services.kafka import KafkaBroker
+
+
+@pytest.fixture
+def file_site(kafka_broker: KafkaBroker, topic_prefix: str, tmp_path: Path) -> Iterator[Site]:
+    """A site on the shared Kafka and a SQLite file."""
+    url = f"sqlite:///{tmp_path / 'audit.db'}"
+    with ExitStack() as stack, a_site(kafka_broker, url, topic_prefix, tmp_path, stack) as one:
+        yield one
+
+
+def test_a_file_that_another_process_locks_delays_and_loses_nothing(file_site: Site, tmp_path: Path) -> None:
+    worker = file_site.start_worker()
+    worker.wait_until_ready()
+    publish(file_site, 0, 200)
+    wait_until(lambda: file_site.decided() == 200, "the first batches are decided")
+    with closing(sqlite3.connect(tmp_path / "audit.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        publish(file_site, 200, 300)
+        time.sleep(12)  # past the ten seconds that a writer waits
+        assert worker.process.poll() is None
+        assert "the database does not answer" in worker.unready()
+        other.execute("ROLLBACK")
+    wait_until(lambda: file_site.decided() == 500, "what waited is decided", 30)
+    worker.wait_until_ready(20)
+    assert file_site.check().decisions == 500
+    assert worker.terminate() == 0
+
+
+def test_a_full_disk_delays_and_loses_nothing(file_site: Site) -> None:
+    worker = file_site.start_worker()
+    worker.wait_until_ready()
+    publish(file_site, 0, 100)
+    wait_until(lambda: file_site.decided() == 100, "the first batches are decided")
+    # To the process this is a disk that ends in the middle of the write-ahead log.
+    resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (1_500_000, resource.RLIM_INFINITY))
+    publish(file_site, 100, 1500)
+    wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so", 40)
+    assert file_site.decided() < 1600
+    assert worker.process.poll() is None
+    resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    wait_until(lambda: file_site.decided() == 1600, "what waited is decided", 40)
+    worker.wait_until_ready(20)
+    assert file_site.check().decisions == 1600
+    assert worker.terminate() == 0

@@ -1,0 +1,149 @@
+"""Publishers under load: batches, repeats, contradictions, labels and rubbish, until told to stop."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+
+from streamer import wiring
+from tests.faults.site import GATE, event
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tests.faults.site import Site
+
+RUBBISH = (
+    None,
+    b"",
+    b"\xff\xfe",
+    b"{",
+    b"[" * 5000,
+    b'{"schema":"streamer.responses.v1","gate":"nobody","batch_id":"x","prompt":"p","responses":[]}',
+    json.dumps({"schema": "streamer.responses.v1", "gate": "a\u0000b", "batch_id": "\u202e"}).encode(),
+)
+
+
+class Traffic:
+    """A thread that publishes about `rate` records a second; also a context manager.
+
+    Of a hundred records about eighty are new batches, and the others repeat one in another partition at the
+    same time, contradict one in another partition, label one, or are rubbish.
+
+    Attributes
+    ----------
+    batches : ids of the batches that the broker has at least one record of.
+    accepted : records that the broker has acknowledged, by topic.
+    """
+
+    def __init__(self, site: Site, *, seed: int, rate: float = 250, first: int = 0) -> None:
+        named = wiring.topics(site.settings)
+        self._responses, self._labels = named.responses, named.labels
+        self._partitions = site.settings.kafka.partitions
+        self._rng = random.Random(seed)
+        self._rate = rate
+        self._next = first
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self.batches: set[str] = set()
+        self.accepted = {self._responses: 0, self._labels: 0}
+        # It waits for a broker that is away for as long as it takes, and never publishes twice by itself.
+        self._producer = Producer(
+            {
+                "bootstrap.servers": site.settings.bootstrap_servers,
+                "enable.idempotence": True,
+                "message.timeout.ms": 300_000,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name="test-traffic", daemon=True)
+
+    def _send(self, topic: str, partition: int, value: bytes | None, batch: str | None = None) -> None:
+        def told(error: Any, _message: Any) -> None:
+            if error is not None:
+                self._error = RuntimeError(str(error))
+                return
+            self.accepted[topic] += 1
+            if batch is not None:
+                self.batches.add(batch)
+
+        while True:
+            try:
+                self._producer.produce(topic, value, partition=partition, on_delivery=told)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def _one(self) -> None:
+        rng, number = self._rng, self._next
+        self._next += 1
+        batch = f"batch-{number}"
+        here, there = rng.sample(range(self._partitions), 2)
+        kind = rng.random()
+        self._send(self._responses, here, event(number), batch)
+        if kind < 0.07:
+            self._send(self._responses, there, event(number), batch)
+        elif kind < 0.12:
+            self._send(self._responses, there, event(number, prompt="another question"), batch)
+        elif kind < 0.20:
+            self._send(self._labels, there, self._label(rng.randrange(number + 1), rng))
+        elif kind < 0.23:
+            self._send(rng.choice((self._responses, self._labels)), there, rng.choice(RUBBISH))
+
+    @staticmethod
+    def _label(number: int, rng: random.Random) -> bytes:
+        return json.dumps(
+            {
+                "schema": "streamer.labels.v1",
+                "gate": GATE if rng.random() < 0.95 else "nobody",
+                "batch_id": f"batch-{number}",
+                "response_id": f"r{rng.randrange(4)}",
+                "severity": rng.choice((0, 0, 0, 1)),
+                "kind": "human",
+                "labeller": "somebody",
+                "labelled_at": "2026-01-01T00:00:00Z",
+            }
+        ).encode()
+
+    def _run(self) -> None:
+        began, sent = time.monotonic(), 0
+        while not self._stopping.is_set():
+            due = (time.monotonic() - began) * self._rate
+            while sent < due and not self._stopping.is_set():
+                self._one()
+                sent += 1
+            self._producer.poll(0.02)
+            self._stopping.wait(0.02)
+
+    def stop(self) -> None:
+        """Publish no more, and wait until the broker has everything."""
+        self._stopping.set()
+        self._thread.join(30)
+        left = self._producer.flush(120)
+        assert not left, f"{left} records never reached the broker"
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def total(self) -> int:
+        """Records that the broker has."""
+        return sum(self.accepted.values())
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join(30)
+        if kind is None:
+            self.stop()
