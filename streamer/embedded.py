@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from streamer.dev_session import DevSession, remove_dev_session, write_dev_session
 from streamer.errors import StreamerError, Unavailable
 from streamer.events.topics import Topics
+from streamer.settings_sources import PREFIX, variable_name
 from streamer.stream.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class EmbeddedStep:
 
     Parameters
     ----------
-    settings : as for any command. The worker gets those of the encoder, the events and its own, and nothing else
-        from the environment or from files: a broker that is configured there is not the one that runs here.
+    settings : as for any command. The worker gets those of the encoder, the events, HTTP, the log and its own, and nothing
+        else from the environment or from files: a broker that is configured there is not the one that runs here.
     database_url : of a migrated database; a SQLite path must be absolute.
     directory : where the worker's log goes.
     shared : leave the addresses where other commands of the working directory find them.
@@ -83,7 +84,7 @@ class EmbeddedStep:
         WorkerDied : the worker ended at start; the message has the end of its log.
         Unavailable : it was not ready in time.
         """
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         topics = Topics(self._settings.kafka.topic_prefix)
         self.broker.start(topics=(topics.responses, topics.actions, topics.labels, topics.thresholds))
         try:
@@ -115,9 +116,9 @@ class EmbeddedStep:
         self.worker_facts = json.loads(line)
 
     def _environment(self) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         passed = {
-            f"STREAMER_{group}_{field}".upper(): str(value)
+            variable_name(group, field): str(value)
             for group in ("encoder", "events", "worker")
             for field, value in getattr(self._settings, group).model_dump().items()
             if value is not None

@@ -379,7 +379,7 @@ def run_demo(
     watch.phase("read the response clouds" if data is not None else "make up response clouds")
     clouds, origin = _demo_clouds(data, seed)
     directory = (DEV_DIRECTORY / f"demo-{now():%Y%m%d-%H%M%S-%f}").resolve()
-    directory.mkdir(parents=True)
+    directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
     database_url = f"sqlite:///{directory / 'audit.db'}"
     own = settings.model_copy(
         update={

@@ -127,6 +127,7 @@ def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path) -> N
     ), first
     assert "simulated" in done.stdout
     (folder,) = (tmp_path / ".streamer").iterdir()
+    assert folder.stat().st_mode & 0o077 == 0, "people's texts lie open to other users"
     assert str(folder / "report.html") in done.stdout
     assert str(folder / "audit.db") in done.stdout
     page = _Text()
