@@ -333,13 +333,10 @@ def _typed(cells: dict[str, str], name: str, line: int) -> Mapping[str, object]:
         hint = "; write it with a point" if "," in severity else ""
         raise LabelFileError(
             name, line, "severity", f"{excerpt(severity)} is not a number from 0 (fine) to 1 (worst){hint}"
-        ) from None
-    try:
-        row["attempt"] = int(attempt) if attempt else None
-    except ValueError:
-        raise LabelFileError(
-            name, line, "attempt", f"{excerpt(attempt)} is not a whole number from 1"
-        ) from None
+        )
+    if attempt and not _WHOLE_NUMBER.fullmatch(attempt):
+        raise LabelFileError(name, line, "attempt", f"{excerpt(attempt)} is not a whole number from 1")
+    row["attempt"] = int(attempt) if attempt else None
     row["labelled_at"] = cells.get("labelled_at", "").strip()
     row["schema"] = cells.get("schema", "").strip()
     return row

@@ -146,6 +146,8 @@ def test_a_bad_row_is_named_by_line_and_column(row: str, column: str | None, hin
     [
         ("attempt", "0", "attempt", "whole number from 1"),
         ("attempt", "1.0", "attempt", "whole number from 1"),
+        ("attempt", "1_0", "attempt", "whole number from 1"),
+        ("attempt", "+1", "attempt", "whole number from 1"),
         ("attempt", "9999999999", "attempt", "whole number from 1"),
         ("labelled_at", "2026-11-20", "labelled_at", "time with zone"),
         ("labelled_at", "2026-11-20T12:00:00", "labelled_at", "2026-11-20T12:00:00Z"),
