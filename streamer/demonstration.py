@@ -174,11 +174,11 @@ def _stream(clouds: Sequence[Cloud], stage: Stage, publisher: Publisher, watch: 
 
     for sent, cloud in enumerate(clouds):
         if sent >= _AHEAD and sent % 50 == 0:
-            _wait_until(lambda at_least=sent - _AHEAD: look() >= at_least, look, stage)  # type: ignore[misc]
+            _wait_until(sent - _AHEAD, look, stage)
         event = cloud_to_event(cloud, GATE)
         publisher.send(stage.topics.responses, encode_responses(event), key=cloud.batch_id.encode())
     publisher.flush()
-    _wait_until(lambda: look() >= len(clouds), look, stage)
+    _wait_until(len(clouds), look, stage)
 
 
 def _label(clouds: Sequence[Cloud], kind: str, stage: Stage, publisher: Publisher, watch: Watch) -> None:
@@ -197,16 +197,16 @@ def _label(clouds: Sequence[Cloud], kind: str, stage: Stage, publisher: Publishe
 
     for sent, label in enumerate(labels):
         if sent >= _LABELS_AHEAD and sent % 500 == 0:
-            _wait_until(lambda at_least=sent - _LABELS_AHEAD: look() >= at_least, look, stage)  # type: ignore[misc]
+            _wait_until(sent - _LABELS_AHEAD, look, stage)
         publisher.send(stage.topics.labels, encode_label(label), key=label.batch_id.encode())
     publisher.flush()
-    _wait_until(lambda: look() >= len(labels), look, stage)
+    _wait_until(len(labels), look, stage)
 
 
-def _wait_until(reached: Callable[[], bool], progress: Callable[[], int], stage: Stage) -> None:
-    """Wait while something moves; a stop of two minutes is an error."""
+def _wait_until(count: int, progress: Callable[[], int], stage: Stage) -> None:
+    """Wait until so many are done, as long as something moves; a stop of two minutes is an error."""
     seen, since = progress(), time.monotonic()
-    while not reached():
+    while seen < count:
         stage.step.check_worker()
         time.sleep(_POLL_SECONDS)
         present = progress()

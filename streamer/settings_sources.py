@@ -135,7 +135,7 @@ class EnvironmentSource(_Source):
             setting = variable.removesuffix("_FILE")
             found = self._read(setting)
             if found:
-                yield setting.removeprefix(f"{name}_").lower().replace("_", "."), found[1], found[0]
+                yield property_name(setting.removeprefix(f"{name}_")), found[1], found[0]
 
 
 class TomlSource(_Source):

@@ -74,21 +74,18 @@ def demo(
 
 def demo_json(run: "DemoRun", page: Path) -> dict[str, Any]:
     """Return a run's figures as JSON values; null where a figure is not defined."""
-    report = run.report
+    from streamer.experiments.offline import summary
+
+    figures = summary(
+        run.report,
+        alpha=run.alpha,
+        method=run.method,
+        state=run.state,
+        threshold=run.threshold,
+        calibration_groups=len(run.calibration),
+    )
     return {
-        "unit": run.unit,
-        "alpha": run.alpha,
-        "method": run.method,
-        "state": run.state,
-        "lambda": run.threshold,
-        "calibration_groups": len(run.calibration),
-        "batches": report.batches,
-        "responses": report.responses,
-        "ship_rate": report.ship_rate,
-        "exposure_risk": report.exposure_risk,
-        "exposure_risk_se": report.exposure_risk_se,
-        "selective_risk": report.selective_risk,
-        "severity_reduction": report.severity_reduction,
+        **figures,
         "seconds": run.seconds,
         "batches_per_second": run.batches_per_second,
         "database": run.database,

@@ -15,6 +15,7 @@ from sqlalchemy import event, exc
 
 from streamer.errors import Unavailable, UsageError
 from streamer.events.codec import canonical_json
+from streamer.redaction import redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,8 +79,7 @@ def parse_url(url: str) -> sa.URL:
 
 def shown(url: sa.URL) -> str:
     """The URL as people may see it: without the passwords of its authority and of its query."""
-    public = {name: value for name, value in url.query.items() if "pass" not in name}
-    return url.set(query=public).render_as_string(hide_password=True)
+    return redact_text(url.render_as_string(hide_password=True))
 
 
 class Database:
