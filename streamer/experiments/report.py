@@ -235,5 +235,5 @@ def _suggestions(run: DemoRun) -> list[tuple[str, str]]:
         (f"streamer demo --alpha {other_alpha}", "a larger budget: more is served, and more of it is wrong"),
         (f"streamer demo --gate-unit {other_unit}", f"another unit: {other_words}"),
         ("streamer demo --data FILE", "your own prompts and answers, as response clouds with severities"),
-        ("streamer dev", "a broker, a worker and a recalibrator that stay, to publish to and to look into"),
+        ("streamer dev", "a broker and a worker to publish your own events to"),
     ]
