@@ -8,15 +8,18 @@ from streamer.calibration.high_probability import calibrate_high_probability
 from streamer.calibration.loss_curve import LossCurve
 from streamer.calibration.selective import calibrate_selective
 from streamer.calibration.threshold import Threshold
+from streamer.calibration.transductive import TransductiveRule, prepare_transductive
 
 __all__ = [
     "LabelledGroup",
     "LossCurve",
     "Threshold",
+    "TransductiveRule",
     "calibrate",
     "calibrate_clt",
     "calibrate_groups",
     "calibrate_high_probability",
     "calibrate_selective",
     "groups_needed",
+    "prepare_transductive",
 ]

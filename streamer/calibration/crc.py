@@ -130,17 +130,26 @@ def calibrate_groups(
     """
     alpha = check_alpha(alpha)
     eta, draws = check_law(method, eta, draws)
+    scores, losses = keyed_losses(groups, method=method, eta=eta, draws=draws, seed=seed)
+    return _threshold(scores, losses, groups=len(groups), alpha=alpha, method=method, eta=eta, draws=draws)
+
+
+def keyed_losses(
+    groups: Sequence[LabelledGroup], *, method: str, eta: float, draws: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Return the scores and the losses, weight times severity, of all items of named groups: both of shape (N,).
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats or the seed is not a whole number.
+    """
     keyed = KeyedWeights(whole_number("seed", seed))
     check_unique(groups)
     losses = [_keyed_losses(group, keyed, method, eta=eta, draws=draws) for group in groups]
-    return _threshold(
-        np.concatenate([group.scores for group in groups]) if groups else np.empty(0),
-        np.concatenate(losses) if groups else np.empty(0),
-        groups=len(groups),
-        alpha=alpha,
-        method=method,
-        eta=eta,
-        draws=draws,
+    return (
+        np.concatenate([np.empty(0), *(group.scores for group in groups)]),
+        np.concatenate([np.empty(0), *losses]),
     )
 
 

@@ -1,0 +1,263 @@
+"""Transductive calibration: each batch gets its own threshold, from its own scores, and ships more for the same budget.
+
+Plain Conformal Risk Control charges the fresh group with a loss of 1. The batch's scores are known, so that its loss at
+threshold l is at most c(l), a number that follows from them. With S(l) = sum_g L_g(l) over G calibration groups,
+
+    lambda_T = min{ l : S(l) + c(l) <= alpha (G + 1) }.
+
+Why it holds: lambda* = min{ l : S(l) + L_{G+1}(l) <= alpha (G + 1) } treats all G + 1 groups alike, so that
+E[L_{G+1}(lambda*)] <= alpha; L_{G+1} <= c gives lambda_T >= lambda*; and losses fall in l. The loss L_{G+1} is that of the
+calibration's own weight law. c must bound it for every draw of the weights:
+
+- mean law, all responses labelled: c(l) = (1/I) sum_i u_i 1{Q_i > l};
+- mean law, k responses of each group labelled, drawn without replacement: the k largest of the u_i 1{Q_i > l}, over k;
+- `crc`, `bb`, `rbwa`: the largest of the u_i 1{Q_i > l}, because one response may get the whole weight.
+
+Here u_i in [m_i, 1] are caps on severity, 1 where nothing better is known. With the first c under the last laws the budget
+is broken. For c <= 1 a level with S(l) <= B = alpha (G + 1) - 1 always suffices and one with S(l) > alpha (G + 1) never
+does, so that only the window between them is kept.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from streamer.calibration.arguments import check_alpha, check_law, whole_number
+from streamer.calibration.crc import keyed_losses
+from streamer.calibration.guarantee import counted
+from streamer.calibration.loss_curve import LossCurve, budget_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.calibration.groups import LabelledGroup
+
+Charge = Literal["share", "drawn", "whole"]
+"""How c(l) follows from the batch: the mean over all responses, over the k worst, or the worst alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransductiveRule:
+    """The window of the summed loss, from which every batch gets a threshold of its own.
+
+    A threshold belongs to the batch that it was found for: never keep it for another batch, and record it with the
+    decision.
+
+    Attributes
+    ----------
+    alpha : budget on exposure risk, in (0, 1).
+    method : weight law of the calibration.
+    groups : number G of calibration groups.
+    labelled : k if at most k responses of each group were drawn for labelling; None if all were labelled.
+    levels : rising; the first one may be -inf. Below `levels[0]` nothing is admissible.
+    totals : not rising; an upper bound on S for `levels[i] <= l < levels[i + 1]`.
+    guarantee : what is promised and under which assumptions, in words.
+    """
+
+    alpha: float
+    method: str
+    groups: int
+    labelled: int | None
+    levels: tuple[float, ...]
+    totals: tuple[float, ...]
+    guarantee: str
+    _limit: float = field(init=False, repr=False)
+    _charge: Charge = field(init=False, repr=False)
+    _falling: tuple[float, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.levels or len(self.levels) != len(self.totals):
+            raise ValueError("a rule needs one total for each level, and at least one level")
+        if any(a >= b for a, b in zip(self.levels, self.levels[1:], strict=False)):
+            raise ValueError("levels must rise")
+        if any(not a >= b for a, b in zip(self.totals, self.totals[1:], strict=False)):
+            raise ValueError("totals must not rise")
+        object.__setattr__(self, "_limit", budget_limit(self.alpha, self.groups) + 1)
+        charge = "whole" if self.method != "mean" else "share" if self.labelled is None else "drawn"
+        object.__setattr__(self, "_charge", charge)
+        object.__setattr__(self, "_falling", tuple(-total for total in self.totals))
+
+    def threshold_for(self, scores: Sequence[float], caps: Sequence[float] | None = None) -> float:
+        """Return lambda_T of one batch: a response ships iff its score is strictly greater.
+
+        Parameters
+        ----------
+        scores : of all that the unit may ship, in [0, 1], at least one: every response for the unit `response`, the best
+            alone for `best`, the mean score for `batch`.
+        caps : one for each score, in [0, 1]: severity is known to be no larger. Fixed without labels of this batch.
+            None: 1 each. A response that is held whatever its score (a blank one) may have 0.
+
+        Returns
+        -------
+        float
+            Finite, or -inf: all ship.
+
+        Raises
+        ------
+        ValueError
+            If there are no scores, lengths differ, or a number is outside [0, 1].
+        """
+        count = len(scores)
+        if not count:
+            raise ValueError("a batch without responses has no threshold")
+        for score in scores:
+            if not 0 <= score <= 1:
+                raise ValueError(f"scores must lie in [0, 1], not {score!r}")
+        if caps is None:
+            ranked = sorted(scores, reverse=True)
+            charges = self._charges(count)
+        else:
+            if len(caps) != count:
+                raise ValueError(f"there are {count} scores and {len(caps)} caps")
+            for cap in caps:
+                if not 0 <= cap <= 1:
+                    raise ValueError(f"caps must lie in [0, 1], not {cap!r}")
+            pairs = sorted(zip(scores, caps, strict=True), reverse=True)
+            ranked = [score for score, _ in pairs]
+            charges = self._capped_charges([cap for _, cap in pairs])
+        levels, falling, limit = self.levels, self._falling, self._limit
+        found = max(ranked[0], levels[0])
+        shipped = 0
+        while shipped < count:
+            upper = ranked[shipped]
+            shipped += 1
+            while shipped < count and ranked[shipped] == upper:  # ties ship together
+                shipped += 1
+            position = bisect.bisect_left(falling, charges[shipped - 1] - limit)
+            if position == len(levels):
+                break
+            lower = ranked[shipped] if shipped < count else -math.inf
+            level = max(lower, levels[position])
+            if level >= upper:
+                break
+            found = level
+        return float(found)
+
+    def _charges(self, count: int) -> list[float]:
+        """Return c for 1, 2, ..., `count` shipped responses whose severity nothing bounds but 1."""
+        if self._charge == "whole":
+            return [1.0] * count
+        most = count if self.labelled is None else min(self.labelled, count)
+        return [min(shipped, most) / most for shipped in range(1, count + 1)]
+
+    def _capped_charges(self, caps: list[float]) -> list[float]:
+        count = len(caps)
+        most = 1 if self._charge == "whole" else count if self.labelled is None else min(self.labelled, count)
+        worst: list[float] = []
+        charges = []
+        for cap in caps:
+            bisect.insort(worst, cap)
+            charges.append(min(1.0, math.fsum(worst[-most:]) / most))
+        return charges
+
+    def compressed(self, points: int) -> TransductiveRule:
+        """Return a rule of at most `points` levels that never ships more than this one.
+
+        Levels are dropped, never moved; the total of each level that stays holds up to the next one that stays, so that
+        it bounds S from above everywhere, by less than 1/(points - 1) too much.
+
+        Parameters
+        ----------
+        points : >= 2.
+        """
+        points = whole_number("points", points, least=2)
+        if len(self.levels) <= points:
+            return self
+        top, bottom = self.totals[0], max(self.totals[-1], self._limit - 1)
+        span = top - bottom or 1.0
+        kept = [0]
+        reached = 0
+        for position in range(1, len(self.levels) - 1):
+            share = int((top - self.totals[position]) / span * (points - 1))
+            if share > reached:
+                kept.append(position)
+                reached = share
+        kept.append(len(self.levels) - 1)
+        return replace(
+            self,
+            levels=tuple(self.levels[position] for position in kept),
+            totals=tuple(self.totals[position] for position in kept),
+        )
+
+
+def prepare_transductive(
+    groups: Sequence[LabelledGroup],
+    *,
+    alpha: float,
+    labelled: int | None = None,
+    method: str = "mean",
+    eta: float = 1.0,
+    draws: int = 20,
+    seed: int,
+) -> TransductiveRule:
+    """Sum up the calibration groups once, for thresholds of many batches.
+
+    Parameters
+    ----------
+    groups : unique by id. None at all give a rule that ships what the caps of a batch allow by themselves.
+    alpha : budget on exposure risk, in (0, 1).
+    labelled : None: the items of each group are all that its unit could have shipped. k >= 1: they are k of them, or all
+        of fewer than k, drawn without replacement before labels were seen.
+    method, eta, draws : see `streamer.calibration.calibrate`. Only `mean` gains much: under the other laws one response
+        may get the whole weight, and the threshold is that of plain Conformal Risk Control unless caps say more.
+    seed : any whole number, fixed before labels are read; `mean` ignores it.
+
+    Returns
+    -------
+    TransductiveRule
+        For one item a group (the unit `best`) its thresholds ship what `calibrate_groups` ships, unless caps say more.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats, a group has more than `labelled` items, or an argument is not valid.
+    """
+    alpha = check_alpha(alpha)
+    eta, draws = check_law(method, eta, draws)
+    if labelled is not None:
+        labelled = whole_number("labelled", labelled, least=1)
+        for group in groups:
+            if len(group.item_ids) > labelled:
+                raise ValueError(f"group {group.id!r} has {len(group.item_ids)} items, more than {labelled}")
+    curve = LossCurve.of(*keyed_losses(groups, method=method, eta=eta, draws=draws, seed=seed))
+    levels, totals = _window(curve, budget_limit(alpha, len(groups)))
+    return TransductiveRule(
+        alpha=alpha,
+        method=method,
+        groups=len(groups),
+        labelled=labelled,
+        levels=levels,
+        totals=totals,
+        guarantee=_guarantee(alpha, method, len(groups), labelled),
+    )
+
+
+def _window(curve: LossCurve, budget: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return rising levels and S from each on: the first with S <= budget + 1 to the first with S <= budget."""
+    levels = [-math.inf, *curve.levels[::-1].tolist()]
+    totals = [*curve.totals[::-1].tolist(), 0.0]
+    first = next(position for position, total in enumerate(totals) if total <= budget + 1)
+    last = next((position for position, total in enumerate(totals) if total <= budget), len(totals) - 1)
+    return tuple(levels[first : last + 1]), tuple(totals[first : last + 1])
+
+
+def _guarantee(alpha: float, method: str, groups: int, labelled: int | None) -> str:
+    sample = (
+        "all items of each labelled"
+        if labelled is None
+        else f"up to {labelled} of each, drawn without replacement before any label was seen, labelled"
+    )
+    fixed = "the method and the budget" if method == "mean" else "the method, the budget and the seed"
+    return (
+        f"Each batch has a threshold of its own, and what scores above it ships. On average, over calibrations and future "
+        f"groups alike, exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each group "
+        f"counting once and its items equally. Basis: transductive calibration with the weights of method {method} on "
+        f"{counted(groups, 'calibration group')}, {sample}. Assumptions: future groups are exchangeable with the "
+        f"calibration groups; a threshold serves the batch that it was found for and no other; the score, {fixed} were "
+        f"fixed before any label was read; caps on severity, where given, hold and did not depend on labels of the batch; "
+        f"severities lie in [0, 1] and mean what the budget is about. Not promised: a bound with high probability for this "
+        f"one calibration, a bound for a single prompt or kind of prompt, or a bound on severity among the shipped alone."
+    )
