@@ -56,7 +56,7 @@ def load_sentence_transformer(folder: Path, device: str) -> SentenceTransformer:
     ------
     UsageError : the folder does not hold a model that can be loaded.
     """
-    with _quiet_libraries():
+    with quiet_libraries():
         model = _load(folder, device)
         if device == "cpu" and not _pack(model):
             model = _load(folder, device)
@@ -99,7 +99,7 @@ def _pack(model: SentenceTransformer) -> bool:
 
 
 @contextmanager
-def _quiet_libraries() -> Iterator[None]:
+def quiet_libraries() -> Iterator[None]:
     """Without progress bars, and without the libraries' advice on standard error, while a model loads."""
     loggers = [
         logging.getLogger(name) for name in ("transformers", "sentence_transformers", "huggingface_hub")

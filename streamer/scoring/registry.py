@@ -110,13 +110,20 @@ def _local(path: Path) -> EncoderFiles:
 
 
 def _hub(repository: str, revision: str | None) -> EncoderFiles:
-    folder = _snapshot(repository, revision)
+    folder = hub_snapshot(repository, revision)
     return EncoderFiles(
         EncoderIdentity(repository, folder.name, weight_hash(folder), embedding_dimension(folder)), folder
     )
 
 
-def _snapshot(repository: str, revision: str | None) -> Path:
+def hub_snapshot(repository: str, revision: str | None) -> Path:
+    """The folder of a model of the Hugging Face hub, downloaded unless it is here; safetensors weights only.
+
+    Raises
+    ------
+    UsageError : the hub has no such model, or cannot be reached and the model is not here.
+    Unavailable : the hub did not hand it over.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
