@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -105,9 +106,14 @@ class Calibrations:
             decided = run.decided
             return mint_policy(
                 connection,
-                present,
-                settings=(present.gate_revision, present.settings),
-                threshold=(decided.state, _cut(decided), True, identity, guarantee),
+                replace(
+                    present,
+                    state=decided.state,
+                    threshold=_cut(decided),
+                    calibrated=True,
+                    calibration_run=identity,
+                    guarantee=guarantee,
+                ),
                 by=by,
                 reason=reason,
                 now=now,

@@ -156,25 +156,17 @@ class Gates:
                 reason=reason,
             )
             _write_revision(connection, revision)
-            closes = bool(changed & RECALIBRATING_FIELDS)
-            mint_policy(
-                connection,
-                present,
-                settings=(revision.revision, wanted),
-                threshold=("closed", None, False, None, "")
-                if closes
-                else (
-                    present.state,
-                    present.threshold,
-                    present.calibrated,
-                    present.calibration_run,
-                    present.guarantee,
-                ),
-                by=by,
-                reason=reason,
-                now=moment,
-                message=self._message,
-            )
+            policy = replace(present, gate_revision=revision.revision, settings=wanted)
+            if changed & RECALIBRATING_FIELDS:
+                policy = replace(
+                    policy,
+                    state="closed",
+                    threshold=None,
+                    calibrated=False,
+                    calibration_run=None,
+                    guarantee="",
+                )
+            mint_policy(connection, policy, by=by, reason=reason, now=moment, message=self._message)
             return revision
 
         return self._database.writing(work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.journal import OutboxMessage
-    from streamer.policy import ThresholdState
     from streamer.store.engine import Database
     from streamer.store.schema.types import Row
 
@@ -95,9 +94,7 @@ class Policies:
             present = lock_newest(connection, gate)
             return mint_policy(
                 connection,
-                present,
-                settings=(present.gate_revision, present.settings),
-                threshold=("closed", None, present.calibrated, None, ""),
+                replace(present, state="closed", threshold=None, calibration_run=None, guarantee=""),
                 by=by,
                 reason=reason,
                 now=moment,
@@ -129,14 +126,13 @@ class Policies:
                 )
             return mint_policy(
                 connection,
-                present,
-                settings=(present.gate_revision, present.settings),
-                threshold=(
-                    older.state,
-                    older.threshold,
-                    older.calibrated,
-                    older.calibration_run,
-                    older.guarantee,
+                replace(
+                    present,
+                    state=older.state,
+                    threshold=older.threshold,
+                    calibrated=older.calibrated,
+                    calibration_run=older.calibration_run,
+                    guarantee=older.guarantee,
                 ),
                 by=by,
                 reason=reason,
@@ -184,39 +180,20 @@ def lock_newest(connection: sa.Connection, gate: str) -> Policy:
 
 def mint_policy(
     connection: sa.Connection,
-    present: Policy,
+    changed: Policy,
     *,
-    settings: tuple[int, GateSettings],
-    threshold: tuple[ThresholdState, float | None, bool, int | None, str],
     by: str,
     reason: str,
     now: datetime,
     message: PolicyMessage,
 ) -> Policy:
-    """Write the version after `present` (whose gate is locked), its events, and the message about it.
+    """Write a new version of a policy, its events, and the message about it.
 
-    `settings` are the gate revision and what it says; `threshold` is state, lambda, calibrated, calibration run
-    and guarantee.
+    `changed` is the newest policy of its gate, which is locked, with what is to be different from now on.
     """
-    revision, wanted = settings
-    state, value, calibrated, run, guarantee = threshold
-    policy = Policy(
-        gate=present.gate,
-        version=present.version + 1,
-        gate_revision=revision,
-        settings=wanted,
-        state=state,
-        threshold=None if value is None else float(value),
-        calibrated=calibrated,
-        calibration_run=run,
-        seed=present.seed,
-        valid_from=now,
-        guarantee=guarantee,
-        created_by=by,
-        reason=reason,
-    )
+    policy = replace(changed, version=changed.version + 1, valid_from=now, created_by=by, reason=reason)
     write_policy(connection, policy, message)
-    write_event(connection, present.gate, present.version, "superseded", by=by, reason=reason, now=now)
+    write_event(connection, changed.gate, changed.version, "superseded", by=by, reason=reason, now=now)
     return policy
 
 

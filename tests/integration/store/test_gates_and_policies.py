@@ -92,9 +92,7 @@ def open_gate(world: World, threshold: float = 0.5) -> Policy:
         present = lock_newest(connection, "support-bot")
         return mint_policy(
             connection,
-            present,
-            settings=(present.gate_revision, present.settings),
-            threshold=("cut", threshold, True, None, "holds"),
+            replace(present, state="cut", threshold=threshold, calibrated=True, guarantee="holds"),
             by="ana",
             reason="calibrated",
             now=world.clock(),
