@@ -226,7 +226,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.worker import Thresholds, WorkerLimits
     from streamer.stream.worker import run_worker as run_stream
-    from streamer.telemetry.http import serve
+    from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.telemetry.stream_observer import StreamTelemetry
     from streamer.upkeep import Upkeep
@@ -240,7 +240,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     loading = threading.Event()
     with ExitStack() as stack:
         http = stack.enter_context(
-            serve(
+            TelemetryServer(
                 metrics.exposition,
                 alive=lambda: {} if health.alive else {"worker": "stopping"},
                 ready=lambda: _unready(health, loading),

@@ -86,13 +86,6 @@ class TelemetryServer:
         self.close()
 
 
-def serve(
-    metrics: Callable[[], bytes], *, alive: Health, ready: Health, host: str = "127.0.0.1", port: int = 0
-) -> TelemetryServer:
-    """Start a `TelemetryServer`; the caller closes it."""
-    return TelemetryServer(metrics, alive=alive, ready=ready, host=host, port=port)
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from streamer.errors import UsageError
-from streamer.telemetry.http import TelemetryServer, serve
+from streamer.telemetry.http import TelemetryServer
 
 
 def get(server: TelemetryServer, path: str) -> tuple[int, str, bytes]:
@@ -24,7 +24,7 @@ def get(server: TelemetryServer, path: str) -> tuple[int, str, bytes]:
 def serving(
     ready: Callable[[], Sequence[str]] = list, metrics: Callable[[], bytes] = lambda: b"x 1\n"
 ) -> TelemetryServer:
-    return serve(metrics, alive=list, ready=ready)
+    return TelemetryServer(metrics, alive=list, ready=ready)
 
 
 def test_metrics_and_health_are_served_on_loopback() -> None:
@@ -78,7 +78,7 @@ def test_it_stops_cleanly_and_its_port_is_free() -> None:
     server = serving()
     server.close()
     server.close()
-    with serve(lambda: b"", alive=list, ready=list, port=server.port):
+    with TelemetryServer(lambda: b"", alive=list, ready=list, port=server.port):
         pass
 
 
@@ -86,4 +86,4 @@ def test_a_taken_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"127.0.0.1:{port}.*STREAMER_HTTP_PORT"):
-            serve(lambda: b"", alive=list, ready=list, port=port)
+            TelemetryServer(lambda: b"", alive=list, ready=list, port=port)
