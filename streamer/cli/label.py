@@ -130,8 +130,8 @@ def queue(
 def _waiting(store: "Store", gate: str | None) -> "Iterator[LabelTask]":
     from streamer.labelling.label_files import LabelTask
 
-    offset = 0
-    while page := store.labels.queue(gate, limit=_PAGE, offset=offset):
+    last = None
+    while page := store.labels.queue(gate, limit=_PAGE, after=last):
         for one in page:
             yield LabelTask(
                 key=one.key,
@@ -141,4 +141,4 @@ def _waiting(store: "Store", gate: str | None) -> "Iterator[LabelTask]":
                 response=one.text,
                 references=one.references,
             )
-        offset += len(page)
+        last = page[-1]

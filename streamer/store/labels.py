@@ -32,7 +32,7 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedResponse:
-    """A drawn response that waits for a severity of its gate's kind."""
+    """A drawn response that waits for a severity of its gate's kind; `place` orders the queue."""
 
     key: BatchKey
     response_id: str
@@ -41,6 +41,7 @@ class QueuedResponse:
     prompt: str
     text: str
     references: tuple[str, ...] | None
+    place: tuple[datetime, int, int]
 
 
 class Severities:
@@ -115,8 +116,14 @@ class Labels:
 
         return self._database.writing(work)
 
-    def queue(self, gate: str | None = None, *, limit: int = 100, offset: int = 0) -> list[QueuedResponse]:
-        """Drawn responses without a severity of their gate's present kind, the oldest decision first."""
+    def queue(
+        self, gate: str | None = None, *, limit: int = 100, after: QueuedResponse | None = None
+    ) -> list[QueuedResponse]:
+        """Drawn responses without a severity of their gate's present kind, the oldest decision first.
+
+        `after` goes on behind that one, whatever was labelled or decided meanwhile.
+        """
+        place = (decisions.c.decided_at, batches.c.id, responses.c.position)
         query = (
             _unlabelled(
                 batches.c.gate,
@@ -128,11 +135,17 @@ class Labels:
                 batches.c.prompt,
                 responses.c.text,
                 batches.c.references,
+                batches.c.id,
+                responses.c.position,
             )
-            .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
+            .order_by(*place)
             .limit(limit)
-            .offset(offset)
         )
+        if after is not None:
+            reached = (
+                sa.literal(value, column.type) for value, column in zip(after.place, place, strict=True)
+            )
+            query = query.where(sa.tuple_(*place) > sa.tuple_(*reached))
         if gate is not None:
             query = query.where(decisions.c.gate == gate)
         with self._database.reading() as connection:
@@ -146,6 +159,7 @@ class Labels:
                 prompt=row.prompt,
                 text=row.text,
                 references=None if row.references is None else tuple(row.references),
+                place=(row.decided_at, row.id, row.position),
             )
             for row in found
         ]

@@ -93,7 +93,10 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
         ("old", "a"),
         ("new", "b"),
     ]
-    assert len(world.store.labels.queue(limit=1, offset=1)) == 1
+    assert world.store.labels.queue(limit=1) == queue[:1]
+    assert world.store.labels.queue(after=queue[0]) == queue[2:], "the second one was labelled meanwhile"
+    assert world.store.labels.queue(after=queue[1]) == queue[2:]
+    assert world.store.labels.queue(after=queue[-1]) == []
     assert world.store.labels.queue("other") == []
     view = world.rows("SELECT batch_id, response_id, kind, prompt FROM v_label_queue ORDER BY decided_at")
     assert view == [("old", "a", "human", "prompt one"), ("new", "b", "human", "prompt one")]
