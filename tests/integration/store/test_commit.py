@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer.errors import Fenced
-from streamer.journal import DataGap, OutboxMessage
 from streamer.events.codes import CONFLICTING_CONTENT
+from streamer.journal import DataGap, OutboxMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
