@@ -2,10 +2,13 @@
 
 from streamer.calibration.band import calibrate_clt
 from streamer.calibration.crc import calibrate, calibrate_groups
+from streamer.calibration.drift import calibrate_by_age
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import groups_needed
 from streamer.calibration.high_probability import calibrate_high_probability
 from streamer.calibration.loss_curve import LossCurve
+from streamer.calibration.pooled import calibrate_pooled
+from streamer.calibration.segments import SegmentedThreshold, calibrate_segments
 from streamer.calibration.selective import calibrate_selective
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.transductive import TransductiveRule, prepare_transductive
@@ -13,12 +16,16 @@ from streamer.calibration.transductive import TransductiveRule, prepare_transduc
 __all__ = [
     "LabelledGroup",
     "LossCurve",
+    "SegmentedThreshold",
     "Threshold",
     "TransductiveRule",
     "calibrate",
+    "calibrate_by_age",
     "calibrate_clt",
     "calibrate_groups",
     "calibrate_high_probability",
+    "calibrate_pooled",
+    "calibrate_segments",
     "calibrate_selective",
     "groups_needed",
     "prepare_transductive",

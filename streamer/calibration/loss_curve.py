@@ -19,8 +19,11 @@ _WORTH_BINNING = 32 * _BINS
 Floats = NDArray[np.float64]
 
 
-def budget_limit(alpha: float, groups: int) -> float:
-    """Return the largest admissible S = sum_g L_g: B = alpha (G + 1) - 1 and the tolerance; below 0: infeasible."""
+def budget_limit(alpha: float, groups: float) -> float:
+    """Return the largest admissible S = sum_g L_g: B = alpha (G + 1) - 1 and the tolerance; below 0: infeasible.
+
+    `groups` is their number G, or the sum of their weights where a group may count for less than one.
+    """
     allowance = alpha * (groups + 1)
     return allowance - 1 + TOLERANCE * max(1.0, allowance)
 

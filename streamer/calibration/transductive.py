@@ -21,6 +21,7 @@ does, so that only the window between them is kept.
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -145,7 +146,9 @@ class TransductiveRule:
 
     def _capped_charges(self, caps: list[float]) -> list[float]:
         count = len(caps)
-        most = 1 if self._charge == "whole" else count if self.labelled is None else min(self.labelled, count)
+        if self._charge == "share":
+            return [min(1.0, total / count) for total in itertools.accumulate(caps)]
+        most = min(self.labelled or 1, count) if self._charge == "drawn" else 1
         worst: list[float] = []
         charges = []
         for cap in caps:

@@ -1,0 +1,128 @@
+"""Calibration under drift: groups count by age, and what drift may still cost is named instead of hidden.
+
+With v_g = rho^(age_g - least age) and V = sum_g v_g,
+
+    lambda = min{ l : (sum_g v_g L_g(l) + 1) / (1 + V) <= alpha },    that is  sum_g v_g L_g(l) <= alpha (1 + V) - 1.
+
+E[loss of a random item of a fresh group] <= alpha + sum_g v_g D_g / (1 + V), where D_g is the total variation distance
+between the data (calibration groups, fresh group) and the same data with group g and the fresh one exchanged; for
+independent groups it is at most twice that between the laws of the two. Nothing here estimates D_g. Weights must follow
+from ages alone: weights that depend on scores or labels void the bound.
+
+Source: Barber, Candes, Ramdas and Tibshirani, Conformal prediction beyond exchangeability (2023); Farinhas, Zerva,
+Ulmer and Martins, Non-exchangeable conformal risk control (2024).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.calibration.arguments import check_alpha
+from streamer.calibration.guarantee import counted, what_ships
+from streamer.calibration.item_table import ItemTable
+from streamer.calibration.loss_curve import budget_limit, smallest_admissible
+from streamer.calibration.threshold import Threshold, state_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from streamer.calibration.groups import LabelledGroup
+
+
+def calibrate_by_age(
+    groups: Sequence[LabelledGroup], *, alpha: float, ages: Mapping[str, float], rho: float
+) -> Threshold:
+    """Find the smallest threshold that keeps the age-weighted loss inside the budget.
+
+    Parameters
+    ----------
+    groups : unique by id; the items of a group weigh the same.
+    alpha : budget on exposure risk, in (0, 1); below 1/(1 + V) nothing ships, however many groups there are.
+    ages : by group id, finite; in whatever unit `rho` is meant for (batches, days). Others are passed over.
+    rho : what a group's weight is multiplied by for each unit of age, in (0, 1], fixed before labels are read; 1 is
+        plain Conformal Risk Control.
+
+    Returns
+    -------
+    Threshold
+        Of method `age`. Its `guarantee` is alpha plus a drift term that nobody has measured.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats, a group has no age, or an argument is not valid.
+    """
+    alpha = check_alpha(alpha)
+    table = ItemTable.of(groups)
+    weights = age_weights([_age(ages, group) for group in table.ids], rho)
+    total = math.fsum(weights)
+    limit = budget_limit(alpha, total)
+    losses = table.losses * weights[table.index]
+    value = math.inf if limit < 0 else smallest_admissible(table.scores, losses, limit)
+    return Threshold.at(
+        value,
+        alpha=alpha,
+        method="age",
+        groups=table.groups,
+        guarantee=_guarantee(value, alpha, rho, table.groups, total),
+    )
+
+
+def age_weights(ages: Sequence[float], rho: float) -> NDArray[np.float64]:
+    """Return rho^(age - least age): weights in [0, 1], the largest 1.
+
+    Parameters
+    ----------
+    ages : finite, length G.
+    rho : in (0, 1].
+
+    Raises
+    ------
+    ValueError
+        If `rho` is outside (0, 1].
+    """
+    if isinstance(rho, bool) or not 0 < rho <= 1:
+        raise ValueError(f"rho must be above 0 and at most 1, not {rho!r}")
+    if not len(ages):
+        return np.empty(0)
+    since = np.asarray(ages, dtype=np.float64) - min(ages)
+    with np.errstate(under="ignore"):
+        weights: NDArray[np.float64] = rho**since
+    return weights
+
+
+def _age(ages: Mapping[str, float], group: str) -> float:
+    age = ages.get(group)
+    if age is None or not math.isfinite(age):
+        raise ValueError(f"group {group!r} needs a finite age, not {age!r}")
+    return float(age)
+
+
+def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float) -> str:
+    floor = 1 / (1 + total)
+    basis = (
+        f"Basis: method age (each unit of age multiplies a group's weight by {rho!r}) on "
+        f"{counted(groups, 'calibration group')} with weights that add up to {total:.4g}"
+    )
+    if value == math.inf:
+        return (
+            f"Nothing ships, so exposure risk is 0. {basis}. They cannot support a budget below {floor:.3g}; the budget "
+            f"asked for is {alpha!r}."
+        )
+    return (
+        f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk is at most "
+        f"{alpha!r} plus an unmeasured drift term: the weighted mean, over calibration groups, of how far the data moves in "
+        f"total variation when the group and the future one are exchanged (for independent groups at most twice the "
+        f"distance of their laws). Exposure risk is severity where an item ships and 0 where it is held, each group "
+        f"counting once and its items equally. {basis}; no budget below {floor:.3g} can be met with them. Assumptions: the "
+        f"labelled items of a group are all of its items, or were drawn at random before any label was seen; the weights "
+        f"follow from ages alone; the score, the method, rho and the budget were fixed before any label was read; "
+        f"severities lie in [0, 1] and mean what the budget is about. Not promised: that the drift term is small; that risk "
+        f"is at most {alpha!r} unless groups are exchangeable, when the term is 0; a bound with high probability, for a "
+        f"single prompt or kind of prompt, or on severity among the shipped alone."
+    )

@@ -1,0 +1,128 @@
+"""One threshold for each segment of the traffic (Mondrian calibration), where a segment has groups enough.
+
+The guarantee of a pooled threshold is marginal: one kind of question may run above the budget while another makes up for
+it. Calibrated on its own groups, a segment keeps the budget by itself, because its groups are exchangeable among
+themselves. Below ceil(1/alpha) - 1 groups no threshold can, and the pooled one takes its place, or nothing ships.
+
+The pooled threshold keeps its budget on average over the traffic *if it serves all of it*. Where it serves only the
+segments that are too small, while others have thresholds of their own, neither those segments nor the traffic as a whole
+are bounded by it; `fallback="closed"` keeps both bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, get_args
+
+from streamer.calibration.arguments import check_alpha
+from streamer.calibration.crc import calibrate_groups
+from streamer.calibration.guarantee import counted, groups_needed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.threshold import Threshold
+
+Fallback = Literal["pooled", "closed"]
+FALLBACKS: tuple[Fallback, ...] = get_args(Fallback)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentedThreshold:
+    """Thresholds by segment, and what serves the rest.
+
+    Attributes
+    ----------
+    own : by segment, for segments with groups enough; calibrated on these groups alone.
+    rest : serves every other segment, one that was never seen included: the pooled threshold, or a closed one.
+    fallback : which of the two `rest` is.
+    counts : calibration groups by segment.
+    """
+
+    own: Mapping[str, Threshold]
+    rest: Threshold
+    fallback: Fallback
+    counts: Mapping[str, int]
+
+    def threshold_for(self, segment: str) -> Threshold:
+        """Return the threshold that serves `segment`."""
+        return self.own.get(segment, self.rest)
+
+    def guarantee_for(self, segment: str) -> str:
+        """Say in words which threshold serves `segment` and what that promises."""
+        seen = counted(self.counts.get(segment, 0), "calibration group")
+        needed = counted(groups_needed(self.rest.alpha), "group")
+        if segment in self.own:
+            return (
+                f"Segment {segment!r} has a threshold of its own; every statement below is about groups of this segment, "
+                f"and the segment of a group follows from what was known before its responses were scored. "
+                f"{self.own[segment].guarantee}"
+            )
+        few = f"Segment {segment!r} has {seen}, fewer than the {needed} that the budget {self.rest.alpha!r} needs"
+        if self.fallback == "closed":
+            return f"{few}. Nothing of it ships, so its exposure risk is 0."
+        if not self.own:
+            return f"{few}. The pooled threshold serves all segments; nothing is promised for this one alone. {self.rest.guarantee}"
+        return (
+            f"{few}. The pooled threshold of all {counted(self.rest.groups, 'calibration group')} serves it, and for this "
+            f"segment alone nothing is promised. That threshold keeps exposure risk to at most {self.rest.alpha!r} on average "
+            f"over all segments only if it serves all of them; since others have thresholds of their own, nothing is promised "
+            f"for the average over all segments either."
+        )
+
+
+def calibrate_segments(
+    groups: Sequence[LabelledGroup],
+    *,
+    segments: Mapping[str, str],
+    alpha: float,
+    method: str = "mean",
+    eta: float = 1.0,
+    draws: int = 20,
+    fallback: Fallback = "pooled",
+    seed: int,
+) -> SegmentedThreshold:
+    """Calibrate each segment on its own groups.
+
+    Parameters
+    ----------
+    groups : unique by id.
+    segments : segment by group id; of a kind that was fixed beforehand and is known of every batch before its responses are
+        scored (a metadata key). Others are passed over.
+    alpha : budget on exposure risk of each segment, in (0, 1).
+    method, eta, draws, seed : see `streamer.calibration.calibrate_groups`.
+    fallback : what serves a segment of fewer than ceil(1/alpha) - 1 groups: `pooled`, the threshold of all groups, or
+        `closed`, nothing ships.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats, a group has no segment, or an argument is not valid.
+    """
+    alpha = check_alpha(alpha)
+    if fallback not in FALLBACKS:
+        raise ValueError(f"fallback must be one of {', '.join(FALLBACKS)}, not {fallback!r}")
+
+    def calibrated(some: Sequence[LabelledGroup]) -> Threshold:
+        return calibrate_groups(some, alpha=alpha, method=method, eta=eta, draws=draws, seed=seed)
+
+    by_segment: dict[str, list[LabelledGroup]] = {}
+    for group in groups:
+        if group.id not in segments:
+            raise ValueError(f"group {group.id!r} has no segment")
+        by_segment.setdefault(segments[group.id], []).append(group)
+    pooled = calibrated(groups)
+    return SegmentedThreshold(
+        own=MappingProxyType(
+            {
+                segment: calibrated(some)
+                for segment, some in sorted(by_segment.items())
+                if len(some) >= groups_needed(alpha)
+            }
+        ),
+        rest=pooled if fallback == "pooled" else calibrated([]),
+        fallback=fallback,
+        counts=MappingProxyType({segment: len(some) for segment, some in sorted(by_segment.items())}),
+    )
