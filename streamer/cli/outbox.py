@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 def announce_now(settings: "Settings") -> None:
     """Publish what the change left in the outbox. Without a broker nothing is lost: a worker publishes it."""
     from streamer import wiring
-    from streamer.cli.console import note
+    from streamer.cli.console import note, warn
     from streamer.cli.reachability import require_broker
-    from streamer.errors import Unavailable
+    from streamer.errors import Unavailable, UsageError
 
     if settings.kafka.bootstrap_servers is None:
         note("It is recorded. No broker is configured here; the next worker announces it.")
@@ -21,3 +21,5 @@ def announce_now(settings: "Settings") -> None:
         wiring.publish_pending(settings)
     except Unavailable:
         note("It is recorded. The broker does not answer now; the next worker announces it.")
+    except UsageError as error:
+        warn(f"It is recorded, and the next worker announces it. From here it cannot be: {error}")

@@ -246,6 +246,18 @@ def test_a_gate_from_creation_to_change(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.usefixtures("database")
+def test_a_change_is_done_even_where_the_broker_may_not_be_talked_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "kafka.example.invalid:9092")
+    status, out, err = run(capsys, "gate", "create", "bot", "--scorer", "external")
+    assert status == cli.DONE
+    assert "Gate bot is created" in out
+    assert "It is recorded" in err
+    assert "without TLS" in err
+
+
+@pytest.mark.usefixtures("database")
 def test_an_external_scorer_needs_no_encoder(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "gate", "create", "x", "--scorer", "external", "--json")
     assert objects(out)[0]["encoder"] == "none"
