@@ -8,6 +8,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     Health = Callable[[], Mapping[str, str] | Sequence[str]]
+
+log = structlog.get_logger(__name__)
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -122,6 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = render()
         except Exception as error:
+            log.warning("telemetry.metrics_failed", exc_info=True)
             self._json(HTTPStatus.INTERNAL_SERVER_ERROR, {"status": "error", "error": type(error).__name__})
         else:
             self._answer(HTTPStatus.OK, body, METRICS_CONTENT_TYPE)
@@ -130,6 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             reasons = state()
         except Exception as error:
+            log.warning("telemetry.check_failed", path=self.path, exc_info=True)
             reasons = [f"the check itself failed: {type(error).__name__}"]
         if reasons:
             self._json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})
@@ -148,5 +154,5 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class has this name
         """Probes come every few seconds and are not worth a line."""
