@@ -102,9 +102,10 @@ def _print_report(done: "Recalibration") -> None:
 
 def why_closed(run: "CalibrationRun") -> str:
     """Say what would open a gate that calibration has found no threshold for."""
-    need = 1 / run.effective_alpha - 1
-    if len(run.groups) < need:
-        least = -int(-need // 1)
+    from streamer.calibration import groups_needed
+
+    least = groups_needed(run.effective_alpha)
+    if len(run.groups) < least:
         return (
             f"It stays closed: a budget of {run.effective_alpha:g} needs at least {least} labelled groups, and there "
             f"are {len(run.groups)}."
