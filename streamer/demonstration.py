@@ -13,7 +13,13 @@ import msgspec
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import encode_responses
-from streamer.experiments.clouds import cloud_labels, cloud_to_event, severity_kind, split_clouds
+from streamer.experiments.clouds import (
+    cloud_labels,
+    cloud_message,
+    cloud_to_event,
+    severity_kind,
+    split_clouds,
+)
 from streamer.experiments.measurement import DecidedBatch, measure
 from streamer.experiments.report import DemoRun
 from streamer.policy import GateSettings
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.embedded import EmbeddedStep
+    from streamer.events.limits import Limits
     from streamer.events.topics import Topics
     from streamer.experiments.clouds import Cloud
     from streamer.policy import Policy, Unit
@@ -65,7 +72,7 @@ class Story:
 
     Attributes
     ----------
-    clouds : at least two, with severities; the first half of a seeded shuffle calibrates.
+    clouds : such as `check` accepts; the first half of a seeded shuffle calibrates.
     origin : where they come from, one sentence; `simulated` tells whether a program made them up.
     unit, alpha, method : of the gate.
     seed : of the split and of the gate's random weights.
@@ -93,18 +100,27 @@ class Stage:
     clock: Callable[[], datetime]
 
 
+def check(clouds: Sequence[Cloud], limits: Limits) -> None:
+    """Tell before any part is started whether these clouds can be shown.
+
+    Raises
+    ------
+    UsageError : there are fewer than two, none has a severity, or a worker with these limits would refuse one.
+    """
+    if len(clouds) < 2:
+        raise UsageError(f"{len(clouds)} cloud is too few: one half calibrates and the other is decided")
+    _kind(clouds)
+    for cloud in clouds:
+        cloud_message(cloud, GATE, limits)
+
+
 def play(story: Story, stage: Stage, watch: Watch) -> DemoRun:
     """Play the story to its end and measure the second half.
 
     Raises
     ------
-    UsageError : the clouds cannot be calibrated on.
     Stalled, WorkerDied : a part did not do its work.
     """
-    if len(story.clouds) < 2:
-        raise UsageError(
-            f"{len(story.clouds)} cloud is too few: one half calibrates and the other is decided"
-        )
     kind = _kind(story.clouds)
     first, second = split_clouds(story.clouds, story.seed)
     stage.store.gates.create(

@@ -371,13 +371,14 @@ def run_demo(
     watch: Watch,
 ) -> tuple[DemoRun, Path]:
     """Play the demo on an embedded step of its own, with a new database; returns the run and its page."""
-    from streamer.demonstration import Stage, Story, play
+    from streamer.demonstration import Stage, Story, check, play
     from streamer.embedded import EmbeddedStep
     from streamer.experiments.report import write_report
     from streamer.scoring.registry import encoder_identity
 
     watch.phase("read the response clouds" if data is not None else "make up response clouds")
     clouds, origin = _demo_clouds(data, seed)
+    check(clouds, limits(settings))
     directory = (DEV_DIRECTORY / f"demo-{now():%Y%m%d-%H%M%S-%f}").resolve()
     directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
     database_url = f"sqlite:///{directory / 'audit.db'}"

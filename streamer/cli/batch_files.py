@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import encode_label
-from streamer.events.responses import decode_responses, encode_responses
-from streamer.experiments.clouds import cloud_labels, cloud_to_event, read_clouds
+from streamer.events.responses import decode_responses
+from streamer.experiments.clouds import cloud_labels, cloud_message, read_clouds
 from streamer.policy import GATE_NAME, GATE_NAME_RULE
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def publications(
     for cloud in read_clouds(file):
         yield Publication(
             key=cloud.batch_id.encode(),
-            value=encode_responses(cloud_to_event(cloud, gate)),
+            value=cloud_message(cloud, gate, limits),
             labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at))) if labels else (),
         )
 
@@ -121,6 +121,8 @@ def _events(file: str, gate: str | None, limits: Limits) -> Iterator[Publication
         try:
             while line := lines.readline(2 * limits.max_value_bytes):
                 number += 1
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
                 if line.strip():
                     yield _event(line.strip(), gate, limits, f"{_name(file)}, line {number}")
         except (gzip.BadGzipFile, EOFError, zlib.error):

@@ -32,7 +32,12 @@ def demo(
     method: Annotated[Literal["mean", "crc", "bb", "rbwa"], typer.Option(help="Calibrator.")] = "mean",
     seed: Annotated[
         int,
-        typer.Option(metavar="S", min=0, help="Seed of the split, of the simulation and of the calibrator."),
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=2**63 - 1,
+            help="Seed of the split, of the simulation and of the calibrator.",
+        ),
     ] = 0,
     json: JsonOption = False,
 ) -> None:

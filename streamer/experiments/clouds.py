@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import msgspec
 
-from streamer.errors import UsageError
+from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
-from streamer.events.responses import ResponsesV1, ResponseV1
+from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses, encode_responses
 
 if TYPE_CHECKING:
     import io
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
+
+    from streamer.events.limits import Limits
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 2**20
@@ -274,6 +276,19 @@ def cloud_to_event(cloud: Cloud, gate: str) -> ResponsesV1:
         responses=tuple(ResponseV1(id=r.id, text=r.text) for r in cloud.responses),
         references=cloud.references or None,
     )
+
+
+def cloud_message(cloud: Cloud, gate: str, limits: Limits) -> bytes:
+    """Return the value to publish so that `gate` decides about `cloud`.
+
+    Raises `UsageError` when a worker with these `limits` would refuse it: it would become a dead letter.
+    """
+    value = encode_responses(cloud_to_event(cloud, gate))
+    try:
+        decode_responses(value, limits)
+    except BadMessage as error:
+        raise UsageError(f"question {cloud.question_id!r} would be refused: {error.detail}") from None
+    return value
 
 
 def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[LabelsV1]:

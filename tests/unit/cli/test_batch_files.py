@@ -88,6 +88,11 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (lines(CLOUD), {}, "say which with --gate"),
         (lines(CLOUD), {"gate": "Bad!"}, "no gate name"),
         (lines(EVENT), {"labels": True}, "--labels is for response clouds"),
+        (
+            lines(CLOUD),
+            {"gate": "g", "limits": Limits(max_text_bytes=4)},
+            "question 'q1' would be refused: the text of response 'r01' has 5 bytes",
+        ),
         (lines(EVENT, EVENT | {"responses": "x"}), {}, "line 2 would be refused"),
         (lines(EVENT) + b"{", {"gate": "g"}, "line 2 is not a JSON object"),
         (lines(EVENT) + b"[1]", {"gate": "g"}, "line 2 is not a JSON object"),
@@ -107,3 +112,11 @@ def test_what_cannot_be_published_is_named(content: bytes, options: dict, says: 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         read(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(("value", "gate"), [(EVENT, None), (CLOUD, "g")], ids=["events", "clouds"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(value, gate: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "saved-by-an-editor.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + lines(value))
+    (one,) = read(file, gate=gate)
+    assert decode_responses(one.value).gate == "g"
