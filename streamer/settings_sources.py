@@ -24,6 +24,7 @@ PREFIX = "STREAMER_"
 CONFIG_VARIABLE = "STREAMER_CONFIG"
 DEBUG_VARIABLE = "STREAMER_DEBUG"
 DEFAULT_CONFIG_FILE = Path("streamer.toml")
+DOTENV_FILE = Path(".env")
 
 
 def leaves(settings_type: type[BaseSettings]) -> Iterator[tuple[str, str, FieldInfo]]:
@@ -67,6 +68,11 @@ def unknown_variables(settings_type: type[BaseSettings], environment: Mapping[st
         for name in environment
         if name.startswith(PREFIX) and name not in known and not name.startswith(tuple(open_ended))
     )
+
+
+def misspelt_variables(settings_type: type[BaseSettings]) -> list[str]:
+    """Return the `unknown_variables` of this process's environment and of ``.env`` here."""
+    return unknown_variables(settings_type, {**dotenv_variables(DOTENV_FILE), **os.environ})
 
 
 class _Source(PydanticBaseSettingsSource):
@@ -197,10 +203,18 @@ class DevSessionSource(_Source):
 
 
 def dotenv_variables(path: Path) -> dict[str, str]:
-    """Read ``.env``: its names and values, no interpolation; nothing when there is no such file."""
+    """Read ``.env``: its names and values, no interpolation; nothing when there is no such file.
+
+    Raises `UsageError` when it cannot be read.
+    """
     if not path.is_file():
         return {}
-    return {name: value for name, value in dotenv_values(path, interpolate=False).items() if value}
+    try:
+        found = dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read the file {path}: {reason}") from error
+    return {name: value for name, value in found.items() if value}
 
 
 def toml_path(environment: Mapping[str, str]) -> Path | None:
@@ -234,10 +248,9 @@ def _json_table(text: str, variable: str) -> dict[str, Any]:
 
 def setting_sources(settings_type: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:
     """All sources of this process and directory, the strongest first."""
-    dotenv = Path(".env")
     return (
         EnvironmentSource(settings_type, os.environ, "environment"),
-        EnvironmentSource(settings_type, dotenv_variables(dotenv), str(dotenv)),
+        EnvironmentSource(settings_type, dotenv_variables(DOTENV_FILE), str(DOTENV_FILE)),
         TomlSource(settings_type, toml_path(os.environ)),
         DevSessionSource(settings_type),
     )

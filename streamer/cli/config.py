@@ -1,6 +1,5 @@
 """`streamer config`: what is configured, and where each value came from."""
 
-import os
 from typing import Any
 
 import typer
@@ -25,11 +24,11 @@ def show(json: JsonOption = False) -> None:
     """
     from streamer.cli.console import print_json, print_table, warn
     from streamer.settings import Settings, load_settings
-    from streamer.settings_sources import unknown_variables
+    from streamer.settings_sources import misspelt_variables
 
     settings = load_settings()
     rows = setting_rows(settings)
-    unknown = unknown_variables(Settings, os.environ)
+    unknown = misspelt_variables(Settings)
     if json:
         print_json({"settings": rows, "unknown_variables": unknown})
         return

@@ -112,12 +112,11 @@ def _python(_settings: "Settings") -> Iterator[Finding]:
 
 
 def _settings(settings: "Settings") -> Iterator[Finding]:
-    import os
 
     from streamer.settings import Settings
-    from streamer.settings_sources import unknown_variables
+    from streamer.settings_sources import misspelt_variables
 
-    unknown = unknown_variables(Settings, os.environ)
+    unknown = misspelt_variables(Settings)
     if unknown:
         yield Finding(
             "warn",

@@ -126,11 +126,10 @@ def end_on_sigterm() -> None:
 
 
 def _warn_of_misspelt() -> None:
-    import os
 
     from streamer.cli.console import warn
     from streamer.settings import Settings
-    from streamer.settings_sources import unknown_variables
+    from streamer.settings_sources import misspelt_variables
 
-    for name in unknown_variables(Settings, os.environ):
+    for name in misspelt_variables(Settings):
         warn(f"{name} is set and is no setting; is it misspelt? `streamer config show` lists them all")

@@ -18,7 +18,7 @@ from streamer.dev_session import (
 from streamer.errors import UsageError
 from streamer.redaction import HIDDEN, redact, redact_text
 from streamer.settings import Settings, load_settings
-from streamer.settings_sources import leaves, unknown_variables, variable_name
+from streamer.settings_sources import leaves, misspelt_variables, unknown_variables, variable_name
 
 
 @pytest.fixture(autouse=True)
@@ -225,3 +225,15 @@ def test_secrets_are_hidden_by_name_and_the_rest_is_shown() -> None:
     assert redact("kafka.properties.sasl.username", "x") == "x"
     assert redact("database.url", "sqlite:///x.db") == "sqlite:///x.db"
     assert redact("kafka.bootstrap_servers", None) is None
+
+
+def test_a_dotenv_file_that_is_no_text_is_named() -> None:
+    Path(".env").write_text("STREAMER_HTTP_PORT=1\n", encoding="utf-16")
+    with pytest.raises(UsageError, match=r"cannot read the file \.env: it is not UTF-8"):
+        load_settings()
+
+
+def test_misspelt_names_are_found_in_dotenv_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_text("STREAMER_HTTP_PORTT=1\nOTHER=1\n")
+    monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
+    assert misspelt_variables(Settings) == ["STREAMER_HTTP_PORTT", "STREAMER_HTTP_PROT"]
