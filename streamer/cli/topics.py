@@ -7,6 +7,8 @@ from streamer.cli.options import JsonOption
 
 app = typer.Typer(no_args_is_help=True, help="The topics on the broker.")
 
+_EMBEDDED = "the embedded broker of `streamer dev` makes its topics itself; these commands are for Kafka"
+
 
 @app.command()
 def create(json: JsonOption = False) -> None:
@@ -15,12 +17,15 @@ def create(json: JsonOption = False) -> None:
     from streamer.cli.console import print_json, say
     from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
+    from streamer.stream.embedded_broker import is_embedded
 
     settings = load_settings()
     require_broker(settings)
-    created = wiring.create_topics(settings)
+    created = () if is_embedded(settings.kafka.log_id) else wiring.create_topics(settings)
     if json:
         print_json({"created": list(created)})
+    elif is_embedded(settings.kafka.log_id):
+        say(_EMBEDDED)
     else:
         say(f"created {', '.join(created)}" if created else "every topic is there already")
 
@@ -32,12 +37,15 @@ def check(json: JsonOption = False) -> None:
     from streamer.cli.console import print_json, say
     from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
+    from streamer.stream.embedded_broker import is_embedded
 
     settings = load_settings()
     require_broker(settings)
-    problems = wiring.check_topics(settings)
+    problems = () if is_embedded(settings.kafka.log_id) else wiring.check_topics(settings)
     if json:
         print_json({"ok": not problems, "problems": list(problems)})
+    elif is_embedded(settings.kafka.log_id):
+        say(_EMBEDDED)
     else:
         for problem in problems or ["every topic is there and fits"]:
             say(problem)

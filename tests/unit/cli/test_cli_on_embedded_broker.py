@@ -153,3 +153,11 @@ def test_doctor_is_content(capsys: pytest.CaptureFixture[str]) -> None:
     subjects = {finding["subject"]: finding["level"] for finding in found["findings"]}
     assert subjects["database"] == subjects["record"] == subjects["dead letters"] == "ok"
     assert subjects["gate bot"] == subjects["broker"] == "warn"
+
+
+def test_the_embedded_broker_needs_no_topics_made(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, found in (("create", {"created": []}), ("check", {"ok": True, "problems": []})):
+        assert main(["topics", command]) == 0
+        assert "makes its topics itself" in capsys.readouterr().out
+        assert main(["topics", command, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == found
