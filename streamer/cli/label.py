@@ -1,5 +1,6 @@
 """`streamer label`: what waits for a severity, and severities that come back in a file."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,6 +10,7 @@ from streamer.cli import options as opt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from streamer.journal import LabelRevision
     from streamer.labelling.label_files import LabelTask
@@ -38,16 +40,19 @@ def import_(
     """Import severities from a file, all or none. Rows without a severity are passed over.
 
     The columns are gate, batch_id, attempt, response_id, severity, kind, labeller, labelled_at; `streamer label queue`
-    writes a file that has them. Importing a file again changes nothing.
+    writes a file that has them. A row that does not say when it was labelled was labelled when the file was last
+    changed: importing the same file again changes nothing, and an older file does not undo a newer one.
     """
     from streamer import wiring
-    from streamer.cli.console import counted, note, print_json, say
+    from streamer.cli.console import counted, note, print_json, say, warn
     from streamer.settings import load_settings
 
     labels, empty = _read(file, gate, kind, labeller)
     settings = load_settings()
     with wiring.open_store(settings) as store:
         stored, repeated = store.labels.add(labels, source="file")
+        unrecorded = len(store.labels.unrecorded(labels))
+        other_kinds = _of_other_kinds(store, labels)
     if json:
         print_json(
             {
@@ -56,6 +61,8 @@ def import_(
                 "stored": stored,
                 "repeated": repeated,
                 "without_severity": empty,
+                "unrecorded": unrecorded,
+                "other_kind": sum(count for _, _, _, count in other_kinds),
             }
         )
         return
@@ -64,6 +71,16 @@ def import_(
         note(f"{counted(repeated, 'label was', 'labels were')} known already")
     if empty:
         note(f"{counted(empty, 'row has', 'rows have')} no severity yet")
+    if unrecorded:
+        warn(
+            f"{counted(unrecorded, 'label names', 'labels name')} a batch, attempt or response that is not in the "
+            "record; until it is, they change nothing"
+        )
+    for name, kind_given, kind_wanted, count in other_kinds:
+        warn(
+            f"{counted(count, 'label is', 'labels are')} of the kind {kind_given!r}, and gate {name} is controlled by "
+            f"{kind_wanted!r}: they change no threshold"
+        )
     if labels:
         note(f"Next: streamer recalibrate {labels[0].key.gate}")
 
@@ -72,11 +89,10 @@ def _read(
     file: Path, gate: str | None, kind: str | None, labeller: str | None
 ) -> tuple[list["LabelRevision"], int]:
     """Read a whole label file, so that a fault in its last row keeps all of it out."""
-    from streamer import wiring
     from streamer.labelling.label_files import LabelFileError, open_labels
 
     def read(who: str | None) -> tuple[list["LabelRevision"], int]:
-        with open_labels(file, now=wiring.now(), gate=gate, kind=kind, labeller=who) as reader:
+        with open_labels(file, now=_last_changed(file), gate=gate, kind=kind, labeller=who) as reader:
             labels = list(reader)
             return labels, reader.unlabelled
 
@@ -86,6 +102,30 @@ def _read(
         if error.column != "labeller" or labeller is not None:
             raise
         return read(opt.who(None))
+
+
+def _last_changed(file: Path) -> "datetime":
+    """Return when the file was last written; now when nobody knows, or its clock is ahead."""
+    from contextlib import suppress
+    from datetime import UTC, datetime
+
+    from streamer import wiring
+
+    now = wiring.now()
+    with suppress(OSError):
+        return min(now, datetime.fromtimestamp(file.stat().st_mtime, UTC))
+    return now
+
+
+def _of_other_kinds(store: "Store", labels: list["LabelRevision"]) -> list[tuple[str, str, str, int]]:
+    """Return (gate, kind given, kind wanted, how many) of labels that do not control their gate."""
+    given = Counter((label.key.gate, label.kind) for label in labels)
+    wanted = {gate: store.gates.get(gate).settings.severity_kind for gate, _ in given}
+    return [
+        (gate, kind, wanted[gate], count)
+        for (gate, kind), count in sorted(given.items())
+        if kind != wanted[gate]
+    ]
 
 
 @app.command()

@@ -2,11 +2,12 @@
 
 The columns (CSV) and keys (JSONL) are the fields of the labels event: `gate`, `batch_id`, `attempt`, `response_id`,
 `severity`, `kind`, `labeller`, `labelled_at`; others are ignored. `attempt` is 1 when absent, and `labelled_at` the
-time of the import. A file that the queue wrote has an empty `severity` in each row: rows that are still empty are
+time that the reader is given. A file that the queue wrote has an empty `severity` in each row: rows that are still empty are
 passed over, so that a partly filled file can be imported as often as you like.
 
 A spreadsheet may run a cell that begins with = + - or @. Such cells are written with an apostrophe before them,
-and read without it.
+and read without it. Where cells are separated by semicolons or tabs, a severity may have a decimal comma, as the
+spreadsheets that separate so write it.
 """
 
 from __future__ import annotations
@@ -130,11 +131,8 @@ class LabelReader:
         self._lines = lines
         self._name = name
         self._now = now
-        self._given = {
-            field: text
-            for field, text in (("gate", gate), ("kind", kind), ("labeller", labeller))
-            if text is not None
-        }
+        given = {"gate": gate, "kind": kind, "labeller": labeller}
+        self._given = {field: text for field, text in given.items() if text is not None}
         self.labels = 0
         self.unlabelled = 0
 
@@ -315,7 +313,10 @@ def _csv_rows(lines: IO[str], name: str, given: frozenset[str]) -> Iterator[tupl
                     f"the row has {len(cells)} cells but the first line names {len(header)} columns; "
                     "put a cell that holds a separator into double quotes",
                 )
-            yield begins, _typed(dict(zip(header, cells, strict=True)), name, begins)
+            row = dict(zip(header, cells, strict=True))
+            if delimiter != ",":
+                row["severity"] = row["severity"].replace(",", ".", 1)
+            yield begins, _typed(row, name, begins)
         begins = table.line_num + 2
 
 
@@ -375,9 +376,7 @@ def _bounded(lines: IO[str], name: str, first: int = 2) -> Iterator[str]:
 
 
 def _missing(field: str) -> str:
-    if field in _FROM_ARGUMENTS:
-        return f"missing; add it to the file, or give --{field}"
-    return "missing; add it to the file"
+    return "missing; add it to the file" + (f", or give --{field}" if field in _FROM_ARGUMENTS else "")
 
 
 def _explain(problem: str, fields: Mapping[str, object]) -> tuple[str | None, str]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from streamer.journal import LabelRevision
     from streamer.store.engine import Database
 
+_IDS_A_QUERY = 500
+
 
 class Added(NamedTuple):
     """What became of labels that were brought: new revisions, and identical ones that were there already."""
@@ -115,6 +117,18 @@ class Labels:
             return Added(added, len(new) - added)
 
         return self._database.writing(work)
+
+    def unrecorded(self, revisions: Sequence[LabelRevision]) -> list[LabelRevision]:
+        """Those whose batch, attempt or response is not in the record: it may come later, or the id is wrong."""
+        known: set[tuple[BatchKey, str]] = set()
+        named = (batches.c.gate, batches.c.batch_id, batches.c.attempt, responses.c.response_id)
+        query = sa.select(*named).join_from(batches, responses, responses.c.batch == batches.c.id)
+        batch_ids = sorted({label.key.batch_id for label in revisions})
+        with self._database.reading() as connection:
+            for some in (batch_ids[i : i + _IDS_A_QUERY] for i in range(0, len(batch_ids), _IDS_A_QUERY)):
+                for row in connection.execute(query.where(batches.c.batch_id.in_(some))):
+                    known.add((BatchKey(row.gate, row.batch_id, row.attempt), row.response_id))
+        return [label for label in revisions if (label.key, label.response_id) not in known]
 
     def queue(
         self, gate: str | None = None, *, limit: int = 100, after: QueuedResponse | None = None

@@ -201,3 +201,11 @@ def test_a_run_for_settings_that_changed_meanwhile_is_refused_whole(world: World
     with pytest.raises(UsageError, match="run again"):
         world.store.calibration.record_run(run, guarantee="", by="bo", reason="", now=LATER)
     assert world.rows("SELECT count(*) FROM calibration_runs") == [(0,)]
+
+
+def test_labels_of_what_nobody_recorded_are_told(world: World) -> None:
+    world.commit(world.slice(world.lease(), world.decision(0, "recorded")))
+    found = world.label(0.5, "recorded", response_id="a")
+    wrong = [world.label(0.5, "recorded", response_id="zz"), world.label(0.5, "elsewhere")]
+    assert world.store.labels.unrecorded([found, *wrong]) == wrong
+    assert world.store.labels.unrecorded([]) == []

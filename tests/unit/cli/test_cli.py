@@ -11,6 +11,9 @@ import pytest
 from streamer import cli
 from streamer.cli import main
 from streamer.errors import Unavailable
+from streamer.journal import BatchKey
+from streamer.settings import load_settings
+from streamer.wiring import open_store
 
 GATE_KEYS = {
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "severity_kind",
@@ -337,9 +340,45 @@ def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> 
     Path("good.csv").write_text(head + "x,b,a,0,human,\nx,b,c,,human,\n")
     status, out, _ = run(capsys, "label", "import", "good.csv", "--json")
     assert objects(out) == [
-        {"file": "good.csv", "read": 1, "stored": 1, "repeated": 0, "without_severity": 1}
+        {
+            "file": "good.csv",
+            "read": 1,
+            "stored": 1,
+            "repeated": 0,
+            "without_severity": 1,
+            "unrecorded": 1,
+            "other_kind": 0,
+        }
     ]
     assert run(capsys, "label", "import", "absent.csv")[0] == cli.WRONG_USAGE
+
+
+@pytest.mark.usefixtures("database")
+def test_a_file_is_as_old_as_its_last_change(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "gate", "create", "x")
+    for name, severity, changed in (("new.csv", 1, 2000), ("old.csv", 0, 1000)):
+        Path(name).write_text(
+            f"gate,batch_id,response_id,severity,kind,labeller\nx,b,a,{severity},human,ann\n"
+        )
+        os.utime(name, (changed, changed))
+        assert "imported 1 label " in run(capsys, "label", "import", name)[1]
+        status, out, err = run(capsys, "label", "import", name)
+        assert (status, out) == (0, f"imported 0 labels from {name}\n")
+        assert "1 label was known already" in err
+    with open_store(load_settings()) as store:
+        assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "a") == 1.0
+
+
+@pytest.mark.usefixtures("database")
+def test_labels_that_change_nothing_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "gate", "create", "x", "--severity-kind", "human")
+    Path("labels.csv").write_text(
+        "gate,batch_id,response_id,severity,kind,labeller\nx,b,a,0,lexical,ann\nx,b,b,0,human,ann\n"
+    )
+    status, _, err = run(capsys, "label", "import", "labels.csv")
+    assert status == 0
+    assert "2 labels name a batch, attempt or response that is not in the record" in err
+    assert "1 label is of the kind 'lexical', and gate x is controlled by 'human'" in err
 
 
 @pytest.mark.usefixtures("database")

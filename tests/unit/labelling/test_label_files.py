@@ -340,3 +340,10 @@ def test_identifiers_come_back_as_they_were(
         text = json.dumps({**json.loads(text), "severity": 1}, ensure_ascii=False)
     [label] = read(text, file_format, labeller="ann")
     assert (label.key, label.response_id, label.severity) == (key, response_id, 1.0)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_decimal_comma_where_commas_do_not_separate(separator: str) -> None:
+    text = f"{HEADER}\nbot,b1,a,0@5,human,ann\n".replace(",", separator).replace("@", ",")
+    (label,) = read(text)
+    assert label.severity == 0.5
