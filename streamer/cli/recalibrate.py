@@ -68,7 +68,7 @@ def recalibrate(
 def _print_report(done: "Recalibration") -> None:
     from rich.text import Text
 
-    from streamer.cli.console import counted, note, print_table, say
+    from streamer.cli.console import counted, note, print_table, say, warn
 
     run = done.run
     name, settings = run.gate.gate, run.gate.settings
@@ -94,7 +94,10 @@ def _print_report(done: "Recalibration") -> None:
     say(guarantee_text(run.guarantee))
     if run.decided.state == "closed":
         say(why_closed(run))
-    elif done.after is not None and settings.mode == "shadow":
+        return
+    if reason := why_little(run):
+        warn(reason)
+    if done.after is not None and settings.mode == "shadow":
         note(
             f"It is in shadow, where consumers are told not to enforce: streamer gate set {name} --mode enforce"
         )
@@ -116,6 +119,24 @@ def why_closed(run: "CalibrationRun") -> str:
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
     return "It stays closed: even the highest scores carry more severity than the budget allows."
+
+
+def why_little(run: "CalibrationRun") -> str | None:
+    """Say what keeps a gate stricter than it need be, or that it is as good as closed; None when nothing does."""
+    parts = []
+    if run.decided.state == "cut" and not any(
+        item.score > run.decided.value for group in run.groups for item in group.items
+    ):
+        parts.append(
+            "Nothing of the calibration sample scores above this threshold: hardly anything will ship."
+        )
+    missing = run.drawn - run.labelled
+    if missing:
+        parts.append(
+            f"{missing} of {run.drawn} drawn responses have no label and count as the worst; "
+            f"`streamer label queue --gate {run.gate.gate}` lists them."
+        )
+    return " ".join(parts) or None
 
 
 def found_text(threshold: "Threshold") -> str:

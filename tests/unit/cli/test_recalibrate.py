@@ -1,0 +1,69 @@
+"""What `streamer recalibrate` says of a threshold that ships little."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.cli.recalibrate import why_little
+from streamer.journal import BatchKey
+from streamer.policy import GateRevision, GateSettings
+from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+GATE = GateRevision(
+    gate="x",
+    revision=1,
+    settings=GateSettings(alpha=0.1, encoder="e"),
+    seed=1,
+    audit_salt=b"",
+    created_at=NOW,
+    created_by="ana",
+    reason="",
+)
+
+
+class Sample:
+    """An audit sample of one response a batch, with scores that rise evenly to 1."""
+
+    def __init__(self, severities: Sequence[float | None]) -> None:
+        self._severities = severities
+
+    def audit_sample(self, gate: str, **_: object) -> list[SampledGroup]:
+        count = len(self._severities)
+        return [
+            SampledGroup(
+                key=BatchKey(gate, f"b{n}", 1),
+                probability=1.0,
+                items=(SampledItem(response_id="a", score=(n + 1) / count, severity=severity),),
+            )
+            for n, severity in enumerate(self._severities)
+        ]
+
+    def record_run(self, *_: object, **__: object) -> None:
+        raise AssertionError("nothing is recorded here")
+
+
+@pytest.mark.parametrize(
+    ("severities", "expected"),
+    [
+        ([1.0] * 10 + [0.0] * 20, ()),
+        ([1.0] * 15, ("hardly anything will ship",)),
+        ([None] * 10 + [0.0] * 20, ("10 of 30 drawn responses have no label", "label queue --gate x")),
+        ([None] * 15, ("hardly anything will ship", "15 of 15 drawn responses have no label")),
+    ],
+    ids=["as it should be", "all wrong", "some unlabelled", "none labelled"],
+)
+def test_what_makes_a_gate_ship_little_is_said(
+    severities: Sequence[float | None], expected: Sequence[str]
+) -> None:
+    run = calibrate_gate(Sample(severities), GATE, now=NOW)  # type: ignore[arg-type]
+    assert run.decided.state == "cut"
+    reason = why_little(run)
+    assert (reason is not None) == bool(expected)
+    assert all(part in str(reason) for part in expected)
