@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from streamer.experiments.report import DemoRun
 
+_WIDTH_FOR_BARS = 120
+
 
 def demo(
     data: Annotated[
@@ -118,15 +120,18 @@ class DemoProgress:
                 TextColumn,
                 TimeElapsedColumn,
             )
+            from rich.table import Column
 
+            # Where there is little room the bar goes first and the names break; figures are never cut.
+            console = Console(stderr=True)
             self._bars = Progress(
                 SpinnerColumn(finished_text="[green]✓"),
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
+                TextColumn("{task.description}", table_column=Column(no_wrap=False)),
+                *([BarColumn(bar_width=24)] if console.width >= _WIDTH_FOR_BARS else []),
+                MofNCompleteColumn(table_column=Column(no_wrap=True)),
+                TimeElapsedColumn(table_column=Column(no_wrap=True)),
                 TextColumn("{task.fields[aside]}", style="dim"),
-                console=Console(stderr=True),
+                console=console,
             )
             self._bars.start()
         return self
