@@ -1,0 +1,178 @@
+"""A chat endpoint on loopback that speaks OpenAI's protocol and answers as a test has told it to."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """What a client sent: the number of the request, from 0, its headers (small letters) and its JSON."""
+
+    number: int
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    @property
+    def texts(self) -> list[str]:
+        """The contents of the messages."""
+        return [message["content"] for message in self.body["messages"]]
+
+
+@dataclass(frozen=True)
+class ChatReply:
+    """What the endpoint answers.
+
+    Attributes
+    ----------
+    content : the model's text, put into a completion; not used where `raw` is given.
+    raw : the response's body as it is.
+    after : seconds before the response begins.
+    drip : seconds between any two bytes of the body; 0 sends it at once.
+    hang_up : close the connection without a response.
+    """
+
+    content: str | None = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    raw: bytes | None = None
+    refusal: str | None = None
+    finish_reason: str = "stop"
+    usage: Mapping[str, int] | None = field(
+        default_factory=lambda: {"prompt_tokens": 400, "completion_tokens": 50, "total_tokens": 450}
+    )
+    after: float = 0.0
+    drip: float = 0.0
+    hang_up: bool = False
+
+    def body(self, model: str) -> bytes:
+        """The response's body."""
+        if self.raw is not None:
+            return self.raw
+        if self.status != 200:
+            return json.dumps({"error": {"message": "as the test told it to", "code": None}}).encode()
+        completion = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": f"{model}-2026",
+            "system_fingerprint": "fp_1",
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": self.finish_reason,
+                    "message": {"role": "assistant", "content": self.content, "refusal": self.refusal},
+                }
+            ],
+            "usage": self.usage,
+        }
+        return json.dumps(completion).encode()
+
+
+class OpenAIServer:
+    """Serves ``/v1/chat/completions`` on a free loopback port. A context manager.
+
+    Parameters
+    ----------
+    answer : the reply to each request; called from several threads.
+
+    Attributes
+    ----------
+    requests : what came, in order of arrival.
+    most_in_flight : the most requests that were being answered at one time.
+    """
+
+    def __init__(self, answer: Callable[[ChatRequest], ChatReply]) -> None:
+        self.requests: list[ChatRequest] = []
+        self.most_in_flight = 0
+        self._answer = answer
+        self._in_flight = 0
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.owner = self
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    @property
+    def url(self) -> str:
+        """The base URL to give to a client."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> OpenAIServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def respond(self, handler: _Handler) -> None:
+        """Answer one request."""
+        length = int(handler.headers["content-length"])
+        body = json.loads(handler.rfile.read(length))
+        with self._lock:
+            headers = {name.lower(): value for name, value in handler.headers.items()}
+            request = ChatRequest(len(self.requests), handler.path, headers, body)
+            self.requests.append(request)
+            self._in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        try:
+            reply = self._answer(request)
+            self._stopping.wait(reply.after)
+            if reply.hang_up:
+                handler.close_connection = True
+                return
+            self._send(handler, reply, body["model"])
+        except (BrokenPipeError, ConnectionResetError):
+            handler.close_connection = True  # the client has given up, as some tests want it to
+        finally:
+            with self._lock:
+                self._in_flight -= 1
+
+    def _send(self, handler: _Handler, reply: ChatReply, model: str) -> None:
+        body = reply.body(model)
+        handler.send_response(reply.status)
+        for name, value in {"content-type": "application/json", **reply.headers}.items():
+            handler.send_header(name, value)
+        handler.send_header("content-length", str(len(body)))
+        handler.end_headers()
+        if reply.drip == 0:
+            handler.wfile.write(body)
+            return
+        for byte in body:
+            handler.wfile.write(bytes([byte]))
+            handler.wfile.flush()
+            if self._stopping.is_set():
+                return
+            time.sleep(reply.drip)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    owner: OpenAIServer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        self.server.owner.respond(self)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        """Say nothing on standard error."""
