@@ -10,6 +10,7 @@ from streamer.calibration.loss_curve import LossCurve
 from streamer.calibration.pooled import calibrate_pooled
 from streamer.calibration.segments import SegmentedThreshold, calibrate_segments
 from streamer.calibration.selective import calibrate_selective
+from streamer.calibration.soft import SoftThreshold, calibrate_soft
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.transductive import TransductiveRule, prepare_transductive
 
@@ -17,6 +18,7 @@ __all__ = [
     "LabelledGroup",
     "LossCurve",
     "SegmentedThreshold",
+    "SoftThreshold",
     "Threshold",
     "TransductiveRule",
     "calibrate",
@@ -27,6 +29,7 @@ __all__ = [
     "calibrate_pooled",
     "calibrate_segments",
     "calibrate_selective",
+    "calibrate_soft",
     "groups_needed",
     "prepare_transductive",
 ]

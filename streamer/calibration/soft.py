@@ -1,0 +1,189 @@
+"""The level of a gate that ships by chance: solved to adjacent floats, returned from the feasible side.
+
+For a gate a_l(Q) that does not rise in l, Conformal Risk Control takes the smallest l with
+
+    sum_g sum_i w_gi m_gi a_l(Q_gi) <= B = alpha (G + 1) - 1.
+
+The left side falls continuously for the gates here, so that l is a root and a real number: bisection halves the floats
+between a level that loses too much and one that does not, until they are neighbours, and keeps the one that does not.
+The expectation over the gate's own randomness is exact; nothing is drawn in calibration.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.calibration.arguments import check_alpha, check_law
+from streamer.calibration.crc import keyed_losses
+from streamer.calibration.exact_sums import FixedPoint
+from streamer.calibration.guarantee import counted, groups_needed
+from streamer.calibration.loss_curve import budget_limit
+from streamer.calibration.threshold import state_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from streamer.calibration.groups import LabelledGroup
+    from streamer.gates import SoftGate
+    from streamer.policy import ThresholdState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftThreshold:
+    """The level of a soft gate. It is no threshold for scores as they are: only `decide` keeps the budget.
+
+    Attributes
+    ----------
+    gate : the gate that the level is for.
+    level : l; +inf when closed, -inf when open; finite levels may lie outside [0, 1].
+    alpha : budget on exposure risk, in (0, 1).
+    method : weight law of the calibration.
+    groups : number G >= 0 of calibration groups.
+    guarantee : what is promised and under which assumptions, in words.
+    """
+
+    gate: SoftGate
+    level: float
+    alpha: float
+    method: str
+    groups: int
+    guarantee: str
+
+    @property
+    def state(self) -> ThresholdState:
+        """`closed`, `cut` or `open`."""
+        return state_at(self.level)
+
+    def decide(self, scores: ArrayLike, uniforms: ArrayLike) -> NDArray[np.bool_]:
+        """Tell for each score whether it ships.
+
+        Parameters
+        ----------
+        scores : any shape, in [0, 1]. NaN never ships.
+        uniforms : of the same shape, in (0, 1), both excluded: drawn for these responses alone, independent of scores
+            and severities, and recorded with the decision so that it can be derived again.
+
+        Returns
+        -------
+        ndarray of bool
+            Of the shape of `scores`; True = ship.
+
+        Raises
+        ------
+        ValueError
+            If shapes differ or a uniform is outside (0, 1).
+        """
+        exact, chances = np.asarray(scores, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
+        if exact.shape != chances.shape:
+            raise ValueError(f"scores have shape {exact.shape} and uniforms {chances.shape}")
+        if not ((chances > 0) & (chances < 1)).all():
+            raise ValueError("uniforms must lie between 0 and 1, both excluded")
+        return np.asarray(self.gate.dithered(exact, chances) > self.level)
+
+
+def calibrate_soft(
+    groups: Sequence[LabelledGroup],
+    *,
+    alpha: float,
+    gate: SoftGate,
+    method: str = "mean",
+    eta: float = 1.0,
+    draws: int = 20,
+    seed: int,
+) -> SoftThreshold:
+    """Find the smallest level of a soft gate that keeps exposure risk inside the budget on average.
+
+    Parameters
+    ----------
+    groups : unique by id. None at all give a closed gate.
+    alpha : budget on exposure risk, in (0, 1).
+    gate : `streamer.gates.Smooth` or `Ramp`, its width fixed before labels are read.
+    method, eta, draws, seed : see `streamer.calibration.calibrate_groups`.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats or an argument is not valid.
+    """
+    alpha = check_alpha(alpha)
+    eta, draws = check_law(method, eta, draws)
+    scores, losses = keyed_losses(groups, method=method, eta=eta, draws=draws, seed=seed)
+    limit = budget_limit(alpha, len(groups))
+    scale = FixedPoint.for_terms(len(scores))
+
+    def lost(level: float) -> float:
+        high, low = scale.split(losses * gate.share(scores, level))
+        return float(scale.join(np.array([high.sum()]), np.array([low.sum()]))[0])
+
+    level = math.inf if limit < 0 else _smallest_level(gate, lost, limit)
+    return SoftThreshold(
+        gate=gate,
+        level=level,
+        alpha=alpha,
+        method=method,
+        groups=len(groups),
+        guarantee=_guarantee(level, alpha, gate.words, method, len(groups)),
+    )
+
+
+def _smallest_level(gate: SoftGate, lost: Callable[[float], float], limit: float) -> float:
+    everything = lost(-math.inf)
+    if everything <= limit:
+        return -math.inf
+    if limit == 0:
+        return math.inf
+    over, within = gate.bracket(everything, limit)
+    if not lost(within) <= limit:  # the budget is too small a part of the loss for floats to tell
+        return math.inf
+    if lost(over) <= limit:  # a loss so near the budget that rounding hides it: this level is feasible
+        return over
+    low, high = _rank(over), _rank(within)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if lost(_float_of(middle)) <= limit:
+            high = middle
+        else:
+            low = middle
+    return _float_of(high)
+
+
+def _rank(number: float) -> int:
+    """Number the floats in rising order, 0.0 (and -0.0) being 0: at most 64 halvings lie between any two."""
+    bits: int = struct.unpack("<q", struct.pack("<d", number))[0]
+    return bits if bits >= 0 else -(bits & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+def _float_of(rank: int) -> float:
+    number: float = struct.unpack("<d", struct.pack("<q", abs(rank)))[0]
+    return number if rank >= 0 else -number
+
+
+def _guarantee(level: float, alpha: float, words: str, method: str, groups: int) -> str:
+    basis = f"Basis: {words} with the weights of method {method} on {counted(groups, 'calibration group')}"
+    if level == math.inf:
+        return (
+            f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {alpha!r}, which needs at least "
+            f"{groups_needed(alpha)} groups, and more where it is met exactly."
+        )
+    shipped = (
+        "Everything ships."
+        if level == -math.inf
+        else "A response ships by a chance that rises with its score."
+    )
+    fixed = "the score, the gate, the method and the budget" + ("" if method == "mean" else ", and the seed,")
+    return (
+        f"{shipped} On average, over calibrations, future groups and the gate's own randomness alike, exposure risk is at "
+        f"most {alpha!r}: severity where an item ships and 0 where it is held, each group counting once and its items "
+        f"equally. {basis}. Assumptions: future groups are exchangeable with the calibration groups; each decision uses a "
+        f"uniform number of its own, independent of scores and severities; the labelled items of a group are all of its "
+        f"items, or were drawn at random before any label was seen; {fixed} were fixed before any label was read; "
+        f"severities lie in [0, 1] and mean what the budget is about. Not promised: a bound with high probability for this "
+        f"one calibration, a bound for a single prompt or kind of prompt, or a bound on severity among the shipped alone."
+    )
