@@ -380,7 +380,12 @@ def run_demo(
     clouds, origin = _demo_clouds(data, seed)
     check(clouds, limits(settings))
     directory = (DEV_DIRECTORY / f"demo-{now():%Y%m%d-%H%M%S-%f}").resolve()
-    directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
+    try:
+        directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the folder {directory}: {error.strerror}; run this in a folder that you may write to"
+        ) from error
     database_url = f"sqlite:///{directory / 'audit.db'}"
     own = settings.model_copy(
         update={

@@ -353,6 +353,17 @@ def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> 
     assert run(capsys, "label", "import", "absent.csv")[0] == cli.WRONG_USAGE
 
 
+def test_a_demo_that_cannot_write_here_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(".streamer").touch()
+    status, _, err = run(capsys, "demo")
+    assert status == cli.WRONG_USAGE
+    assert "cannot make the folder" in err
+    assert "that you may write to" in err
+
+
 @pytest.mark.usefixtures("database")
 def test_a_file_is_as_old_as_its_last_change(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "gate", "create", "x")
