@@ -213,7 +213,8 @@ class StampingThread(AIOKafkaConsumerThread):
         }
         try:
             if wanted:
-                await asyncio.wait_for(consumer.commit(wanted), 3.0)
+                async with asyncio.timeout(3.0):
+                    await consumer.commit(wanted)
         except (KafkaError, TimeoutError) as error:
             log.debug("stream.advisory_commit_failed", error=type(error).__name__)
             return False

@@ -108,8 +108,10 @@ class Relay:
                 if self._finishing and not rows:
                     return
                 if rows < self._batch and not self._finishing:
+                    # Not `wait_for`: Python 3.11's loses a cancellation that comes together with the wake.
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), self._idle_poll)
+                        async with asyncio.timeout(self._idle_poll):
+                            await self._wake.wait()
         finally:
             await self._close_producer()
 
@@ -221,7 +223,8 @@ class Relay:
         if producer is not None:
             # It flushes first, which can last as long as the broker is away; nothing unacknowledged counts.
             with contextlib.suppress(KafkaError, OSError, TimeoutError):
-                await asyncio.wait_for(producer.stop(), 5)
+                async with asyncio.timeout(5):
+                    await producer.stop()
 
     async def _park(self, row: OutboxMessage, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"

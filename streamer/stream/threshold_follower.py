@@ -76,7 +76,8 @@ class ThresholdFollower:
                 await self._tell_of(record.key, record.value)
         finally:
             with contextlib.suppress(KafkaError, OSError, TimeoutError):
-                await asyncio.wait_for(consumer.stop(), 5)
+                async with asyncio.timeout(5):
+                    await consumer.stop()
 
     async def _tell_of(self, key: bytes | None, value: bytes | None) -> None:
         try:
