@@ -79,7 +79,7 @@ class KafkaConnection:
             if exposed:
                 raise UsageError(
                     f"refusing to talk to {', '.join(exposed)} without TLS: set security.protocol to SSL or "
-                    "SASL_SSL, or allow plain connections if that network is trusted"
+                    "SASL_SSL, or, if that network is trusted, STREAMER_KAFKA_ALLOW_PLAINTEXT to true"
                 )
         if self._passed_through:
             known = _known_properties()
