@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from streamer import LabelledGroup
+from streamer import LabelledGroup, Threshold
 
 SHAPES = ("zero-one", "fractions", "together", "ties", "rare")
 _LEVELS = np.array([0.25, 0.5, 0.75, 1.0])
@@ -60,6 +60,16 @@ def selective_risk(shape: str, threshold: float) -> float:
     return exposure_risk(shape, threshold) / share if share else 0.0
 
 
+def single(name: str, score: float, severity: float) -> LabelledGroup:
+    """Return a group of one response."""
+    return LabelledGroup(name, ("r",), np.array([score]), np.array([severity]))
+
+
+def uniform_share(threshold: Threshold) -> float:
+    """Return P(Q > lambda) for a score that is uniform on [0, 1]."""
+    return 1 - min(1.0, max(0.0, threshold.value))
+
+
 def most_violations(repeats: int, delta: float) -> int:
     """Return what a method that fails with probability delta at most exceeds with probability 1e-6 at most."""
     return int(stats.binom.isf(1e-6, repeats, delta))
@@ -72,3 +82,13 @@ def z_bound() -> float:
 
 def standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def assert_within(risks: np.ndarray, bound: float) -> None:
+    """Fail with probability 1e-6 at most where the expected risk is at most `bound` (central limit theorem)."""
+    assert risks.mean() <= bound + z_bound() * standard_error(risks)
+
+
+def assert_over(risks: np.ndarray, bound: float) -> None:
+    """Pass with probability 1e-6 at most where the expected risk is at most `bound`: for controls."""
+    assert risks.mean() > bound + z_bound() * standard_error(risks)
