@@ -14,7 +14,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from streamer.judge.parsing import ASPECT_NAMES
+from streamer.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,12 +190,12 @@ def reminder(refused: Sequence[Message], reply: str, problem: str) -> tuple[Mess
     Parameters
     ----------
     refused : the messages that were sent.
-    reply : what the judge answered.
+    reply : what the judge answered; of a very long one the beginning is sent.
     problem : why it could not be read, without a word of the reply.
     """
     return (
         *refused,
-        Message("assistant", _sendable(reply)),
+        Message("assistant", _sendable(reply[:MAX_REPLY_CHARACTERS])),
         Message(
             "user",
             f"That reply cannot be read: {problem}. Grade the same case again and reply with one JSON object of the "

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.judge.parsing import ASPECT_NAMES
+from streamer.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS
 from streamer.judge.rubric import ANCHORS, ASPECTS, JudgeCase, instructions, messages, reminder, rubric_id
 
 BOUNDARY = "0123456789abcdef0123456789abcdef"
@@ -89,3 +89,8 @@ def test_asking_again_says_what_was_wrong() -> None:
     assert [message.role for message in again[2:]] == ["assistant", "user"]
     assert again[2].content == "I like it ?"
     assert "it is not one JSON object" in again[3].content
+
+
+def test_a_reply_without_end_is_not_sent_back_whole() -> None:
+    again = reminder(messages(JudgeCase("q", "a"), BOUNDARY), "x" * 1_000_000, "it is longer")
+    assert len(again[2].content) == MAX_REPLY_CHARACTERS
