@@ -7,6 +7,7 @@ implements it. Neither imports the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from streamer.policy import HoldAction, Mode, Policy, Unit
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+_AT_ONCE = timedelta(0)
 
 
 class Partition(NamedTuple):
@@ -199,8 +202,14 @@ class Journal(Protocol):
         """Content hashes of those keys that are decided already (so that duplicates are not scored again)."""
         ...
 
-    def unpublished(self, sources: Sequence[Partition], *, limit: int) -> list[OutboxMessage]:
-        """The oldest outbox rows of these source partitions, and those of no partition, in id order."""
+    def unpublished(
+        self, sources: Sequence[Partition], *, limit: int, ownerless: timedelta | None = _AT_ONCE
+    ) -> list[OutboxMessage]:
+        """The oldest outbox rows of these source partitions, in id order.
+
+        Rows of no partition (policies, which commands write and publish themselves) are among them once they have
+        waited for `ownerless`; with None they never are.
+        """
         ...
 
     def mark_published(self, ids: Sequence[int]) -> None:

@@ -36,9 +36,17 @@ def enqueue(connection: sa.Connection, message: OutboxMessage, now: datetime) ->
     connection.execute(sa.insert(outbox).values(outbox_row(message, None, now)))
 
 
-def unpublished(connection: sa.Connection, sources: Sequence[Partition], limit: int) -> list[OutboxMessage]:
-    """The oldest waiting messages of these partitions, and those of no partition, in id order."""
-    mine: sa.ColumnElement[bool] = outbox.c.source_topic.is_(None)
+def unpublished(
+    connection: sa.Connection,
+    sources: Sequence[Partition],
+    limit: int,
+    *,
+    ownerless_before: datetime | None,
+) -> list[OutboxMessage]:
+    """The oldest waiting messages of these partitions, and those of no partition written by then, in id order."""
+    mine: sa.ColumnElement[bool] = sa.false()
+    if ownerless_before is not None:
+        mine = outbox.c.source_topic.is_(None) & (outbox.c.created_at <= ownerless_before)
     if sources:
         source = sa.tuple_(outbox.c.source_log_id, outbox.c.source_topic, outbox.c.source_partition)
         mine = mine | source.in_([tuple(partition) for partition in sources])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.store import commit, outbox, progress
@@ -92,10 +93,16 @@ class Store:
         with self._database.reading() as connection:
             return commit.known_content(connection, keys)
 
-    def unpublished(self, sources: Sequence[Partition], *, limit: int) -> list[OutboxMessage]:
-        """The oldest outbox rows of these source partitions, and those of no partition, in id order."""
+    def unpublished(
+        self, sources: Sequence[Partition], *, limit: int, ownerless: timedelta | None = timedelta(0)
+    ) -> list[OutboxMessage]:
+        """The oldest outbox rows of these source partitions, in id order.
+
+        Rows of no partition are among them once they have waited for `ownerless`; with None they never are.
+        """
+        before = None if ownerless is None else self._clock() - ownerless
         with self._database.reading() as connection:
-            return outbox.unpublished(connection, sources, limit)
+            return outbox.unpublished(connection, sources, limit, ownerless_before=before)
 
     def mark_published(self, ids: Sequence[int]) -> None:
         """These rows have been acknowledged by the broker."""

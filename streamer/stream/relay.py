@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import structlog
@@ -43,15 +44,22 @@ _HOPELESS = (
 )
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LOG_EVERY = 10.0
+_LEFT_BEHIND = timedelta(seconds=5)
+"""A row of no partition that waited so long was left behind by the command that wrote it."""
 
 
 class Relay:
-    """Publishes the outbox rows of the partitions that this worker leases, and those of no partition.
+    """Publishes the outbox rows of the partitions that this worker leases.
+
+    Rows of no partition are policies. The command that wrote one publishes it at once; should it fail, one worker of
+    the group does it, after `_LEFT_BEHIND`. Two publishers at a time could leave an older policy as the last one on
+    the compacted topic.
 
     Parameters
     ----------
     journal : `unpublished`, `mark_published` and `park` are called in `executor`.
     sources : the partitions leased now.
+    takes_ownerless : tells whether this is the worker that looks after rows of no partition.
     max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
     batch : rows read and published at a time.
     idle_poll : seconds between looks when nobody called `wake`.
@@ -65,6 +73,7 @@ class Relay:
         *,
         executor: Executor,
         sources: Callable[[], Collection[Partition]],
+        takes_ownerless: Callable[[], bool],
         max_request_size: int,
         ledger: LatencyLedger,
         observer: StreamObserver,
@@ -77,6 +86,7 @@ class Relay:
         self._journal = journal
         self._executor = executor
         self._sources = sources
+        self._takes_ownerless = takes_ownerless
         self._max_request_size = max_request_size
         self._ledger = ledger
         self._observer = observer
@@ -118,7 +128,11 @@ class Relay:
     async def publish_waiting(self) -> int:
         """Try one batch; how many rows it had. What could not be published now is in the next one again."""
         rows = await self._in_database(
-            lambda: self._journal.unpublished(sorted(self._sources()), limit=self._batch)
+            lambda: self._journal.unpublished(
+                sorted(self._sources()),
+                limit=self._batch,
+                ownerless=_LEFT_BEHIND if self._takes_ownerless() else None,
+            )
         )
         again = await self._attempt(rows, together=True) if rows else []
         if again:

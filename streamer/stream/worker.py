@@ -97,7 +97,8 @@ async def run_worker(
     Parameters
     ----------
     connection : how to reach the broker.
-    topics : the topics whose records go to `decider`; responses and labels alike.
+    topics : the topics whose records go to `decider`; responses and labels alike. Whoever reads partition 0 of the
+        first also publishes what commands left in the outbox.
     group_id : the consumer group; workers of one group share the partitions.
     journal : called on three threads of ours, one call at a time on each.
     decider : called on one of these threads.
@@ -204,11 +205,13 @@ class _Worker:
 
     async def _read(self, engine: Engine, leasing: Leasing, intake: Intake) -> None:
         ledger = LatencyLedger()
+        first = self._topics[0]
         relay = Relay(
             self._connection,
             self._journal,
             executor=self._threads["relay"],
             sources=lambda: intake.leases,
+            takes_ownerless=lambda: any(p.topic == first and p.number == 0 for p in tuple(intake.leases)),
             max_request_size=self._limits.max_output_bytes,
             ledger=ledger,
             observer=self._health,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -219,3 +220,12 @@ def test_the_same_name_created_twice_at_once_is_one_gate(world: World) -> None:
         thread.join(timeout=60)
     assert sum(isinstance(result, str) for result in results) == 1
     assert sum(isinstance(result, UsageError) for result in results) == 2
+
+
+def test_a_policys_message_is_its_commands_to_publish_before_it_is_a_workers(world: World) -> None:
+    """The clock of this store moves on by a second at each look."""
+    waits = {m.id for m in world.store.unpublished([], limit=10)}
+    assert waits
+    assert world.store.unpublished([], limit=10, ownerless=None) == []
+    assert world.store.unpublished([], limit=10, ownerless=timedelta(hours=1)) == []
+    assert {m.id for m in world.store.unpublished([], limit=10, ownerless=timedelta(seconds=1))} == waits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import Fenced, Unavailable
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.journal import (
-        ActivePolicy,
         BatchKey,
         DataGap,
         OutboxMessage,
@@ -115,13 +115,14 @@ class MemoryJournal:
         with self._lock:
             return {key: self.decided[key] for key in keys if key in self.decided}
 
-    def policies(self, gates: Sequence[str] | None = None) -> dict[str, ActivePolicy]:
-        return {}
-
-    def unpublished(self, sources: Sequence[Partition], *, limit: int) -> list[OutboxMessage]:
+    def unpublished(
+        self, sources: Sequence[Partition], *, limit: int, ownerless: timedelta | None = timedelta(0)
+    ) -> list[OutboxMessage]:
         self.before("unpublished")
         with self._lock:
-            wanted = {*sources, None}
+            wanted: set[Partition | None] = {*sources}
+            if ownerless is not None:  # its rows have no age: all have waited long enough
+                wanted.add(None)
             rows = [
                 row.message
                 for row in self.outbox.values()

@@ -22,6 +22,7 @@ def a_relay(executor: Executor) -> Relay:
         MemoryJournal(),
         executor=executor,
         sources=list,
+        takes_ownerless=lambda: True,
         max_request_size=1000,
         ledger=LatencyLedger(),
         observer=SilentObserver(),
