@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 
-TALKATIVE = ("aiokafka", "alembic", "faust", "kafka", "mode", "sentence_transformers", "transformers")
+TALKATIVE = (
+    "aiokafka",
+    "alembic",
+    "faust",
+    "httpcore2",
+    "httpx2",
+    "kafka",
+    "mode",
+    "openai",
+    "sentence_transformers",
+    "transformers",
+)
 """Libraries whose INFO is about themselves; theirs counts from WARNING on, unless everything is asked for."""
 
 
