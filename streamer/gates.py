@@ -1,8 +1,9 @@
 """Other shapes of the gate than the indicator of `streamer.gate`. Pure.
 
-A gate a_l(Q) in [0, 1] is the chance that a response of score Q ships at level l; it must not rise in l. `Smooth` and
-`Ramp` are of this kind, and `streamer.calibration.calibrate_soft` finds their level. `FrozenQuantiles` and `rank_scores`
-turn scores into others, for which the indicator is the gate and `streamer.calibration.calibrate_groups` the calibrator.
+A gate a_l(Q) in [0, 1] is the chance that a response of score Q ships at level l; it must not rise in l.
+`Smooth` and `Ramp` are of this kind, and `streamer.calibration.calibrate_soft` finds their level.
+`FrozenQuantiles` and `rank_scores` turn scores into others, for which the indicator is the gate and
+`streamer.calibration.calibrate_groups` the calibrator.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class SoftGate(Protocol):
         """Return what a response ships by: a_l(Q) is the chance that this is strictly greater than l."""
 
     def bracket(self, loss: float, budget: float) -> tuple[float, float]:
-        """Return levels at which items that lose `loss` in all, scores in [0, 1], lose more and no more than `budget`.
+        """Return levels at which items that lose `loss` in all, scores in [0, 1], lose more and no more than
+        `budget`.
 
         `loss` > `budget` > 0.
         """
@@ -109,8 +111,9 @@ class Ramp:
 class FrozenQuantiles:
     """Scores as quantiles of a distribution that was frozen: F(Q) = share of its scores that are at most Q.
 
-    F must be the calibration's own scores or others that were fixed before it, and stay what it is. A distribution that
-    rolls along with the traffic ships the same share whatever becomes of the scores, and is invalid once they move.
+    F must be the calibration's own scores or others that were fixed before it, and stay what it is. A
+    distribution that rolls along with the traffic ships the same share whatever becomes of the scores, and is
+    invalid once they move.
 
     Attributes
     ----------
@@ -134,10 +137,11 @@ class FrozenQuantiles:
 
 
 def rank_scores(scores: ArrayLike) -> Floats:
-    """Return for each response of one batch the share of the batch that scores strictly less: in [0, 1), ties alike.
+    """Return for each response of one batch the share of the batch that scores strictly less: in [0, 1), ties
+    alike.
 
-    A gate on ranks ships the same share of good batches and of bad ones: valid, and weak. Calibration needs the ranks
-    among all responses of a batch, not only among those that were labelled.
+    A gate on ranks ships the same share of good batches and of bad ones: valid, and weak. Calibration needs
+    the ranks among all responses of a batch, not only among those that were labelled.
 
     Parameters
     ----------

@@ -1,11 +1,13 @@
-"""The normal band of the mean loss: a diagnostic that is right as the number of groups grows, and promises nothing.
+"""The normal band of the mean loss: a diagnostic, right as groups grow in number, that promises nothing.
 
-With Lbar(l) and s(l) the mean and standard deviation of the group losses L_g(l), lambda is the smallest l such that
+With Lbar(l) and s(l) the mean and standard deviation of the group losses L_g(l), lambda is the smallest l
+such that
 
-    Lbar(l') + z s(l') / sqrt(G) + 1/(G + 1) <= alpha    for l' = l and every larger l',    z = Phi^-1(1 - delta).
+    Lbar(l') + z s(l') / sqrt(G) + 1/(G + 1) <= alpha    for l' = l and every larger l',    z = Phi^-1(1 -
+    delta).
 
-By the central limit theorem the risk at a *fixed* l lies below the band with a probability that tends to 1 - delta. At
-any real number of groups it may miss far more often, most of all where losses are rare.
+By the central limit theorem the risk at a *fixed* l lies below the band with a probability that tends to 1 -
+delta. At any real number of groups it may miss far more often, most of all where losses are rare.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ def calibrate_clt(groups: Sequence[LabelledGroup], *, alpha: float, delta: float
 
     Parameters
     ----------
-    groups : unique by id; the items of a group weigh the same. Fewer than two give a closed threshold, because one
-        group has no spread.
+    groups : unique by id; the items of a group weigh the same. Fewer than two give a closed threshold,
+        because one group has no spread.
     alpha : budget on exposure risk, in (0, 1).
     delta : nominal chance that the band misses, in (0, 0.5]; the actual one is not bounded.
 
@@ -83,12 +85,13 @@ def _guarantee(value: float, alpha: float, delta: float, groups: int) -> str:
     basis = f"Basis: method clt on {counted(groups, 'calibration group')}"
     if value == math.inf:
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}; the asymptotic band needs two groups and at least "
-            f"{groups_needed(alpha)} for the budget {alpha!r}."
+            f"Nothing ships, so exposure risk is 0. {basis}; the asymptotic band needs two groups and at "
+            f"least {groups_needed(alpha)} for the budget {alpha!r}."
         )
     return (
-        f"{what_ships(state_at(value))} Asymptotic, no finite-sample promise: as the number of independent groups "
-        f"grows, the chance that exposure risk at a fixed threshold lies above the band tends to {delta!r}. {basis}. "
-        f"A diagnostic beside a method that does promise something. Not promised: that exposure risk is at most "
-        f"{alpha!r}, on average or with any probability, at this or any other number of groups."
+        f"{what_ships(state_at(value))} Asymptotic, no finite-sample promise: as the number of independent "
+        "groups grows, the chance that exposure risk at a fixed threshold lies above the band tends to "
+        f"{delta!r}. {basis}. A diagnostic beside a method that does promise something. Not promised: that "
+        f"exposure risk is at most {alpha!r}, on average or with any probability, at this or any other "
+        "number of groups."
     )

@@ -2,15 +2,16 @@
 
 With v_g = rho^(age_g - least age) and V = sum_g v_g,
 
-    lambda = min{ l : (sum_g v_g L_g(l) + 1) / (1 + V) <= alpha },    that is  sum_g v_g L_g(l) <= alpha (1 + V) - 1.
+    lambda = min{ l : (sum_g v_g L_g(l) + 1) / (1 + V) <= alpha },    that is  sum_g v_g L_g(l) <= alpha (1 +
+    V) - 1.
 
-E[loss of a random item of a fresh group] <= alpha + sum_g v_g D_g / (1 + V), where D_g is the total variation distance
-between the data (calibration groups, fresh group) and the same data with group g and the fresh one exchanged; for
-independent groups it is at most twice that between the laws of the two. Nothing here estimates D_g. Weights must follow
-from ages alone: weights that depend on scores or labels void the bound.
+E[loss of a random item of a fresh group] <= alpha + sum_g v_g D_g / (1 + V), where D_g is the total variation
+distance between the data (calibration groups, fresh group) and the same data with group g and the fresh one
+exchanged; for independent groups it is at most twice that between the laws of the two. Nothing here estimates
+D_g. Weights must follow from ages alone: weights that depend on scores or labels void the bound.
 
-Source: Barber, Candes, Ramdas and Tibshirani, Conformal prediction beyond exchangeability (2023); Farinhas, Zerva,
-Ulmer and Martins, Non-exchangeable conformal risk control (2024).
+Source: Barber, Candes, Ramdas and Tibshirani, Conformal prediction beyond exchangeability (2023); Farinhas,
+Zerva, Ulmer and Martins, Non-exchangeable conformal risk control (2024).
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def calibrate_by_age(
     groups : unique by id; the items of a group weigh the same.
     alpha : budget on exposure risk, in (0, 1); below 1/(1 + V) nothing ships, however many groups there are.
     ages : by group id, finite; in whatever unit `rho` is meant for (batches, days). Others are passed over.
-    rho : what a group's weight is multiplied by for each unit of age, in (0, 1], fixed before labels are read; 1 is
-        plain Conformal Risk Control.
+    rho : what a group's weight is multiplied by for each unit of age, in (0, 1], fixed before labels are
+        read; 1 is plain Conformal Risk Control.
 
     Returns
     -------
@@ -111,18 +112,19 @@ def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float
     )
     if value == math.inf:
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}. They cannot support a budget below {floor:.3g}; the budget "
-            f"asked for is {alpha!r}."
+            f"Nothing ships, so exposure risk is 0. {basis}. They cannot support a budget below {floor:.3g}; "
+            f"the budget asked for is {alpha!r}."
         )
     return (
-        f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk is at most "
-        f"{alpha!r} plus an unmeasured drift term: the weighted mean, over calibration groups, of how far the data moves in "
-        f"total variation when the group and the future one are exchanged (for independent groups at most twice the "
-        f"distance of their laws). Exposure risk is severity where an item ships and 0 where it is held, each group "
-        f"counting once and its items equally. {basis}; no budget below {floor:.3g} can be met with them. Assumptions: the "
-        f"labelled items of a group are all of its items, or were drawn at random before any label was seen; the weights "
-        f"follow from ages alone; the score, the method, rho and the budget were fixed before any label was read; "
-        f"severities lie in [0, 1] and mean what the budget is about. Not promised: that the drift term is small; that risk "
-        f"is at most {alpha!r} unless groups are exchangeable, when the term is 0; a bound with high probability, for a "
-        f"single prompt or kind of prompt, or on severity among the shipped alone."
+        f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk "
+        f"is at most {alpha!r} plus an unmeasured drift term: the weighted mean, over calibration groups, of "
+        "how far the data moves in total variation when the group and the future one are exchanged (for "
+        "independent groups at most twice the distance of their laws). Exposure risk is severity where an "
+        f"item ships and 0 where it is held, each group counting once and its items equally. {basis}; no "
+        f"budget below {floor:.3g} can be met with them. Assumptions: the labelled items of a group are all "
+        "of its items, or were drawn at random before any label was seen; the weights follow from ages "
+        "alone; the score, the method, rho and the budget were fixed before any label was read; severities "
+        "lie in [0, 1] and mean what the budget is about. Not promised: that the drift term is small; that "
+        f"risk is at most {alpha!r} unless groups are exchangeable, when the term is 0; a bound with high "
+        "probability, for a single prompt or kind of prompt, or on severity among the shipped alone."
     )

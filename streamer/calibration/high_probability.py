@@ -1,13 +1,15 @@
-"""Budgets that hold with high probability over calibrations, by fixed-sequence testing from strict to permissive.
+"""Budgets that hold with high probability over calibrations, by fixed-sequence testing.
 
-For each l the hypothesis "the exposure risk R(l) exceeds alpha" gets a p-value p(l) from the G group losses L_g(l), and
+For each l the hypothesis "the exposure risk R(l) exceeds alpha" gets a p-value p(l) from the G group losses
+L_g(l), and
 
     lambda = min{ l : p(l') <= delta for l' = l and every larger l' }.
 
-P(R(lambda) > alpha) <= delta. R falls in l and is continuous from the right: if R(lambda) > alpha, then lambda lies
-below l* = min{ l : R(l) <= alpha } and some l'' in [lambda, l*) was rejected, together with all from there to l*. The
-events {lambda <= l* - 1/n} grow with n to {lambda < l*}, and each lies in {p(l* - 1/n) <= delta}, whose probability is
-at most delta because l* - 1/n is a fixed number. So no grid is needed: every score serves as a level.
+P(R(lambda) > alpha) <= delta. R falls in l and is continuous from the right: if R(lambda) > alpha, then
+lambda lies below l* = min{ l : R(l) <= alpha } and some l'' in [lambda, l*) was rejected, together with all
+from there to l*. The events {lambda <= l* - 1/n} grow with n to {lambda < l*}, and each lies in {p(l* - 1/n)
+<= delta}, whose probability is at most delta because l* - 1/n is a fixed number. So no grid is needed: every
+score serves as a level.
 """
 
 from __future__ import annotations
@@ -44,8 +46,9 @@ def calibrate_high_probability(
     groups : unique by id; the items of a group weigh the same.
     alpha : budget on exposure risk, in (0, 1).
     delta : chance, over the draw of the calibration groups, that the risk passes the budget, in (0, 1).
-    method : `betting` ships more; it reads the groups in an order that seed and ids fix (HMAC), and its time grows with
-        scores times groups. `hb` (Hoeffding-Bentkus) knows no order and takes no longer than sorting.
+    method : `betting` ships more; it reads the groups in an order that seed and ids fix (HMAC), and its time
+        grows with scores times groups. `hb` (Hoeffding-Bentkus) knows no order and takes no longer than
+        sorting.
     seed : any whole number, fixed before labels are read; `hb` ignores it.
 
     Returns
@@ -115,8 +118,8 @@ def _guarantee(value: float, alpha: float, delta: float, method: str, groups: in
     basis = f"Basis: method {method} ({bound}) on {counted(groups, 'calibration group')}"
     if value == math.inf:
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}, which do not show a risk of at most {alpha!r} with "
-            f"probability {1 - delta:.6g} at any threshold."
+            f"Nothing ships, so exposure risk is 0. {basis}, which do not show a risk of at most {alpha!r} "
+            f"with probability {1 - delta:.6g} at any threshold."
         )
     fixed = (
         "the score, the method, alpha and delta"
@@ -124,12 +127,13 @@ def _guarantee(value: float, alpha: float, delta: float, method: str, groups: in
         else "the score, the method, alpha, delta and the seed"
     )
     return (
-        f"{what_ships(state_at(value))} With probability at least {1 - delta:.6g} over the draw of the calibration "
-        f"groups, exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, averaged over "
-        f"future groups, each counting once and its items equally. {basis}. Assumptions: calibration groups and future "
-        f"groups are independent draws from one population, which is more than exchangeable; the labelled items of a "
-        f"group are all of its items, or were drawn at random before any label was seen; {fixed} were fixed before any "
-        f"label was read; severities lie in [0, 1] and mean what the budget is about. Not promised: a joint bound over "
-        f"several calibrations, each of which may fail with probability {delta!r}; a bound for a single prompt or kind "
-        f"of prompt; a bound on severity among the shipped alone."
+        f"{what_ships(state_at(value))} With probability at least {1 - delta:.6g} over the draw of the "
+        f"calibration groups, exposure risk is at most {alpha!r}: severity where an item ships and 0 where "
+        f"it is held, averaged over future groups, each counting once and its items equally. {basis}. "
+        "Assumptions: calibration groups and future groups are independent draws from one population, which "
+        "is more than exchangeable; the labelled items of a group are all of its items, or were drawn at "
+        f"random before any label was seen; {fixed} were fixed before any label was read; severities lie in "
+        "[0, 1] and mean what the budget is about. Not promised: a joint bound over several calibrations, "
+        f"each of which may fail with probability {delta!r}; a bound for a single prompt or kind of prompt; "
+        "a bound on severity among the shipped alone."
     )

@@ -1,4 +1,4 @@
-"""The items of all groups in one canonical order, and what each group has lost by each level of the threshold."""
+"""The items of all groups in one canonical order, and what each group loses at each threshold."""
 
 from __future__ import annotations
 
@@ -71,14 +71,15 @@ class ItemTable:
         return np.unique(self.scores[self.severities > 0])[::-1] + 0.0
 
     def sums_by_level(self, terms: Floats, levels: Floats, *, reached: bool) -> Iterator[Floats]:
-        """Yield each group's sum of `terms` over the items that ship, level by level, in blocks of bounded size.
+        """Yield each group's sum of `terms` over the items that ship, level by level, in blocks of bounded
+        size.
 
         Parameters
         ----------
         terms : shape (N,), one for each item.
         levels : strictly falling.
-        reached : True: the sums just below each level, where items that score exactly it ship as well. False: the sums
-            at each level, where they do not.
+        reached : True: the sums just below each level, where items that score exactly it ship as well. False:
+            the sums at each level, where they do not.
 
         Yields
         ------

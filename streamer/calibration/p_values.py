@@ -1,7 +1,8 @@
 """P-values against "the mean of [0, 1]-valued losses exceeds alpha", valid at every number of losses.
 
-Sources: Bates, Angelopoulos, Lei, Malik and Jordan, Distribution-free, risk-controlling prediction sets (2021), for
-Hoeffding-Bentkus; Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting (2023).
+Sources: Bates, Angelopoulos, Lei, Malik and Jordan, Distribution-free, risk-controlling prediction sets
+(2021), for Hoeffding-Bentkus; Waudby-Smith and Ramdas, Estimating means of bounded random variables by
+betting (2023).
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ def hoeffding_bentkus(total: float, count: int, alpha: float) -> float:
 
         p = min( exp(-count h(min(L, alpha), alpha)), e P(X <= ceil(total)), 1 ).
 
-    It does not fall as `total` grows. P(p <= u) <= u for every u if the losses are independent, lie in [0, 1] and have
-    a common mean of alpha or more.
+    It does not fall as `total` grows. P(p <= u) <= u for every u if the losses are independent, lie in [0, 1]
+    and have a common mean of alpha or more.
 
     Parameters
     ----------
-    total : sum of the losses, in [0, count]; sums within 1e-12 (relative) above a whole number count as that number.
+    total : sum of the losses, in [0, count]; sums within 1e-12 (relative) above a whole number count as that
+        number.
     count : number of losses, >= 1.
     alpha : in (0, 1).
     """
@@ -52,8 +54,9 @@ def betting(losses: Floats, alpha: float, delta: float) -> Floats:
         nu_j = min(1, sqrt(2 ln(1/delta) / (n var_{j-1}))),
         mean_i = (1/2 + sum_{j <= i} L_j)/(i + 1),    var_i = (1/4 + sum_{j <= i} (L_j - mean_j)^2)/(i + 1).
 
-    P(p <= u) <= u for every u (Ville's inequality: W is a nonnegative supermartingale) if each loss, given those to its
-    left, lies in [0, 1] and has a mean of alpha or more; so the order must not depend on the losses.
+    P(p <= u) <= u for every u (Ville's inequality: W is a nonnegative supermartingale) if each loss, given
+    those to its left, lies in [0, 1] and has a mean of alpha or more; so the order must not depend on the
+    losses.
 
     Parameters
     ----------

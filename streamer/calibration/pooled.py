@@ -1,8 +1,8 @@
 """Risk for each response served overall, in which large groups count for more.
 
-The rule of `streamer.calibration.crc` bounds the loss of a random item of a random group. Where the risk over all responses
-is meant and large groups may be riskier, each group brings h_g(l) = sum_i (m_gi 1{Q_gi > l} - alpha), which falls in l and
-is at most I_max (1 - alpha):
+The rule of `streamer.calibration.crc` bounds the loss of a random item of a random group. Where the risk over
+all responses is meant and large groups may be riskier, each group brings h_g(l) = sum_i (m_gi 1{Q_gi > l} -
+alpha), which falls in l and is at most I_max (1 - alpha):
 
     lambda = min{ l : sum_g h_g(l) + I_max (1 - alpha) <= 0 }
            = min{ l : sum of m over all items above l <= alpha N - I_max (1 - alpha) },    N = sum_g I_g.
@@ -38,8 +38,8 @@ def calibrate_pooled(
     ----------
     groups : unique by id, every response of each labelled.
     alpha : budget on exposure risk for each response, in (0, 1).
-    largest_group : I_max, the most responses that any group may have, calibration or future; fixed beforehand (the
-        number of samples that is asked for, or the limit of the stream), not read off the groups.
+    largest_group : I_max, the most responses that any group may have, calibration or future; fixed beforehand
+        (the number of samples that is asked for, or the limit of the stream), not read off the groups.
 
     Returns
     -------
@@ -84,12 +84,13 @@ def _guarantee(value: float, alpha: float, groups: int, items: int, most: int) -
             f"{counted(needed, 'labelled response')}."
         )
     return (
-        f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk for each "
-        f"response is at most {alpha!r}: the expected severity that a group ships over its expected number of responses, so "
-        f"that large groups count for more. {basis}. Assumptions: future groups are exchangeable with the calibration "
-        f"groups and no larger than {most}; every response of a calibration group is labelled; the score, the method, the "
-        f"budget and the size of the largest group were fixed before any label was read; severities lie in [0, 1] and mean "
-        f"what the budget is about. Not promised: risk averaged over prompts, each counting once; a bound with high "
-        f"probability for this one calibration, for a single prompt or kind of prompt, or on severity among the shipped "
-        f"alone."
+        f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk "
+        f"for each response is at most {alpha!r}: the expected severity that a group ships over its expected "
+        f"number of responses, so that large groups count for more. {basis}. Assumptions: future groups are "
+        f"exchangeable with the calibration groups and no larger than {most}; every response of a "
+        "calibration group is labelled; the score, the method, the budget and the size of the largest group "
+        "were fixed before any label was read; severities lie in [0, 1] and mean what the budget is about. "
+        "Not promised: risk averaged over prompts, each counting once; a bound with high probability for "
+        "this one calibration, for a single prompt or kind of prompt, or on severity among the shipped "
+        "alone."
     )

@@ -1,12 +1,13 @@
 """One threshold for each segment of the traffic (Mondrian calibration), where a segment has groups enough.
 
-The guarantee of a pooled threshold is marginal: one kind of question may run above the budget while another makes up for
-it. Calibrated on its own groups, a segment keeps the budget by itself, because its groups are exchangeable among
-themselves. Below ceil(1/alpha) - 1 groups no threshold can, and the pooled one takes its place, or nothing ships.
+The guarantee of a pooled threshold is marginal: one kind of question may run above the budget while another
+makes up for it. Calibrated on its own groups, a segment keeps the budget by itself, because its groups are
+exchangeable among themselves. Below ceil(1/alpha) - 1 groups no threshold can, and the pooled one takes its
+place, or nothing ships.
 
-The pooled threshold keeps its budget on average over the traffic *if it serves all of it*. Where it serves only the
-segments that are too small, while others have thresholds of their own, neither those segments nor the traffic as a whole
-are bounded by it; `fallback="closed"` keeps both bounds.
+The pooled threshold keeps its budget on average over the traffic *if it serves all of it*. Where it serves
+only the segments that are too small, while others have thresholds of their own, neither those segments nor
+the traffic as a whole are bounded by it; `fallback="closed"` keeps both bounds.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class SegmentedThreshold:
     Attributes
     ----------
     own : by segment, for segments with groups enough; calibrated on these groups alone.
-    rest : serves every other segment, one that was never seen included: the pooled threshold, or a closed one.
+    rest : serves every other segment, one that was never seen included: the pooled threshold, or a closed
+        one.
     fallback : which of the two `rest` is.
     counts : calibration groups by segment.
     """
@@ -56,9 +58,9 @@ class SegmentedThreshold:
         needed = counted(groups_needed(self.rest.alpha), "group")
         if segment in self.own:
             return (
-                f"Segment {segment!r} has a threshold of its own; every statement below is about groups of this segment, "
-                f"and the segment of a group follows from what was known before its responses were scored. "
-                f"{self.own[segment].guarantee}"
+                f"Segment {segment!r} has a threshold of its own; every statement below is about groups of "
+                "this segment, and the segment of a group follows from what was known before its responses "
+                f"were scored. {self.own[segment].guarantee}"
             )
         few = f"Segment {segment!r} has {seen}, fewer than the {needed} that the budget {self.rest.alpha!r} needs"
         if self.fallback == "closed":
@@ -66,10 +68,10 @@ class SegmentedThreshold:
         if not self.own:
             return f"{few}. The pooled threshold serves all segments; nothing is promised for this one alone. {self.rest.guarantee}"
         return (
-            f"{few}. The pooled threshold of all {counted(self.rest.groups, 'calibration group')} serves it, and for this "
-            f"segment alone nothing is promised. That threshold keeps exposure risk to at most {self.rest.alpha!r} on average "
-            f"over all segments only if it serves all of them; since others have thresholds of their own, nothing is promised "
-            f"for the average over all segments either."
+            f"{few}. The pooled threshold of all {counted(self.rest.groups, 'calibration group')} serves it, "
+            "and for this segment alone nothing is promised. That threshold keeps exposure risk to at most "
+            f"{self.rest.alpha!r} on average over all segments only if it serves all of them; since others "
+            "have thresholds of their own, nothing is promised for the average over all segments either."
         )
 
 
@@ -89,12 +91,12 @@ def calibrate_segments(
     Parameters
     ----------
     groups : unique by id.
-    segments : segment by group id; of a kind that was fixed beforehand and is known of every batch before its responses are
-        scored (a metadata key). Others are passed over.
+    segments : segment by group id; of a kind that was fixed beforehand and is known of every batch before its
+        responses are scored (a metadata key). Others are passed over.
     alpha : budget on exposure risk of each segment, in (0, 1).
     method, eta, draws, seed : see `streamer.calibration.calibrate_groups`.
-    fallback : what serves a segment of fewer than ceil(1/alpha) - 1 groups: `pooled`, the threshold of all groups, or
-        `closed`, nothing ships.
+    fallback : what serves a segment of fewer than ceil(1/alpha) - 1 groups: `pooled`, the threshold of all
+        groups, or `closed`, nothing ships.
 
     Raises
     ------

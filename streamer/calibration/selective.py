@@ -1,15 +1,17 @@
-"""Selective risk, severity among what ships, bounded with high probability on a grid that was fixed beforehand.
+"""Selective risk, severity among what ships, bounded with high probability on a fixed grid.
 
 A random item of a random group with score Q and severity m: the claim E[m | Q > l] <= alpha is the same as
-E[1{Q > l} (m - alpha)] <= 0. For each l of the grid, from strict to permissive, the hypothesis that it is false is
-tested by the betting p-value of
+E[1{Q > l} (m - alpha)] <= 0. For each l of the grid, from strict to permissive, the hypothesis that it is
+false is tested by the betting p-value of
 
-    Z_g(l) = alpha + sum_i w_gi 1{Q_gi > l} (m_gi - alpha)  in [0, 1],    w_gi = 1/I_g,    against the mean alpha.
+    Z_g(l) = alpha + sum_i w_gi 1{Q_gi > l} (m_gi - alpha)  in [0, 1],    w_gi = 1/I_g,    against the mean
+    alpha.
 
-Selective risk is not monotone in l. That is why the levels must be a fixed grid and not the scores, and why testing
-stops at the first level that is not rejected (Bauer; Angelopoulos and others, Learn then Test, 2021). A level at which
-almost nothing ships has no power, and a walk that starts there ends there: `starts` begins several walks, spaced evenly
-over the grid, each at delta/starts (Bonferroni), so that one may fail without the others.
+Selective risk is not monotone in l. That is why the levels must be a fixed grid and not the scores, and why
+testing stops at the first level that is not rejected (Bauer; Angelopoulos and others, Learn then Test, 2021).
+A level at which almost nothing ships has no power, and a walk that starts there ends there: `starts` begins
+several walks, spaced evenly over the grid, each at delta/starts (Bonferroni), so that one may fail without
+the others.
 """
 
 from __future__ import annotations
@@ -47,11 +49,13 @@ def calibrate_selective(
     ----------
     groups : unique by id; the items of a group weigh the same.
     alpha : budget on selective risk, in (0, 1).
-    delta : chance, over the draw of the calibration groups, that the selective risk passes the budget, in (0, 1).
-    grid : levels to test, strictly falling, finite but for a last one of -inf (everything ships); fixed before scores
-        or labels of the calibration groups are looked at.
+    delta : chance, over the draw of the calibration groups, that the selective risk passes the budget, in (0,
+        1).
+    grid : levels to test, strictly falling, finite but for a last one of -inf (everything ships); fixed
+        before scores or labels of the calibration groups are looked at.
     starts : walks that begin at evenly spaced levels of the grid, in 1..len(grid); fixed likewise.
-    seed : any whole number, fixed before labels are read; with the ids it fixes the order in which groups are read.
+    seed : any whole number, fixed before labels are read; with the ids it fixes the order in which groups are
+        read.
 
     Returns
     -------
@@ -117,16 +121,17 @@ def _guarantee(value: float, alpha: float, delta: float, groups: int, levels: in
     )
     if value == math.inf:
         return (
-            f"Nothing ships, so there is no selective risk. {basis}, which do not show a selective risk of at most "
-            f"{alpha!r} with probability {1 - delta:.6g} at any level that the test reached."
+            f"Nothing ships, so there is no selective risk. {basis}, which do not show a selective risk of "
+            f"at most {alpha!r} with probability {1 - delta:.6g} at any level that the test reached."
         )
     return (
-        f"{what_ships(state_at(value))} With probability at least {1 - delta:.6g} over the draw of the calibration "
-        f"groups, selective risk is at most {alpha!r}: the mean severity of a random item of a random future group, "
-        f"given that it ships. {basis}. Assumptions: calibration groups and future groups are independent draws from "
-        f"one population, which is more than exchangeable; the labelled items of a group are all of its items, or were "
-        f"drawn at random before any label was seen; the score, the grid, its starts, alpha, delta and the seed were "
-        f"fixed before any label was read, the grid before any score was; severities lie in [0, 1] and mean what the "
-        f"budget is about. Not promised: a bound for a single prompt or kind of prompt; how much ships; a joint bound "
-        f"over several calibrations, each of which may fail with probability {delta!r}."
+        f"{what_ships(state_at(value))} With probability at least {1 - delta:.6g} over the draw of the "
+        f"calibration groups, selective risk is at most {alpha!r}: the mean severity of a random item of a "
+        f"random future group, given that it ships. {basis}. Assumptions: calibration groups and future "
+        "groups are independent draws from one population, which is more than exchangeable; the labelled "
+        "items of a group are all of its items, or were drawn at random before any label was seen; the "
+        "score, the grid, its starts, alpha, delta and the seed were fixed before any label was read, the "
+        "grid before any score was; severities lie in [0, 1] and mean what the budget is about. Not "
+        "promised: a bound for a single prompt or kind of prompt; how much ships; a joint bound over "
+        f"several calibrations, each of which may fail with probability {delta!r}."
     )

@@ -4,9 +4,9 @@ For a gate a_l(Q) that does not rise in l, Conformal Risk Control takes the smal
 
     sum_g sum_i w_gi m_gi a_l(Q_gi) <= B = alpha (G + 1) - 1.
 
-The left side falls continuously for the gates here, so that l is a root and a real number: bisection halves the floats
-between a level that loses too much and one that does not, until they are neighbours, and keeps the one that does not.
-The expectation over the gate's own randomness is exact; nothing is drawn in calibration.
+The left side falls continuously for the gates here, so that l is a root and a real number: bisection halves
+the floats between a level that loses too much and one that does not, until they are neighbours, and keeps the
+one that does not. The expectation over the gate's own randomness is exact; nothing is drawn in calibration.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class SoftThreshold:
         Parameters
         ----------
         scores : any shape, in [0, 1]. NaN never ships.
-        uniforms : of the same shape, in (0, 1), both excluded: drawn for these responses alone, independent of scores
-            and severities, and recorded with the decision so that it can be derived again.
+        uniforms : of the same shape, in (0, 1), both excluded: drawn for these responses alone, independent
+            of scores and severities, and recorded with the decision so that it can be derived again.
 
         Returns
         -------
@@ -169,8 +169,8 @@ def _guarantee(level: float, alpha: float, words: str, method: str, groups: int)
     basis = f"Basis: {words} with the weights of method {method} on {counted(groups, 'calibration group')}"
     if level == math.inf:
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {alpha!r}, which needs at least "
-            f"{groups_needed(alpha)} groups, and more where it is met exactly."
+            f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {alpha!r}, which needs "
+            f"at least {groups_needed(alpha)} groups, and more where it is met exactly."
         )
     shipped = (
         "Everything ships."
@@ -179,11 +179,13 @@ def _guarantee(level: float, alpha: float, words: str, method: str, groups: int)
     )
     fixed = "the score, the gate, the method and the budget" + ("" if method == "mean" else ", and the seed,")
     return (
-        f"{shipped} On average, over calibrations, future groups and the gate's own randomness alike, exposure risk is at "
-        f"most {alpha!r}: severity where an item ships and 0 where it is held, each group counting once and its items "
-        f"equally. {basis}. Assumptions: future groups are exchangeable with the calibration groups; each decision uses a "
-        f"uniform number of its own, independent of scores and severities; the labelled items of a group are all of its "
-        f"items, or were drawn at random before any label was seen; {fixed} were fixed before any label was read; "
-        f"severities lie in [0, 1] and mean what the budget is about. Not promised: a bound with high probability for this "
-        f"one calibration, a bound for a single prompt or kind of prompt, or a bound on severity among the shipped alone."
+        f"{shipped} On average, over calibrations, future groups and the gate's own randomness alike, "
+        f"exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each "
+        f"group counting once and its items equally. {basis}. Assumptions: future groups are exchangeable "
+        "with the calibration groups; each decision uses a uniform number of its own, independent of scores "
+        "and severities; the labelled items of a group are all of its items, or were drawn at random before "
+        f"any label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and "
+        "mean what the budget is about. Not promised: a bound with high probability for this one "
+        "calibration, a bound for a single prompt or kind of prompt, or a bound on severity among the "
+        "shipped alone."
     )

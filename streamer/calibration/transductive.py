@@ -1,21 +1,23 @@
-"""Transductive calibration: each batch gets its own threshold, from its own scores, and ships more for the same budget.
+"""Transductive calibration: a threshold for each batch, from its own scores, that ships more.
 
-Plain Conformal Risk Control charges the fresh group with a loss of 1. The batch's scores are known, so that its loss at
-threshold l is at most c(l), a number that follows from them. With S(l) = sum_g L_g(l) over G calibration groups,
+Plain Conformal Risk Control charges the fresh group with a loss of 1. The batch's scores are known, so that
+its loss at threshold l is at most c(l), a number that follows from them. With S(l) = sum_g L_g(l) over G
+calibration groups,
 
     lambda_T = min{ l : S(l) + c(l) <= alpha (G + 1) }.
 
 Why it holds: lambda* = min{ l : S(l) + L_{G+1}(l) <= alpha (G + 1) } treats all G + 1 groups alike, so that
-E[L_{G+1}(lambda*)] <= alpha; L_{G+1} <= c gives lambda_T >= lambda*; and losses fall in l. The loss L_{G+1} is that of the
-calibration's own weight law. c must bound it for every draw of the weights:
+E[L_{G+1}(lambda*)] <= alpha; L_{G+1} <= c gives lambda_T >= lambda*; and losses fall in l. The loss L_{G+1}
+is that of the calibration's own weight law. c must bound it for every draw of the weights:
 
 - mean law, all responses labelled: c(l) = (1/I) sum_i u_i 1{Q_i > l};
-- mean law, k responses of each group labelled, drawn without replacement: the k largest of the u_i 1{Q_i > l}, over k;
+- mean law, k responses of each group labelled, drawn without replacement: the k largest of the u_i 1{Q_i >
+  l}, over k;
 - `crc`, `bb`, `rbwa`: the largest of the u_i 1{Q_i > l}, because one response may get the whole weight.
 
-Here u_i in [m_i, 1] are caps on severity, 1 where nothing better is known. With the first c under the last laws the budget
-is broken. For c <= 1 a level with S(l) <= B = alpha (G + 1) - 1 always suffices and one with S(l) > alpha (G + 1) never
-does, so that only the window between them is kept.
+Here u_i in [m_i, 1] are caps on severity, 1 where nothing better is known. With the first c under the last
+laws the budget is broken. For c <= 1 a level with S(l) <= B = alpha (G + 1) - 1 always suffices and one with
+S(l) > alpha (G + 1) never does, so that only the window between them is kept.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ Charge = Literal["share", "drawn", "whole"]
 class TransductiveRule:
     """The window of the summed loss, from which every batch gets a threshold of its own.
 
-    A threshold belongs to the batch that it was found for: never keep it for another batch, and record it with the
-    decision.
+    A threshold belongs to the batch that it was found for: never keep it for another batch, and record it
+    with the decision.
 
     Attributes
     ----------
@@ -86,10 +88,10 @@ class TransductiveRule:
 
         Parameters
         ----------
-        scores : of all that the unit may ship, in [0, 1], at least one: every response for the unit `response`, the best
-            alone for `best`, the mean score for `batch`.
-        caps : one for each score, in [0, 1]: severity is known to be no larger. Fixed without labels of this batch.
-            None: 1 each. A response that is held whatever its score (a blank one) may have 0.
+        scores : of all that the unit may ship, in [0, 1], at least one: every response for the unit
+            `response`, the best alone for `best`, the mean score for `batch`.
+        caps : one for each score, in [0, 1]: severity is known to be no larger. Fixed without labels of this
+            batch. None: 1 each. A response that is held whatever its score (a blank one) may have 0.
 
         Returns
         -------
@@ -159,8 +161,8 @@ class TransductiveRule:
     def compressed(self, points: int) -> TransductiveRule:
         """Return a rule of at most `points` levels that never ships more than this one.
 
-        Levels are dropped, never moved; the total of each level that stays holds up to the next one that stays, so that
-        it bounds S from above everywhere, by less than 1/(points - 1) too much.
+        Levels are dropped, never moved; the total of each level that stays holds up to the next one that
+        stays, so that it bounds S from above everywhere, by less than 1/(points - 1) too much.
 
         Parameters
         ----------
@@ -202,16 +204,18 @@ def prepare_transductive(
     ----------
     groups : unique by id. None at all give a rule that ships what the caps of a batch allow by themselves.
     alpha : budget on exposure risk, in (0, 1).
-    labelled : None: the items of each group are all that its unit could have shipped. k >= 1: they are k of them, or all
-        of fewer than k, drawn without replacement before labels were seen.
-    method, eta, draws : see `streamer.calibration.calibrate`. Only `mean` gains much: under the other laws one response
-        may get the whole weight, and the threshold is that of plain Conformal Risk Control unless caps say more.
+    labelled : None: the items of each group are all that its unit could have shipped. k >= 1: they are k of
+        them, or all of fewer than k, drawn without replacement before labels were seen.
+    method, eta, draws : see `streamer.calibration.calibrate`. Only `mean` gains much: under the other laws
+        one response may get the whole weight, and the threshold is that of plain Conformal Risk Control
+        unless caps say more.
     seed : any whole number, fixed before labels are read; `mean` ignores it.
 
     Returns
     -------
     TransductiveRule
-        For one item a group (the unit `best`) its thresholds ship what `calibrate_groups` ships, unless caps say more.
+        For one item a group (the unit `best`) its thresholds ship what `calibrate_groups` ships, unless caps
+        say more.
 
     Raises
     ------
@@ -255,12 +259,14 @@ def _guarantee(alpha: float, method: str, groups: int, labelled: int | None) -> 
     )
     fixed = "the method and the budget" if method == "mean" else "the method, the budget and the seed"
     return (
-        f"Each batch has a threshold of its own, and what scores above it ships. On average, over calibrations and future "
-        f"groups alike, exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each group "
-        f"counting once and its items equally. Basis: transductive calibration with the weights of method {method} on "
-        f"{counted(groups, 'calibration group')}, {sample}. Assumptions: future groups are exchangeable with the "
-        f"calibration groups; a threshold serves the batch that it was found for and no other; the score, {fixed} were "
-        f"fixed before any label was read; caps on severity, where given, hold and did not depend on labels of the batch; "
-        f"severities lie in [0, 1] and mean what the budget is about. Not promised: a bound with high probability for this "
-        f"one calibration, a bound for a single prompt or kind of prompt, or a bound on severity among the shipped alone."
+        "Each batch has a threshold of its own, and what scores above it ships. On average, over "
+        f"calibrations and future groups alike, exposure risk is at most {alpha!r}: severity where an item "
+        "ships and 0 where it is held, each group counting once and its items equally. Basis: transductive "
+        f"calibration with the weights of method {method} on {counted(groups, 'calibration group')}, "
+        f"{sample}. Assumptions: future groups are exchangeable with the calibration groups; a threshold "
+        f"serves the batch that it was found for and no other; the score, {fixed} were fixed before any "
+        "label was read; caps on severity, where given, hold and did not depend on labels of the batch; "
+        "severities lie in [0, 1] and mean what the budget is about. Not promised: a bound with high "
+        "probability for this one calibration, a bound for a single prompt or kind of prompt, or a bound on "
+        "severity among the shipped alone."
     )
