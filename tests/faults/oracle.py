@@ -3,9 +3,10 @@
 O1 every offset of the input topics has exactly one recorded outcome, up to holes that the log itself has.
 O2 one decision per (gate, batch_id, attempt), however often it was delivered.
 O3 the action ids on the topic are those of the decisions; copies of one action are identical, headers included.
-O4 every action follows from the stored scores and the stored policy.
+O4 every action follows from the stored scores and the stored policy, whose unit and mode it names.
 O5 the hash chains verify.
 O6 nothing waits: progress has reached the end of each partition.
+O7 every refused record is on the dead-letter topic, with its own bytes and the reason that was recorded.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamer.events import dead_letters
 from streamer.events.actions import decode_action
 from streamer.gate import gate_batch
 from streamer.stream.tail import Tail
@@ -38,33 +40,55 @@ class Findings:
     republished: int
 
 
-def committed_offsets(connection: KafkaConnection, topic: str) -> dict[int, list[int]]:
-    """Offsets, by partition, that a reader of committed records sees: what an independent consumer would."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for record in read_all(connection, topic):
-        found[record.partition].append(record.offset)
+def read_all(connection: KafkaConnection, topic: str) -> list[TailedRecord]:
+    """All committed records of a topic; after the last ones it waits only where a log ends with a hole."""
+    bounds = log_bounds(connection, [topic])
+    open_ends = {number: end for (_, number), (first, end) in bounds.items() if end > first}
+    found: list[TailedRecord] = []
+    with Tail(connection, topic, from_beginning=True) as tail:
+        for record in tail.records(idle=2.0, seconds=60, stop=lambda: not open_ends):
+            found.append(record)
+            if record.offset + 1 >= open_ends.get(record.partition, 0):
+                open_ends.pop(record.partition, None)
     return found
 
 
-def read_all(connection: KafkaConnection, topic: str) -> list[TailedRecord]:
-    """All committed records of a topic."""
-    with Tail(connection, topic, from_beginning=True) as tail:
-        return list(tail.records(idle=2.0, seconds=60))
+def _refused(letter: TailedRecord) -> tuple[str, int, int]:
+    """Where a dead letter says that it comes from; the headers that were added stand last."""
+    headers = {name: (value or b"").decode() for name, value in letter.headers if name in dead_letters.ADDED}
+    topic, number, offset = (
+        headers[name] for name in (dead_letters.TOPIC, dead_letters.PARTITION, dead_letters.OFFSET)
+    )
+    return topic, int(number), int(offset)
 
 
-def check(store: Store, connection: KafkaConnection, topics: Topics) -> Findings:
-    """Assert O1 to O6, naming what does not fit."""
+def check(
+    store: Store, connection: KafkaConnection, topics: Topics, *, gaps_expected: bool = False
+) -> Findings:
+    """Assert O1 to O7, naming what does not fit."""
     ledgers = {(ledger.partition.topic, ledger.partition.number): ledger for ledger in store.reports.ledger()}
     kinds: dict[str, int] = defaultdict(int)
+    records: dict[tuple[str, int, int], TailedRecord] = {}
     for topic in (topics.responses, topics.labels):
         bounds = log_bounds(connection, [topic])
-        for number, offsets in committed_offsets(connection, topic).items():
+        there: dict[int, list[int]] = defaultdict(list)
+        for record in read_all(connection, topic):
+            there[record.partition].append(record.offset)
+            records[topic, record.partition, record.offset] = record
+        for number, offsets in there.items():
             ledger = ledgers[topic, number]
             recorded = [o for first, last in ledger.ranges for o in range(first, last + 1)]
-            assert recorded == sorted(offsets), f"O1: {topic}[{number}]"
-            assert not ledger.gaps, f"O1: {topic}[{number}] lost offsets {ledger.gaps}"
+            # What retention removed since is recorded, or is in a gap; the broker has no more to compare with.
+            removed = [o for o in recorded if o < bounds[topic, number][0]]
+            assert recorded == removed + sorted(offsets), f"O1: {topic}[{number}]"
+            missing = set(range(ledger.next_offset)) - set(recorded)
+            gaps = {o for first, last in ledger.gaps for o in range(first, last + 1)}
+            assert gaps <= missing, f"O1: {topic}[{number}] has offsets both recorded and lost"
+            assert not gaps & set(offsets), f"O1: {topic}[{number}] lost offsets that are there"
+            assert gaps_expected or not gaps, f"O1: {topic}[{number}] lost offsets {ledger.gaps}"
             assert ledger.chain_height == len(recorded), f"O1: {topic}[{number}]"
             end = bounds[topic, number][1]
+            assert recorded, f"O1: {topic}[{number}]"
             assert recorded[-1] < ledger.next_offset <= end, f"O6: {topic}[{number}]"
             for kind, count in ledger.kinds.items():
                 kinds[kind] += count
@@ -87,6 +111,10 @@ def check(store: Store, connection: KafkaConnection, topics: Topics) -> Findings
     for identity, same in copies.items():
         event = decode_action(same[0].value)
         policy = store.policies.get(event.gate, event.policy.version)
+        assert policy.settings.unit == event.unit, f"O4: {identity}"
+        assert event.enforced == (policy.settings.mode == "enforce"), f"O4: {identity}"
+        assert (event.reason in ("closed", "no_threshold")) <= (policy.state == "closed"), f"O4: {identity}"
+        assert (event.reason == "scored") <= (policy.state != "closed"), f"O4: {identity}"
         if event.reason != "scored":
             assert all(r.action != "ship" for r in event.responses), f"O4: {identity} ships unscored"
             continue
@@ -97,6 +125,19 @@ def check(store: Store, connection: KafkaConnection, topics: Topics) -> Findings
             threshold=policy.threshold,
         )
         assert gated.shipped == tuple(r.action == "ship" for r in event.responses), f"O4: {identity}"
+
+    refused: dict[tuple[str, int, int], TailedRecord] = {}
+    for letter in read_all(connection, topics.dead_letters):
+        place = _refused(letter)
+        same_again = refused.setdefault(place, letter)
+        assert (same_again.key, same_again.value) == (letter.key, letter.value), (
+            f"O7: copies of {place} differ"
+        )
+        original = records.get(place)
+        if original is not None:
+            assert (original.key, original.value) == (letter.key, letter.value), f"O7: {place} was changed"
+    count = kinds["dead_letter"] + kinds["conflict"]
+    assert len(refused) == count, f"O7: {count} records were refused, {len(refused)} are on the topic"
 
     faults = store.verify_chain()
     assert not faults, f"O5: {faults}"

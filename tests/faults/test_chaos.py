@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
-SECONDS = float(os.environ.get("STREAMER_TEST_CHAOS_SECONDS", "20"))
+SECONDS = float(os.environ.get("STREAMER_TEST_CHAOS_SECONDS", "10"))
 SEED = int(os.environ.get("STREAMER_TEST_CHAOS_SEED", "1"))
 
 # A supervisor would start these anew: killed, fenced, no lease in time.

@@ -36,6 +36,11 @@ class WorkerProcess:
         assert first, f"the worker ended at once:\n{log.read_text()[-3000:]}"
         self.url = json.loads(first)["http"]
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.process.poll() is not None
+
     def wait_until_ready(self, seconds: float = 90) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -1,0 +1,118 @@
+"""Topics that lose records or are made anew, a broker that is away at the start, and refusals without end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer import wiring
+from streamer.stream.exits import WorkerExit
+from streamer.stream.topics import log_bounds
+from tests.faults.site import publish, wait_until
+
+if TYPE_CHECKING:
+    from tests.faults.site import Site
+    from tests.services.kafka import KafkaBroker
+
+
+def test_what_retention_removed_is_a_recorded_gap(site: Site, kafka_broker: KafkaBroker) -> None:
+    from kafka import TopicPartition
+
+    topic = wiring.topics(site.settings).responses
+    publish(site, 0, 400)
+    worker = site.start_worker()
+    wait_until(lambda: site.decided() == 400, "the first batches are decided")
+    worker.kill()
+    publish(site, 400, 400)
+    bounds = log_bounds(wiring.connection(site.settings), [topic])
+    stored = {one.partition.number: one.next_offset for one in site.store.reports.ledger() if one.next_offset}
+    cut = {number: (stored[number] + end) // 2 for (_, number), (_, end) in bounds.items()}
+    admin = kafka_broker.admin()
+    try:
+        admin.delete_records({TopicPartition(topic, number): offset for number, offset in cut.items()})
+    finally:
+        admin.close()
+    lost = sum(cut[number] - stored[number] for number in cut)
+    assert lost > 100
+    second = site.start_worker()
+    wait_until(lambda: site.decided() == 800 - lost, "what is left is decided")
+    publish(site, 800, 100)
+    wait_until(lambda: site.decided() == 900 - lost, "it goes on")
+    found = site.check(gaps_expected=True)
+    assert found.decisions == 900 - lost
+    gaps = {one.partition.number: one.gaps for one in site.store.reports.ledger() if one.gaps}
+    assert gaps == {number: ((stored[number], cut[number] - 1),) for number in cut}
+    assert second.log_tail(100_000).count("data_gap") == len(cut)
+    assert second.terminate() == 0
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["stopped", "running"])
+def test_a_topic_made_anew_is_refused_with_what_to_do(
+    site: Site, kafka_broker: KafkaBroker, running: bool
+) -> None:
+    topic = wiring.topics(site.settings).responses
+    publish(site, 0, 200)
+    worker = site.start_worker()
+    wait_until(lambda: site.decided() == 200, "the first batches are decided")
+    if not running:
+        assert worker.terminate() == 0
+    kafka_broker.delete_topics([topic])
+    time.sleep(1)
+    kafka_broker.create_topic(topic, site.settings.kafka.partitions)
+    publish(site, 200, 20)
+    if not running:
+        worker = site.start_worker()
+    assert worker.process.wait(60) == WorkerExit.LOG_RECREATED, worker.log_tail()
+    assert "the topic was deleted and made anew" in worker.log_tail()
+    assert "new prefix" in worker.log_tail()
+    assert site.decided() == 200
+    assert not site.store.verify_chain()
+
+
+def test_a_broker_that_is_away_at_the_start_is_waited_for(
+    own_site: Site, own_kafka_broker: KafkaBroker
+) -> None:
+    publish(own_site, 0, 300)
+    own_kafka_broker.kill()
+    workers = [own_site.start_worker(), own_site.start_worker()]
+    time.sleep(3)
+    for worker in workers:
+        assert worker.process.poll() is None, worker.log_tail()
+        assert "the broker" in worker.unready()
+    back = threading.Thread(target=own_kafka_broker.start)
+    back.start()
+    began = time.monotonic()
+    back.join(60)
+    wait_until(lambda: own_site.decided() == 300, "all batches are decided", 40)
+    assert time.monotonic() - began < 40
+    for worker in workers:
+        worker.wait_until_ready(30)
+    assert own_site.check().decisions == 300
+    assert [worker.terminate() for worker in workers] == [0, 0]
+
+
+def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site) -> None:
+    topic = wiring.topics(site.settings).responses
+    publish(site, 0, 50)
+    with wiring.publisher(site.settings) as publisher:
+        for number in range(1500):
+            publisher.send(topic, b"rubbish %d" % number, key=b"flood")
+    publish(site, 50, 50)
+    ends: list[int] = []
+    while site.recorded() < 1600:
+        worker = site.start_worker(
+            STREAMER_WORKER_DEAD_LETTER_MAX_RUN="500", STREAMER_WORKER_COMMIT_MAX_RECORDS="400"
+        )
+        wait_until(lambda: worker.ended or site.recorded() == 1600, "it halts, or all is recorded", 40)  # noqa: B023
+        if worker.ended:
+            ends.append(worker.process.returncode)
+            assert "streamer dead-letters list" in worker.log_tail()
+            assert "500 records in a row were refused" in worker.log_tail()
+    assert ends, "the cap was never passed"
+    assert set(ends) == {WorkerExit.DEAD_LETTER_CAP}
+    site.start_worker()  # a worker that halted leaves what it had recorded to the next one to publish
+    found = site.check()
+    assert (found.decisions, found.dead_letters) == (100, 1500)
