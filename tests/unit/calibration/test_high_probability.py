@@ -59,9 +59,11 @@ def test_hoeffding_bentkus_walks_down_the_scores(labelled, alpha):
     assert found.value == first_failure(every_level(labelled), passes)
 
 
-@settings(max_examples=100, deadline=None)
-@given(labelled=groups(), alpha=st.floats(0.05, 0.6), delta=st.floats(0.01, 0.5))
-def test_the_band_walks_down_the_scores(labelled, alpha, delta):
+@pytest.mark.parametrize("case", range(200))
+def test_the_band_walks_down_the_scores(case):
+    rng = np.random.default_rng([1, case])
+    labelled = some_groups(rng, int(rng.integers(1, 40)), levels=1000)
+    alpha, delta = rng.uniform(0.1, 0.4), rng.uniform(0.01, 0.5)
     count = len(labelled)
     z = stats.norm.isf(delta)
 
@@ -77,9 +79,12 @@ def test_the_band_walks_down_the_scores(labelled, alpha, delta):
     )
 
 
-@settings(max_examples=60, deadline=None)
-@given(labelled=groups(), alpha=st.floats(0.1, 0.6), starts=st.integers(1, 6), seed=st.integers(0, 2**40))
-def test_selective_rejects_along_the_walks_alone(labelled, alpha, starts, seed):
+@pytest.mark.parametrize("starts", [1, 2, 3, 6])
+@pytest.mark.parametrize("case", range(15))
+def test_selective_rejects_along_the_walks_alone(case, starts):
+    rng = np.random.default_rng([2, case])
+    labelled, seed = some_groups(rng, int(rng.integers(40, 150))), int(rng.integers(2**40))
+    alpha = rng.uniform(0.2, 0.5)
     grid = [0.9, 0.75, 0.5, 0.375, 0.2, -math.inf]
     ranked = sorted(labelled, key=lambda group: group.id)
     order = KeyedWeights(seed).order([group.id for group in ranked])

@@ -111,13 +111,16 @@ def test_ships_at_least_what_plain_calibration_ships_and_just_that_for_one_score
 @settings(max_examples=200, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
-    count=st.integers(1, 300),
-    alpha=st.floats(0.01, 0.6),
+    count=st.integers(100, 300),
+    alpha=st.floats(0.001, 0.02),
     points=st.integers(2, 12),
     batch=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20),
 )
 def test_the_compressed_curve_lies_above_and_never_ships_more(seed, count, alpha, points, batch):
-    groups = some_groups(np.random.default_rng(seed), count, levels=10**6)
+    groups = [
+        LabelledGroup(group.id, group.item_ids, group.scores, group.severities / 32)
+        for group in some_groups(np.random.default_rng(seed), count, levels=10**6)
+    ]
     exact = prepare_transductive(groups, alpha=alpha, seed=0)
     small = exact.compressed(points)
     assert len(small.levels) <= max(points, 2)
