@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
-from streamer.events.limits import Limits
+from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
 from streamer.events.topics import Topics
 from streamer.policy import NO_ENCODER
 
@@ -114,12 +114,15 @@ def _topic_plans(settings: Settings) -> list[Any]:
     from streamer.stream.topics import TopicPlan
 
     named, bounds = topics(settings), limits(settings)
+    # Kafka counts key, headers and the batch's own bytes too: the largest value must still pass.
     inputs = {named.responses, named.labels}
     return [
         TopicPlan(
             name=name,
             partitions=1 if name == named.thresholds else settings.kafka.partitions,
-            max_message_bytes=bounds.max_value_bytes if name in inputs else bounds.max_output_bytes,
+            max_message_bytes=(
+                bounds.max_value_bytes + RECORD_OVERHEAD_BYTES if name in inputs else bounds.max_output_bytes
+            ),
             compacted=name == named.thresholds,
             replication=settings.kafka.replication_factor,
         )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+RECORD_OVERHEAD_BYTES = 16 * 1024
+"""Topics that carry inputs allow this much for what comes with a value: key, headers, the record batch."""
+
 OUTPUT_HEADROOM_BYTES = 64 * 1024
 """Topics, producers and the relay that carry outputs allow this much more than one input may have, so that
 a dead letter (the whole input and why it was refused) always fits."""

@@ -12,6 +12,7 @@ from kafka import KafkaProducer
 from streamer import wiring
 from streamer.errors import UsageError
 from streamer.events.dead_letters import ERROR_CODE
+from streamer.events.limits import RECORD_OVERHEAD_BYTES
 from tests.faults import oracle
 from tests.faults.site import event, events, wait_until
 
@@ -109,11 +110,14 @@ def test_values_of_exactly_the_limits_pass_and_more_is_refused_visibly(site: Sit
     with wiring.publisher(site.settings) as publisher:
         publisher.send(named.responses, with_text(1, bounds.max_text_bytes), key=b"k")
         publisher.send(named.responses, with_text(2, bounds.max_text_bytes + 1), key=b"k")
-        # The topic's own limit is the value's, and counts some bytes of the record batch, too.
-        publisher.send(named.responses, of_size(3, bounds.max_value_bytes - 100), key=b"k")
-    with pytest.raises(UsageError, match="larger than"), wiring.publisher(site.settings) as publisher:
+        # The topic leaves room for what comes with a value, so that the largest one passes.
+        publisher.send(named.responses, of_size(3, bounds.max_value_bytes), key=b"k")
         publisher.send(named.responses, of_size(4, bounds.max_value_bytes + 1), key=b"k")
+    beyond = bounds.max_value_bytes + RECORD_OVERHEAD_BYTES
+    with pytest.raises(UsageError, match="larger than"), wiring.publisher(site.settings) as publisher:
+        publisher.send(named.responses, of_size(5, beyond), key=b"k")
     site.start_worker()
-    wait_until(lambda: site.recorded() == 3, "every record has an outcome", 40)
-    assert site.check().decisions == 2
-    assert [letter.code for letter in site.store.dead_letters.list()] == ["text_too_large"]
+    wait_until(lambda: site.recorded() == 4, "every record has an outcome", 40)
+    found = site.check()
+    assert (found.decisions, found.dead_letters) == (2, 2)
+    assert sorted(letter.code for letter in site.store.dead_letters.list()) == ["text_too_large", "too_large"]

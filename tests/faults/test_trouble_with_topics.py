@@ -11,7 +11,7 @@ import pytest
 from streamer import wiring
 from streamer.stream.exits import WorkerExit
 from streamer.stream.topics import log_bounds
-from tests.faults.site import publish, wait_until
+from tests.faults.site import events, publish, wait_until
 
 if TYPE_CHECKING:
     from tests.faults.site import Site
@@ -116,3 +116,25 @@ def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site) ->
     site.start_worker()  # a worker that halted leaves what it had recorded to the next one to publish
     found = site.check()
     assert (found.decisions, found.dead_letters) == (100, 1500)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_whatever_compression_a_publisher_chose_is_read(
+    site: Site, kafka_broker: KafkaBroker, compression: str
+) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka_broker.bootstrap,
+            "compression.type": compression,
+            "linger.ms": 50,
+            "log_level": 0,
+        }
+    )
+    for key, value in events(0, 100):
+        producer.produce(wiring.topics(site.settings).responses, value, key=key)
+    assert producer.flush(30) == 0
+    site.start_worker()
+    wait_until(lambda: site.decided() == 100, "all batches are decided")
+    assert site.check().decisions == 100
