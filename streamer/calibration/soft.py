@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.calibration.groups import LabelledGroup
-    from streamer.gates import SoftGate
+    from streamer.gate_shapes import SoftGate
     from streamer.policy import ThresholdState
 
 
@@ -104,7 +104,7 @@ def calibrate_soft(
     ----------
     groups : unique by id. None at all give a closed gate.
     alpha : budget on exposure risk, in (0, 1).
-    gate : `streamer.gates.Smooth` or `Ramp`, its width fixed before labels are read.
+    gate : `streamer.gate_shapes.Smooth` or `Ramp`, its width fixed before labels are read.
     method, eta, draws, seed : see `streamer.calibration.calibrate_groups`.
 
     Raises
