@@ -1,0 +1,39 @@
+"""The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
+
+from streamer.wiring.embedded_step import run_demo, run_dev
+from streamer.wiring.parts import (
+    check_database,
+    check_topics,
+    connection,
+    create_topics,
+    limits,
+    migrate,
+    now,
+    open_store,
+    publish_pending,
+    publisher,
+    recalibrate,
+    tail,
+    topics,
+)
+from streamer.wiring.worker import encoder, run_worker
+
+__all__ = [
+    "check_database",
+    "check_topics",
+    "connection",
+    "create_topics",
+    "encoder",
+    "limits",
+    "migrate",
+    "now",
+    "open_store",
+    "publish_pending",
+    "publisher",
+    "recalibrate",
+    "run_demo",
+    "run_dev",
+    "run_worker",
+    "tail",
+    "topics",
+]

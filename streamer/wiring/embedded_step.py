@@ -1,0 +1,175 @@
+"""`streamer dev` and `streamer demo` from settings: everything on the embedded step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streamer.demonstration import Watch
+    from streamer.experiments.clouds import Cloud
+    from streamer.experiments.report import DemoRun
+    from streamer.policy import Unit
+    from streamer.recalibration.run import Recalibration
+    from streamer.settings import Settings
+
+from streamer.wiring.parts import (
+    limits,
+    migrate,
+    now,
+    open_store,
+    publish_pending,
+    publisher,
+    recalibrate,
+    topics,
+)
+
+DEV_DIRECTORY = Path(".streamer")
+
+
+def run_dev(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
+    """Run the embedded broker and a worker until Ctrl-C, findable by the other commands of this directory."""
+    from streamer.dev_session import find_dev_session
+    from streamer.embedded import EmbeddedStep
+    from streamer.redaction import redact_text
+    from streamer.store import absolute_url
+
+    running = find_dev_session()
+    if running is not None:
+        raise UsageError(
+            f"`streamer dev` runs here already (process {running.pid}); stop it first, or use another directory"
+        )
+    migrate(settings)
+    database_url = absolute_url(settings.database.url)
+    step = EmbeddedStep(
+        settings, database_url=database_url, directory=(DEV_DIRECTORY / "dev").resolve(), shared=True
+    )
+    try:
+        step.start()
+        announce(
+            {
+                "broker": step.broker.bootstrap,
+                "database": redact_text(database_url),
+                "http": step.metrics_url,
+                "worker log": str(step.log_path),
+            }
+        )
+        return step.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        step.stop()
+
+
+def run_demo(
+    settings: Settings,
+    *,
+    data: Path | None,
+    unit: Unit,
+    alpha: float,
+    method: str,
+    seed: int,
+    watch: Watch,
+) -> tuple[DemoRun, Path]:
+    """Play the demo on an embedded step of its own, with a new database; returns the run and its page."""
+    from streamer.demonstration import Stage, Story, check, play
+    from streamer.embedded import EmbeddedStep
+    from streamer.experiments.report import write_report
+    from streamer.scoring.registry import encoder_identity
+
+    watch.phase("read the response clouds" if data is not None else "make up response clouds")
+    clouds, origin = _demo_clouds(data, seed)
+    check(clouds, limits(settings))
+    directory = (DEV_DIRECTORY / f"demo-{now():%Y%m%d-%H%M%S-%f}").resolve()
+    try:
+        directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the folder {directory}: {error.strerror}; run this in a folder that you may write to"
+        ) from error
+    database_url = f"sqlite:///{directory / 'audit.db'}"
+    own = settings.model_copy(
+        update={
+            "database": settings.database.model_copy(update={"url": database_url}),
+            "kafka": type(settings.kafka)(),
+            "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": 0}),
+        }
+    )
+    migrate(own)
+    watch.phase("start the embedded broker and the worker, load the encoder")
+    with (
+        EmbeddedStep(own, database_url=database_url, directory=directory) as step,
+        open_store(own) as store,
+    ):
+        reached = own.model_copy(
+            update={
+                "kafka": own.kafka.model_copy(
+                    update={"bootstrap_servers": step.broker.bootstrap, "log_id": step.broker.log_id}
+                )
+            }
+        )
+
+        def recalibrate_now(gate: str) -> Recalibration:
+            done = recalibrate(reached, gate, by="demo", reason="streamer demo")
+            publish_pending(reached)
+            return done
+
+        run = play(
+            Story(
+                clouds=clouds,
+                origin=origin,
+                simulated=data is None,
+                unit=unit,
+                alpha=alpha,
+                method=method,
+                seed=seed,
+            ),
+            Stage(
+                step=step,
+                store=store,
+                topics=topics(reached),
+                publisher=lambda: publisher(reached),
+                recalibrate=recalibrate_now,
+                encoder_id=encoder_identity(own.encoder.name).id,
+                clock=now,
+            ),
+            watch,
+        )
+    page = directory / "report.html"
+    run = replace(run, next_steps=_demo_next_steps(directory, data))
+    write_report(run, page)
+    return run, page
+
+
+def _demo_clouds(data: Path | None, seed: int) -> tuple[list[Cloud], str]:
+    from streamer.experiments.clouds import read_clouds
+    from streamer.experiments.simulation import simulate_clouds
+
+    if data is not None:
+        clouds = list(read_clouds(data))
+        return clouds, f"{len(clouds)} response clouds read from {data}."
+    clouds = simulate_clouds(seed=seed)
+    return clouds, (
+        f"{len(clouds)} response clouds that this program made up (seed {seed}): questions with right, wrong and "
+        "noisy answers. No language model was asked."
+    )
+
+
+def _demo_next_steps(directory: Path, data: Path | None) -> list[tuple[str, str]]:
+    database = f"STREAMER_DATABASE_URL=sqlite:///{directory / 'audit.db'}"
+    return [
+        (f"{database} streamer threshold show demo", "the policy that decided, and what it promises"),
+        (f"{database} streamer doctor", "the state of everything, with what to do"),
+        *(
+            [("streamer demo --data clouds.jsonl.gz", "the same on your own response clouds")]
+            if data is None
+            else []
+        ),
+        ("streamer demo --gate-unit response", "each response decides for itself, as in the paper"),
+        ("streamer dev", "a broker and a worker to publish your own events to"),
+    ]

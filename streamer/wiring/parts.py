@@ -1,0 +1,185 @@
+"""Real parts from settings: clock, names and bounds, the store, the broker, a calibration."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
+from streamer.events.topics import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamer.journal import OutboxMessage
+    from streamer.policy import Policy
+    from streamer.recalibration.run import Recalibration
+    from streamer.settings import Settings
+    from streamer.store import Store
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.publisher import Publisher
+    from streamer.stream.tail import TailedRecord
+
+
+def now() -> datetime:
+    """Return the present time, with zone: the clock that real parts are given."""
+    return datetime.now(UTC)
+
+
+def topics(settings: Settings) -> Topics:
+    """Return the names of the topics."""
+    return Topics(settings.kafka.topic_prefix)
+
+
+def limits(settings: Settings) -> Limits:
+    """Return the bounds for what events may hold."""
+    return Limits(
+        max_responses=settings.events.max_responses,
+        max_text_bytes=settings.events.max_text_bytes,
+        max_value_bytes=settings.events.max_value_bytes,
+    )
+
+
+def connection(settings: Settings) -> KafkaConnection:
+    """Return how to reach the broker. Raises `UsageError` when none is configured."""
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.embedded_broker import API_VERSION, is_embedded
+
+    return KafkaConnection(
+        settings.bootstrap_servers,
+        properties={name: str(value) for name, value in settings.kafka.properties.items()},
+        api_version=API_VERSION if is_embedded(settings.kafka.log_id) else None,
+        allow_plaintext=settings.kafka.allow_plaintext,
+    )
+
+
+# -- the store ----------------------------------------------------------------------------------------------
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the audit store; the caller closes it. Raises `UsageError` when it is not migrated."""
+    from streamer.events.dead_letters import dead_letter_message
+    from streamer.events.thresholds import threshold_event, threshold_message
+    from streamer.store import open_store as open_database
+
+    named = topics(settings)
+
+    def policy_message(policy: Policy) -> OutboxMessage:
+        return threshold_message(threshold_event(policy), topic=named.thresholds)
+
+    return open_database(
+        settings.database.url,
+        clock=now,
+        policy_message=policy_message,
+        dead_letter_message=partial(
+            dead_letter_message, topic=named.dead_letters, max_bytes=limits(settings).max_output_bytes
+        ),
+    )
+
+
+def migrate(settings: Settings) -> None:
+    """Bring the database's schema up to date, creating it when there is none."""
+    from streamer.store import migrate as migrate_database
+
+    migrate_database(settings.database.url)
+
+
+def check_database(settings: Settings) -> str | None:
+    """Tell what is wrong with the database's schema; None when it is up to date."""
+    from streamer.store import check
+
+    return check(settings.database.url)
+
+
+# -- the broker ---------------------------------------------------------------------------------------------
+
+
+def _topic_plans(settings: Settings) -> list[Any]:
+    from streamer.stream.topics import TopicPlan
+
+    named, bounds = topics(settings), limits(settings)
+    # Kafka counts key, headers and the batch's own bytes too: the largest value must still pass.
+    inputs = {named.responses, named.labels}
+    return [
+        TopicPlan(
+            name=name,
+            partitions=1 if name == named.thresholds else settings.kafka.partitions,
+            max_message_bytes=(
+                bounds.max_value_bytes + RECORD_OVERHEAD_BYTES if name in inputs else bounds.max_output_bytes
+            ),
+            compacted=name == named.thresholds,
+            replication=settings.kafka.replication_factor,
+        )
+        for name in named.all()
+    ]
+
+
+def create_topics(settings: Settings) -> list[str]:
+    """Create the topics that are missing and return their names."""
+    from streamer.stream import topics as stream_topics
+
+    return stream_topics.create_topics(connection(settings), _topic_plans(settings))
+
+
+def check_topics(settings: Settings) -> list[str]:
+    """Tell, a line each, how topics differ from what they should be."""
+    from streamer.stream import topics as stream_topics
+
+    return [str(each) for each in stream_topics.check_topics(connection(settings), _topic_plans(settings))]
+
+
+@contextmanager
+def publisher(settings: Settings) -> Iterator[Publisher]:
+    """Give a publisher that has delivered everything when the block ends."""
+    from streamer.stream.publisher import Publisher
+
+    with Publisher(connection(settings), max_request_size=limits(settings).max_output_bytes) as sending:
+        yield sending
+
+
+def publish_pending(settings: Settings) -> int:
+    """Publish what commands left in the outbox, without waiting for a worker; returns how many messages.
+
+    Raises `Unavailable` when the broker does not answer: a worker will do it.
+    """
+    with open_store(settings) as store, publisher(settings) as sending:
+        published = 0
+        while batch := store.unpublished([], limit=500):
+            for message in batch:
+                sending.send(message.topic, message.value, key=message.key, headers=message.headers)
+            sending.flush()
+            store.mark_published([message.id for message in batch])
+            published += len(batch)
+        return published
+
+
+def tail(
+    settings: Settings, topic: str, *, from_beginning: bool = False, timeout_seconds: float | None = None
+) -> Iterator[TailedRecord]:
+    """Yield the records of a topic as they come; ends after `timeout_seconds` without one (None: never)."""
+    from streamer.stream.tail import Tail
+
+    with Tail(connection(settings), topic, from_beginning=from_beginning) as followed:
+        yield from followed.records(idle=timeout_seconds)
+
+
+# -- calibration --------------------------------------------------------------------------------------------
+
+
+def recalibrate(
+    settings: Settings, gate: str, *, by: str, dry_run: bool = False, reason: str = "recalibrated"
+) -> Recalibration:
+    """Run one calibration now and put its threshold in force, unless it is a dry run."""
+    from streamer.recalibration.run import Recalibration, calibrate_gate
+
+    with open_store(settings) as store:
+        before = store.policies.newest(gate)
+        run = calibrate_gate(store.calibration, store.gates.get(gate), now=now())
+        after = None
+        if not dry_run:
+            after = store.calibration.record_run(
+                run, guarantee=run.guarantee, by=by, reason=reason, now=now()
+            )
+        return Recalibration(run=run, before=before, after=after)

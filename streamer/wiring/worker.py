@@ -1,0 +1,149 @@
+"""A worker from settings: encoder, policies, decider, stream, metrics and health, put together and run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streamer.policy import NO_ENCODER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streamer.journal import Partition
+    from streamer.scoring.encoder import CachedEncoder
+    from streamer.settings import Settings
+    from streamer.stream.health import WorkerHealth
+    from streamer.telemetry.metrics import Metrics
+
+from streamer.wiring.parts import connection, limits, now, open_store, topics
+
+
+def encoder(settings: Settings) -> CachedEncoder | None:
+    """Load the encoder, which takes seconds, behind its cache; None when the worker is to have none."""
+    from streamer.scoring.encoder import CachedEncoder
+    from streamer.scoring.registry import load_encoder
+
+    if settings.encoder.name == NO_ENCODER:
+        return None
+    loaded = load_encoder(
+        settings.encoder.name, device=settings.encoder.device, threads=settings.encoder.threads
+    )
+    return CachedEncoder(loaded, capacity_texts=settings.encoder.cache_texts)
+
+
+def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
+    """Run one worker until it is told to stop, and return the process's exit status.
+
+    `announce` gets the addresses once they are known, before the worker is ready.
+    """
+    from streamer.deciding.decider import BatchDecider
+    from streamer.deciding.policy_book import PolicyBook
+    from streamer.scoring.registry import encoder_identity
+    from streamer.stream.dead_letter_cap import DeadLetterLimits
+    from streamer.stream.exits import WorkerHalted
+    from streamer.stream.health import WorkerHealth
+    from streamer.stream.reader_limits import ReaderLimits
+    from streamer.stream.worker import Thresholds, WorkerLimits
+    from streamer.stream.worker import run_worker as run_stream
+    from streamer.telemetry.http import TelemetryServer
+    from streamer.telemetry.metrics import Metrics
+    from streamer.telemetry.stream_observer import StreamTelemetry
+    from streamer.upkeep import Upkeep
+
+    named, bounds = topics(settings), limits(settings)
+    broker = connection(settings)
+    identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings.encoder.name)
+    encoder_id = NO_ENCODER if identity is None else identity.id
+    metrics = Metrics(encoder=encoder_id)
+    health = WorkerHealth(StreamTelemetry(metrics))
+    loading = threading.Event()
+    with ExitStack() as stack:
+        http = stack.enter_context(
+            TelemetryServer(
+                metrics.exposition,
+                alive=lambda: {} if health.alive else {"worker": "stopping"},
+                ready=lambda: _unready(health, loading),
+                host=settings.http.host,
+                port=settings.http.port,
+            )
+        )
+        store = stack.enter_context(open_store(settings))
+        if identity is not None:
+            store.encoders.register(identity)
+        announce(
+            {
+                "http": http.url,
+                "encoder": encoder_id,
+                "broker": broker.bootstrap,
+                "group": settings.kafka.group_id,
+            }
+        )
+        book = PolicyBook(
+            store.policies.active,
+            limits=bounds,
+            on_change=lambda active: metrics.observe_policy(active.policy),
+            on_rejected=lambda _code: metrics.count_rejected_policy_event(),
+        )
+        book.refresh()
+        cached = encoder(settings)
+        if cached is not None:
+            metrics.watch_encoder(lambda: cached.encoded_texts, lambda: cached.cache_hits)
+        loading.set()
+        stack.enter_context(
+            Upkeep(
+                refresh_policies=book.refresh,
+                standing=store.reports,
+                show=partial(_show_standing, metrics, health),
+            )
+        )
+        decider = BatchDecider(
+            book=book, known=store.known, encoder=cached, topics=named, limits=bounds, clock=now
+        )
+        try:
+            asyncio.run(
+                run_stream(
+                    connection=broker,
+                    topics=(named.responses, named.labels),
+                    group_id=settings.kafka.group_id,
+                    journal=store,
+                    decider=decider,
+                    log_id=settings.kafka.log_id,
+                    thresholds=Thresholds(topic=named.thresholds, on_message=book.hear),
+                    limits=WorkerLimits(
+                        reader=ReaderLimits(
+                            max_buffered_records=settings.worker.buffer_max_records,
+                            max_buffered_bytes=settings.worker.buffer_max_bytes,
+                        ),
+                        dead_letters=DeadLetterLimits(
+                            run=settings.worker.dead_letter_max_run,
+                            ratio=settings.worker.dead_letter_max_ratio,
+                            window=settings.worker.dead_letter_window,
+                        ),
+                        max_commit_records=settings.worker.commit_max_records,
+                        max_commit_bytes=settings.worker.commit_max_bytes,
+                        max_output_bytes=bounds.max_output_bytes,
+                    ),
+                    health=health,
+                )
+            )
+        except WorkerHalted as halted:
+            return int(halted.status)
+    return 0
+
+
+def _unready(health: WorkerHealth, loaded: threading.Event) -> list[str]:
+    return health.unready() if loaded.is_set() else ["the encoder is being loaded"]
+
+
+def _show_standing(
+    metrics: Metrics, health: WorkerHealth, pending: int, heights: Mapping[Partition, int]
+) -> None:
+    metrics.set_outbox_pending(pending)
+    for partition, height in heights.items():
+        # The others are other workers' to show, or of a log that is gone and had the same names.
+        if health.reads(partition):
+            metrics.set_chain_height(partition.topic, partition.number, height)
