@@ -1,4 +1,4 @@
-"""The three kinds of trouble: the message is bad, slow down, a part is away. And the one of users: usage."""
+"""Kinds of trouble: the message is bad, a part is away, another worker has the lease, the question is wrong."""
 
 from __future__ import annotations
 
@@ -24,10 +24,6 @@ class BadMessage(StreamerError):
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
-
-
-class Overloaded(StreamerError):
-    """Slow down: a bound was reached; try the same thing later."""
 
 
 class Unavailable(StreamerError):
