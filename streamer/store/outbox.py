@@ -41,12 +41,18 @@ def unpublished(
     sources: Sequence[Partition],
     limit: int,
     *,
-    ownerless_before: datetime | None,
+    ownerless: bool,
+    before: datetime | None,
 ) -> list[OutboxMessage]:
-    """The oldest waiting messages of these partitions, and those of no partition written by then, in id order."""
+    """The oldest waiting messages of these partitions, in id order.
+
+    With `ownerless` also those of no partition: all, or those written before a moment.
+    """
     mine: sa.ColumnElement[bool] = sa.false()
-    if ownerless_before is not None:
-        mine = outbox.c.source_topic.is_(None) & (outbox.c.created_at <= ownerless_before)
+    if ownerless:
+        mine = outbox.c.source_topic.is_(None)
+        if before is not None:
+            mine &= outbox.c.created_at <= before
     if sources:
         source = sa.tuple_(outbox.c.source_log_id, outbox.c.source_topic, outbox.c.source_partition)
         mine = mine | source.in_([tuple(partition) for partition in sources])

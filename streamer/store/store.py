@@ -100,9 +100,12 @@ class Store:
 
         Rows of no partition are among them once they have waited for `ownerless`; with None they never are.
         """
-        before = None if ownerless is None else self._clock() - ownerless
+        # No clock where nothing has to be waited for: another machine's may have dated the row ahead.
+        before = self._clock() - ownerless if ownerless else None
         with self._database.reading() as connection:
-            return outbox.unpublished(connection, sources, limit, ownerless_before=before)
+            return outbox.unpublished(
+                connection, sources, limit, ownerless=ownerless is not None, before=before
+            )
 
     def mark_published(self, ids: Sequence[int]) -> None:
         """These rows have been acknowledged by the broker."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
+from streamer.stream.log_limits import drop_farewells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -128,6 +129,7 @@ class KafkaConnection:
 
     def for_kafka_python(self, client: Any) -> dict[str, Any]:
         """Arguments for a kafka-python client class (what its ``DEFAULT_CONFIG`` knows)."""
+        drop_farewells()
         arguments = self._shared() | self._coerced(client.DEFAULT_CONFIG)
         if self.api_version is not None:
             arguments["api_version"] = self.api_version

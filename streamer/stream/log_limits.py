@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from kafka.errors import Cancelled
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -56,3 +58,18 @@ def limit_client_logs() -> None:
             isinstance(one, LogRateLimit) for one in logger.filters
         ):
             logger.addFilter(LogRateLimit())
+
+
+class _Farewell(logging.Filter):
+    """Drops what kafka-python logs as an error when a client is closed while it asks for metadata."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        return not any(isinstance(one, Cancelled) for one in arguments)
+
+
+def drop_farewells() -> None:
+    """Keep the closing of a kafka-python client out of the log. Safe to repeat."""
+    logger = logging.getLogger("kafka.cluster")
+    if not any(isinstance(one, _Farewell) for one in logger.filters):
+        logger.addFilter(_Farewell())

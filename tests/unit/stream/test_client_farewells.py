@@ -1,0 +1,23 @@
+"""Closing a Kafka client is no error, whatever its library says."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafka.errors import Cancelled, NodeNotReadyError
+
+from streamer.stream.connection import KafkaConnection
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_refresh_that_a_close_cancelled_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    from kafka import KafkaProducer
+
+    KafkaConnection("127.0.0.1:9092").for_kafka_python(KafkaProducer)
+    logging.getLogger("kafka.cluster").warning("Metadata refresh: failed %s", Cancelled())
+    assert caplog.records == []
+    logging.getLogger("kafka.cluster").warning("Metadata refresh: failed %s", NodeNotReadyError())
+    assert len(caplog.records) == 1
