@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer import calibrate
-from streamer.policy import METHODS
+from streamer.policy import LAWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def measure(items: int, groups: int, rounds: int) -> dict[str, float]:
     severities = rng.random(items) * (rng.random(items) > scores)
     ids = rng.integers(0, groups, items)
     tasks: dict[str, Callable[[], object]] = {"argsort": lambda: np.argsort(scores)}
-    for method in METHODS:
+    for method in LAWS:
         tasks[method] = lambda method=method: calibrate(scores, severities, ids, alpha=ALPHA, method=method)
     for task in tasks.values():
         task()
@@ -62,7 +62,7 @@ def measure(items: int, groups: int, rounds: int) -> dict[str, float]:
         for name in ("argsort", "mean"):
             times[name].append(seconds(tasks[name]))
     for _ in range(min(rounds, RANDOM_LAW_ROUNDS)):
-        for name in METHODS:
+        for name in LAWS:
             if name != "mean":
                 times[name].append(seconds(tasks[name]))
     return {name: statistics.median(values) for name, values in times.items()}
@@ -99,7 +99,7 @@ def main() -> int:
         print(f"NumPy {np.__version__} on {processor()}")
         print(f"{options.items} items in {options.groups} groups, alpha {ALPHA}, medians of interleaved runs")
         print(f"numpy.argsort    {1e3 * medians['argsort']:8.1f} ms")
-        for method in METHODS:
+        for method in LAWS:
             print(f"calibrate {method:6} {1e3 * medians[method]:8.1f} ms")
         print(
             f"mean / argsort   {ratio:8.2f} (limit {options.limit:g}){'' if within else '  OVER THE LIMIT'}"

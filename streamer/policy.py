@@ -20,7 +20,11 @@ THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
 SCORERS: tuple[Scorer, ...] = get_args(Scorer)
-METHODS: tuple[str, ...] = ("mean", "crc", "bb", "rbwa")
+LAWS: tuple[str, ...] = ("mean", "crc", "bb", "rbwa")
+"""The laws of the weights within a group: what the budget-on-average calibrators choose among."""
+
+METHODS: tuple[str, ...] = LAWS
+"""The calibrators that a gate may name."""
 
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""

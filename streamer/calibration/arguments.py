@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 
-from streamer.policy import METHODS
+from streamer.policy import LAWS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -59,8 +59,8 @@ def check_positive(name: str, value: float) -> float:
 
 def check_law(method: str, eta: float, draws: int) -> tuple[float, int]:
     """Return `eta` and `draws` as plain numbers, or raise ValueError if the law or a parameter is not valid."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+    if method not in LAWS:
+        raise ValueError(f"method must be one of {', '.join(LAWS)}, not {method!r}")
     return check_positive("eta", eta), whole_number("draws", draws, least=1)
 
 

@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from streamer.policy import METHODS, THRESHOLD_STATES
+from streamer.policy import LAWS, THRESHOLD_STATES
 
 if TYPE_CHECKING:
     from streamer.policy import ThresholdState
 
-CALIBRATORS: tuple[str, ...] = (*METHODS, "clt", "hb", "betting", "selective", "age", "pooled")
-"""Every way to find a threshold: those that a gate may name, then those of the Python API alone."""
+CALIBRATORS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age", "clt", "pooled")
+"""Every way to find a threshold; a gate may name all but the last two (`streamer.policy.METHODS`)."""
 
 
 def state_at(value: float) -> ThresholdState:

@@ -14,7 +14,7 @@ from streamer.errors import StreamerError
 from streamer.experiments.clouds import read_clouds
 from streamer.experiments.offline import ScoredCloud, run_scored, score_clouds
 from streamer.experiments.sentence import budget
-from streamer.policy import METHODS, UNITS
+from streamer.policy import LAWS, UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", help="response clouds, .jsonl or .jsonl.gz, - for standard input")
     parser.add_argument("--unit", choices=UNITS, default="best")
-    parser.add_argument("--method", choices=METHODS, default="mean")
+    parser.add_argument("--method", choices=LAWS, default="mean")
     parser.add_argument("--alpha", type=_alpha, nargs="+", default=list(ALPHAS))
     parser.add_argument("--seeds", type=_count, default=20, help="number of splits, seeded 0, 1, ...")
     options = parser.parse_args(arguments)

@@ -18,7 +18,7 @@ from scipy import stats
 
 from streamer import LabelledGroup, Threshold, calibrate, calibrate_groups, decide
 from streamer.gate import gate_batch
-from streamer.policy import METHODS, UNITS
+from streamer.policy import LAWS, UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +152,7 @@ def assert_over_budget(measured: tuple[float, float], alpha: float = ALPHA) -> N
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LAWS)
 def test_risk_keeps_to_the_budget(method, name, unit):
     labelled = unit_of_world(name, unit)
     measured = risk(labelled, thresholds_of(labelled, method))
@@ -210,7 +210,7 @@ def test_labels_of_a_random_draw_are_as_good_as_all(k):
     assert_within_budget(risk(labelled, found))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LAWS)
 def test_weights_from_one_seed_and_the_names_are_as_good_as_random_ones(method):
     labelled = world("unequal")
     found = []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate, calibrate_groups
 from streamer.calibration.keyed_weights import KeyedWeights
-from streamer.policy import METHODS
+from streamer.policy import LAWS
 
 CRC = [1.0, 0.0, 0.0]
 BB = [0.4, 0.2, 0.4]
@@ -38,7 +38,7 @@ def reordered(group: LabelledGroup, order: np.ndarray) -> LabelledGroup:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(-(2**70), 2**70), data_seed=st.integers(0, 2**32), alpha=st.floats(0.03, 0.5))
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LAWS)
 def test_the_order_of_groups_and_items_changes_nothing(method, seed, data_seed, alpha):
     rng = np.random.default_rng(data_seed)
     groups = some_groups(rng)
