@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from streamer.policy import ThresholdState
+    from streamer.rules import ThresholdState
 
 Floats = NDArray[np.float64]
 
@@ -94,7 +94,8 @@ def calibrate(
         )
     index, sizes = index_groups(groups, len(score_array))
     if rng is None or method == "mean":
-        losses = severity_array / sizes[index]
+        losses = sizes.astype(np.float64)[index]
+        np.divide(severity_array, losses, out=losses)
     else:
         order, sizes = canonical_order(score_array, severity_array, index, sizes)
         score_array = score_array[order]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.exact_sums import FixedPoint
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TOLERANCE = 1e-12
 """The only slack of the rule: what the rounding of alpha and of the weights may cost at a budget met exactly."""
 
 _BINS = 4096
 _WORTH_BINNING = 32 * _BINS
+_BLOCK = 1 << 16
 
 Floats = NDArray[np.float64]
 
@@ -72,24 +77,48 @@ def smallest_admissible(scores: Floats, losses: Floats, limit: float) -> float:
     limit : the largest admissible sum, >= 0.
     """
     scale = FixedPoint.for_terms(len(scores))
-    scores, losses = _carrying(scores, losses)
     if len(scores) > _WORTH_BINNING:
-        bins = (scores * _BINS).astype(np.int16)
-        tails = np.bincount(bins, weights=losses, minlength=_BINS + 1)[::-1].cumsum()
+        bins, tallies = _histogram(scores, losses)
+        tails = tallies[::-1].cumsum()
         crossing = _BINS - int(np.searchsorted(tails, limit, side="right"))
-        high, low = scale.split(losses[bins > crossing])
-        base = int(high.sum()), int(low.sum())
-        window = bins == crossing
-        curve = _curve(scores[window], losses[window], scale, base)
+        base = _exact_sum(losses, bins, crossing, scale)
+        window = np.flatnonzero(bins == crossing)
+        curve = _curve(*_carrying(scores[window], losses[window]), scale, base)
         above = float(scale.join(np.array([base[0]]), np.array([base[1]]))[0])
         if above <= limit and (crossing < 0 or (len(curve.totals) and curve.totals[-1] > limit)):
             return curve.first_over(limit)
-    return _curve(scores, losses, scale, base=(0, 0)).first_over(limit)
+    return _curve(*_carrying(scores, losses), scale, base=(0, 0)).first_over(limit)
+
+
+def _histogram(scores: Floats, losses: Floats) -> tuple[NDArray[np.int16], Floats]:
+    """Return the bin of each score, 0 to `_BINS`, and about how much loss each bin carries."""
+    bins, tallies = np.empty(len(scores), dtype=np.int16), np.zeros(_BINS + 1)
+    for block in _blocks(len(scores)):
+        np.multiply(scores[block], _BINS, out=bins[block], casting="unsafe")
+        tallies += np.bincount(bins[block], weights=losses[block], minlength=_BINS + 1)
+    return bins, tallies
+
+
+def _exact_sum(losses: Floats, bins: NDArray[np.int16], crossing: int, scale: FixedPoint) -> tuple[int, int]:
+    """Return the two parts of the summed loss of the bins above `crossing`."""
+    total_high = total_low = 0
+    for block in _blocks(len(losses)):
+        high, low = scale.split(losses[block][np.flatnonzero(bins[block] > crossing)])
+        total_high += int(high.sum())
+        total_low += int(low.sum())
+    return total_high, total_low
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Yield slices of a size that stays in the processor's cache: whole temporaries of a million cost more than
+    the arithmetic."""
+    for first in range(0, count, _BLOCK):
+        yield slice(first, first + _BLOCK)
 
 
 def _carrying(scores: Floats, losses: Floats) -> tuple[Floats, Floats]:
     """Keep the items that carry loss: the others move neither S nor the threshold."""
-    carrying = losses > 0
+    carrying = np.flatnonzero(losses > 0)  # numbers select many times faster than a mask without a pattern
     return scores[carrying], losses[carrying]
 
 
