@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import itertools
 import queue
 import random
 import secrets
 import threading
 import time
+from contextlib import closing, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import UsageError
 from streamer.judge.chat import Chat
@@ -18,14 +21,18 @@ from streamer.judge.record import Exchange, JudgeFailure, Judgement, cost_of
 from streamer.judge.rubric import SEED, messages, reminder, rubric_id
 
 if TYPE_CHECKING:
-    import concurrent.futures
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from streamer.judge.endpoint import JudgeEndpoint
     from streamer.judge.rubric import JudgeCase
 
-_Finished = tuple[int, Judgement] | BaseException | None
+
+class _Asked(NamedTuple):
+    """A case under way."""
+
+    number: int
+    job: concurrent.futures.Future[Judgement]
 
 
 class Judge:
@@ -75,8 +82,13 @@ class Judge:
         found = dict(self.judgements(cases))
         return [found[i] for i in range(len(cases))]
 
-    def judgements(self, cases: Sequence[JudgeCase]) -> Iterator[tuple[int, Judgement]]:
+    def judgements(self, cases: Iterable[JudgeCase]) -> Iterator[tuple[int, Judgement]]:
         """Judge all cases, one judgement at a time as they are ready: keep each before you ask for the next.
+
+        Parameters
+        ----------
+        cases : any number. They are taken as they are needed, in the caller's thread: never more than twice
+            `endpoint.concurrency` of them are under way or waiting to be asked for.
 
         Yields
         ------
@@ -89,18 +101,48 @@ class Judge:
             The endpoint takes no request at all: wrong key, unknown model, no credit left. What was yielded before
             holds; what was not is cancelled, as it is when the iterator is closed early.
         """
+        with closing(self.finished(cases)) as groups:
+            for group in groups:
+                yield from group
+
+    def finished(self, cases: Iterable[JudgeCase]) -> Generator[list[tuple[int, Judgement]]]:
+        """Judge all cases; as `judgements`, but all that are ready are yielded together, at least one.
+
+        For who writes them to a disk: one transaction a group keeps pace with any number of requests in flight.
+        """
+        waiting = enumerate(cases)
+        ended: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+        running: set[_Asked] = set()
+        try:
+            while True:
+                for i, case in itertools.islice(waiting, 2 * self._endpoint.concurrency - len(running)):
+                    running.add(self._ask(i, case, ended))
+                if not running:
+                    return
+                ready: list[tuple[int, Judgement]] = []
+                error: Exception | None = None
+                for asked in _at_least_one(ended):
+                    running.discard(asked)
+                    try:
+                        ready.append((asked.number, asked.job.result()))
+                    except Exception as failed:
+                        error = error or failed
+                if ready:
+                    yield ready
+                if isinstance(error, concurrent.futures.CancelledError):
+                    raise UsageError("the judge was closed while it judged") from None
+                if error is not None:
+                    raise error
+        finally:
+            for asked in running:
+                asked.job.cancel()
+
+    def _ask(self, number: int, case: JudgeCase, ended: queue.SimpleQueue[_Asked]) -> _Asked:
         if self._closed:
             raise UsageError("the judge is closed")
-        finished: queue.SimpleQueue[_Finished] = queue.SimpleQueue()
-        running = asyncio.run_coroutine_threadsafe(self._judge_all(cases, finished.put), self._loop)
-        running.add_done_callback(lambda done: finished.put(_outcome(done)))
-        try:
-            while (item := finished.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            running.cancel()
+        asked = _Asked(number, asyncio.run_coroutine_threadsafe(self._judge(case), self._loop))
+        asked.job.add_done_callback(lambda _: ended.put(asked))
+        return asked
 
     def close(self) -> None:
         """Cancel what runs, close the connections and end the thread. May be called twice."""
@@ -128,17 +170,6 @@ class Judge:
         await self._chat.close()
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
-
-    async def _judge_all(self, cases: Sequence[JudgeCase], finish: Callable[[_Finished], None]) -> None:
-        waiting = iter(enumerate(cases))
-
-        async def work() -> None:
-            for i, case in waiting:
-                finish((i, await self._judge(case)))
-
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self._endpoint.concurrency, len(cases))):
-                workers.create_task(work())
 
     async def _judge(self, case: JudgeCase) -> Judgement:
         asked = messages(case, self._boundary(), seed=self._seed)
@@ -184,11 +215,9 @@ def _unreadable(exchange: Exchange) -> str | None:
     return exchange.reply if exchange.problem == "malformed_reply" else None
 
 
-def _outcome(done: concurrent.futures.Future[Any]) -> BaseException | None:
-    """What ends a call of `judgements`: None when all is done, else the error that users are to see."""
-    if done.cancelled():
-        return UsageError("the judge was closed while it judged")
-    error = done.exception()
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _at_least_one(ended: queue.SimpleQueue[_Asked]) -> Iterator[_Asked]:
+    """What has ended; waits for the first."""
+    yield ended.get()
+    with suppress(queue.Empty):
+        while True:
+            yield ended.get_nowait()
