@@ -1,6 +1,6 @@
 """Everything configurable, in one place: where each value comes from, and how it is shown without its secrets.
 
-A setting ``group.field`` is looked up, in this order, as
+A setting ``group.field`` (``insecure`` alone has no group) is looked up, in this order, as
 
 1. the environment variable ``STREAMER_GROUP_FIELD``, or the content of the file that
    ``STREAMER_GROUP_FIELD_FILE`` names (for secrets that an orchestrator mounts);
@@ -56,9 +56,6 @@ class KafkaSettings(_Group):
     partitions: _PositiveInt = Field(4, description="Partitions of a topic that `topics create` makes.")
     replication_factor: int = Field(
         -1, ge=-1, description="Replicas of a topic that `topics create` makes; -1 leaves it to the broker."
-    )
-    allow_plaintext: bool = Field(
-        False, description="Permit unencrypted connections to a broker that is not on this machine."
     )
     properties: dict[str, str] = Field(
         default_factory=dict,
@@ -165,12 +162,20 @@ class Settings(BaseSettings):
 
     Attributes
     ----------
+    insecure : permit connections that nobody encrypts or whose other end nobody verifies.
     origins : for each ``group.field`` (or ``kafka.properties.name``) that did not keep its default, where its
         value came from, in words for people.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+    insecure: bool = Field(
+        False,
+        description=(
+            "Permit connections to other machines without TLS, or without knowing whom one talks to. "
+            "For networks that nobody else can reach; `streamer --insecure` says it for one command."
+        ),
+    )
     database: DatabaseSettings = DatabaseSettings()
     kafka: KafkaSettings = KafkaSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -28,16 +28,26 @@ DOTENV_FILE = Path(".env")
 
 
 def leaves(settings_type: type[BaseSettings]) -> Iterator[tuple[str, str, FieldInfo]]:
-    """Iterate over (group, field, definition) of every setting, in the order of definition."""
+    """Iterate over (group, field, definition) of every setting, in the order of definition.
+
+    The group is empty for a setting that stands by itself.
+    """
     for group, definition in settings_type.model_fields.items():
         if isinstance(definition.annotation, type) and issubclass(definition.annotation, BaseModel):
             for field, leaf in definition.annotation.model_fields.items():
                 yield group, field, leaf
+        elif not definition.exclude:
+            yield "", group, definition
+
+
+def setting_name(group: str, field: str) -> str:
+    """Name of a setting: ``kafka.group_id``."""
+    return f"{group}.{field}" if group else field
 
 
 def variable_name(group: str, field: str) -> str:
     """Name of the environment variable of a setting: ``STREAMER_KAFKA_GROUP_ID``."""
-    return f"{PREFIX}{group}_{field}".upper()
+    return f"{PREFIX}{setting_name(group, field).replace('.', '_')}".upper()
 
 
 def is_table(leaf: FieldInfo) -> bool:
@@ -114,8 +124,8 @@ class EnvironmentSource(_Source):
                     values.setdefault(group, {})[field] = table
             elif found:
                 variable, text = found
-                values.setdefault(group, {})[field] = text
-                origins[f"{group}.{field}"] = f"{self._place} {variable}"
+                (values.setdefault(group, {}) if group else values)[field] = text
+                origins[setting_name(group, field)] = f"{self._place} {variable}"
         return {**values, "origins": origins} if values else {}
 
     def _read(self, name: str) -> tuple[str, str] | None:
@@ -165,7 +175,11 @@ class TomlSource(_Source):
         for group, field, leaf in leaves(self.settings_cls):
             known.setdefault(group, {})[field] = leaf
         origins = {}
+        alone = known.pop("", {})
         for group, table in values.items():
+            if group in alone:
+                origins[group] = str(self._path)
+                continue
             if group not in known or not isinstance(table, dict):
                 raise UsageError(
                     f"{self._path}: there is no settings group [{group}]; the groups are {', '.join(known)}"

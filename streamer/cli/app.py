@@ -1,5 +1,7 @@
 """The whole command line: every command in the order that people meet them."""
 
+import os
+
 import typer
 
 from streamer.cli import (
@@ -18,6 +20,7 @@ from streamer.cli import (
     topics,
 )
 
+_INSECURE = "STREAMER_INSECURE"
 _TRY, _RUN, _USE, _RISK, _OPERATE = "Try it", "Run it", "Use it", "Own the risk", "Operate it"
 
 app = typer.Typer(
@@ -43,11 +46,28 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _streamer(
+    context: typer.Context,
     _show_version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
+    insecure: bool = typer.Option(
+        False,
+        "--insecure",
+        help="Permit connections to other machines without TLS (before the command; or STREAMER_INSECURE=true).",
+    ),
 ) -> None:
-    pass
+    if insecure:
+        # By the environment it reaches the settings wherever they are read, and the processes that `dev` starts.
+        before = os.environ.get(_INSECURE)
+        os.environ[_INSECURE] = "true"
+        context.call_on_close(lambda: _restore(before))
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(_INSECURE, None)
+    else:
+        os.environ[_INSECURE] = before
 
 
 app.command("demo", rich_help_panel=_TRY)(demo.demo)

@@ -40,7 +40,7 @@ def show(json: JsonOption = False) -> None:
 def setting_rows(settings: Any) -> list[dict[str, object]]:
     """Return setting, variable, value (secrets hidden) and origin of everything in `settings`, in order."""
     from streamer.redaction import redact
-    from streamer.settings_sources import is_table, leaves, variable_name
+    from streamer.settings_sources import is_table, leaves, setting_name, variable_name
 
     rows: list[dict[str, object]] = []
 
@@ -51,7 +51,7 @@ def setting_rows(settings: Any) -> list[dict[str, object]]:
         )
 
     for group, field, leaf in leaves(type(settings)):
-        value = getattr(getattr(settings, group), field)
+        value = getattr(getattr(settings, group) if group else settings, field)
         if is_table(leaf):
             for name in sorted(value):
                 add(
@@ -60,5 +60,5 @@ def setting_rows(settings: Any) -> list[dict[str, object]]:
                     value[name],
                 )
         else:
-            add(f"{group}.{field}", variable_name(group, field), value)
+            add(setting_name(group, field), variable_name(group, field), value)
     return rows

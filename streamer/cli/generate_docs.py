@@ -68,8 +68,10 @@ def settings_page() -> str:
     ]
     for group, rows in _settings_by_group().items():
         lines += [
-            f"## [{group}]",
-            str(Settings.model_fields[group].annotation.__doc__).strip().splitlines()[0],
+            f"## [{group}]" if group else "## Above all tables",
+            str(Settings.model_fields[group].annotation.__doc__).strip().splitlines()[0]
+            if group
+            else "In TOML it stands before the first table.",
             _table(["setting", "variable", "type", "default", "meaning"], rows),
         ]
     lines += [

@@ -16,6 +16,7 @@ from sqlalchemy import event, exc
 from streamer.errors import Unavailable, UsageError
 from streamer.events.codec import canonical_json
 from streamer.redaction import redact_text
+from streamer.store.transport import protected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,9 +88,16 @@ class Database:
 
     Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
     `Unavailable`; a broken rule (a constraint) is raised as it is, for it is a bug.
+
+    Parameters
+    ----------
+    url
+        ``sqlite:///file`` or ``postgresql://user:password@host/database``, libpq's parameters as its query.
+    insecure
+        Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, insecure: bool = False) -> None:
         self.url = parse_url(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
@@ -103,6 +111,7 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         else:
+            self.url = protected(self.url, insecure=insecure)
             self.engine = sa.create_engine(
                 self.url,
                 connect_args={

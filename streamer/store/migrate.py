@@ -43,7 +43,7 @@ class SchemaState:
         return self.revision == self.head and not self.drift
 
 
-def migrate(url: str, revision: str = "head") -> SchemaState:
+def migrate(url: str, revision: str = "head", *, insecure: bool = False) -> SchemaState:
     """Bring the database to `revision` (the newest) and say where it stands.
 
     A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
@@ -56,7 +56,7 @@ def migrate(url: str, revision: str = "head") -> SchemaState:
     Unavailable
         When the server cannot be reached or a lock does not come.
     """
-    database = Database(url)
+    database = Database(url, insecure=insecure)
     try:
         database.make_file()
         with _alone(database) as (connection, config):
@@ -67,9 +67,9 @@ def migrate(url: str, revision: str = "head") -> SchemaState:
         database.close()
 
 
-def downgrade(url: str, revision: str) -> SchemaState:
+def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState:
     """Go back to an older revision (``base``: no tables at all). What newer tables hold is lost."""
-    database = Database(url)
+    database = Database(url, insecure=insecure)
     try:
         require_file(database)
         with _alone(database) as (_, config):
@@ -79,12 +79,12 @@ def downgrade(url: str, revision: str) -> SchemaState:
         database.close()
 
 
-def check(url: str) -> str | None:
+def check(url: str, *, insecure: bool = False) -> str | None:
     """Tell in one sentence what is wrong with the database's schema; None when it is this version's.
 
     Raises as `schema_state` does.
     """
-    state = schema_state(url)
+    state = schema_state(url, insecure=insecure)
     if state.revision is None:
         return "the database has no tables yet"
     if state.revision != state.head:
@@ -94,7 +94,7 @@ def check(url: str) -> str | None:
     return None
 
 
-def schema_state(url: str) -> SchemaState:
+def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
     """Tell where a database stands, changing nothing.
 
     Raises
@@ -104,7 +104,7 @@ def schema_state(url: str) -> SchemaState:
     Unavailable
         When the server cannot be reached.
     """
-    database = Database(url)
+    database = Database(url, insecure=insecure)
     try:
         require_file(database)
         return _state(database)

@@ -141,6 +141,7 @@ class Store:
 def open_store(
     url: str,
     *,
+    insecure: bool = False,
     clock: Callable[[], datetime],
     policy_message: PolicyMessage,
     dead_letter_message: DeadLetterMessage,
@@ -151,6 +152,8 @@ def open_store(
     ----------
     url
         ``sqlite:///file`` or ``postgresql://user:password@host/database``.
+    insecure
+        Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
     clock
         The present moment, timezone-aware.
     policy_message
@@ -166,7 +169,7 @@ def open_store(
     Unavailable
         When the server cannot be reached.
     """
-    database = Database(url)
+    database = Database(url, insecure=insecure)
     try:
         require_migrated(database)
     except BaseException:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import ipaddress
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
+from streamer.loopback import is_loopback
 from streamer.stream.log_limits import drop_farewells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -45,19 +46,20 @@ class KafkaConnection:
         ``metadata.max.age.ms``, ...) goes to each client library that knows it.
     api_version : the protocol level that kafka-python assumes; None asks the broker. The embedded
         broker needs it told.
-    allow_plaintext : permit connections without TLS to hosts off the loopback.
+    insecure : permit connections without TLS to hosts off the loopback.
 
     Raises
     ------
     UsageError
         For a property that no client knows, a protocol or mechanism that does not exist, credentials
-        without SASL, or a plain connection off the loopback that was not allowed.
+        without SASL, or a plain connection off the loopback that was not allowed; and, when arguments for a
+        client are asked for, for a certificate or key that cannot be read.
     """
 
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     api_version: tuple[int, ...] | None = None
-    allow_plaintext: bool = False
+    insecure: bool = False
 
     def __post_init__(self) -> None:
         if not self.servers:
@@ -75,12 +77,12 @@ class KafkaConnection:
                 raise UsageError(f"{self.protocol} needs sasl.username and sasl.password")
         elif any(name.startswith("sasl.") for name in self.properties):
             raise UsageError(f"sasl properties are given, but security.protocol is {self.protocol}")
-        if not self._uses_tls and not self.allow_plaintext:
+        if not self._uses_tls and not self.insecure:
             exposed = [server for server in self.servers if not _is_loopback(server)]
             if exposed:
                 raise UsageError(
                     f"refusing to talk to {', '.join(exposed)} without TLS: set security.protocol to SSL or "
-                    "SASL_SSL, or, if that network is trusted, STREAMER_KAFKA_ALLOW_PLAINTEXT to true"
+                    "SASL_SSL, or, if that network is trusted, say `streamer --insecure ...` (STREAMER_INSECURE=true)"
                 )
         if self._passed_through:
             known = _known_properties()
@@ -155,27 +157,37 @@ class KafkaConnection:
         return arguments
 
     def _ssl_context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.properties.get("ssl.ca.location"))
+        authority = self.properties.get("ssl.ca.location")
         certificate = self.properties.get("ssl.certificate.location")
+        key = self.properties.get("ssl.key.location")
+        with _readable("ssl.ca.location", authority):
+            context = ssl.create_default_context(cafile=authority)
         if certificate is not None:
-            context.load_cert_chain(
-                certificate,
-                self.properties.get("ssl.key.location"),
-                self.properties.get("ssl.key.password"),
-            )
+            # A key without its password would make OpenSSL ask for it on the terminal.
+            password = self.properties.get("ssl.key.password", "")
+            with _readable("ssl.certificate.location and ssl.key.location", f"{certificate} and {key}"):
+                context.load_cert_chain(certificate, key, password)
+        elif key is not None:
+            raise UsageError("ssl.key.location is given without ssl.certificate.location")
         if self.properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
             context.check_hostname = False
         return context
 
 
-def _is_loopback(server: str) -> bool:
-    host = server.rsplit(":", 1)[0].strip("[]") if ":" in server else server
-    if host.lower() == "localhost":
-        return True
+@contextlib.contextmanager
+def _readable(properties: str, files: str | None) -> Iterator[None]:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        yield
+    except ssl.SSLError as error:
+        raise UsageError(
+            f"{properties}: {files} hold nothing that TLS can use ({error.reason or error})"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{properties}: cannot read {files}: {error.strerror}") from None
+
+
+def _is_loopback(server: str) -> bool:
+    return is_loopback(server.rsplit(":", 1)[0] if ":" in server else server)
 
 
 def _like(default: object, name: str, text: str) -> object:

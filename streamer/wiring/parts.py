@@ -51,7 +51,7 @@ def connection(settings: Settings) -> KafkaConnection:
         settings.bootstrap_servers,
         properties={name: str(value) for name, value in settings.kafka.properties.items()},
         api_version=API_VERSION if is_embedded(settings.kafka.log_id) else None,
-        allow_plaintext=settings.kafka.allow_plaintext,
+        insecure=settings.insecure,
     )
 
 
@@ -71,6 +71,7 @@ def open_store(settings: Settings) -> Store:
 
     return open_database(
         settings.database.url,
+        insecure=settings.insecure,
         clock=now,
         policy_message=policy_message,
         dead_letter_message=partial(
@@ -83,14 +84,14 @@ def migrate(settings: Settings) -> None:
     """Bring the database's schema up to date, creating it when there is none."""
     from streamer.store import migrate as migrate_database
 
-    migrate_database(settings.database.url)
+    migrate_database(settings.database.url, insecure=settings.insecure)
 
 
 def check_database(settings: Settings) -> str | None:
     """Tell what is wrong with the database's schema; None when it is up to date."""
     from streamer.store import check
 
-    return check(settings.database.url)
+    return check(settings.database.url, insecure=settings.insecure)
 
 
 # -- the broker ---------------------------------------------------------------------------------------------

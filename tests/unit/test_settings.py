@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamer.cli import main
 from streamer.dev_session import (
     DEV_SESSION_FILE,
     DevSession,
@@ -237,3 +238,35 @@ def test_misspelt_names_are_found_in_dotenv_too(monkeypatch: pytest.MonkeyPatch)
     Path(".env").write_text("STREAMER_HTTP_PORTT=1\nOTHER=1\n")
     monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
     assert misspelt_variables(Settings) == ["STREAMER_HTTP_PORTT", "STREAMER_HTTP_PROT"]
+
+
+def test_insecure_stands_by_itself_in_every_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().insecure is False
+    Path("streamer.toml").write_text("insecure = true\n[http]\nport = 1\n")
+    settings = load_settings()
+    assert (settings.insecure, settings.http.port) == (True, 1)
+    assert settings.origins["insecure"] == "streamer.toml"
+    monkeypatch.setenv("STREAMER_INSECURE", "false")
+    settings = load_settings()
+    assert (settings.insecure, settings.origins["insecure"]) == (False, "environment STREAMER_INSECURE")
+    monkeypatch.setenv("STREAMER_INSECURE", "perhaps")
+    with pytest.raises(UsageError, match=r"insecure \(environment STREAMER_INSECURE\)"):
+        load_settings()
+
+
+def test_insecure_is_said_for_one_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "postgresql://ana:hunter2@db.invalid/d?sslmode=prefer")
+    monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "kafka.invalid:9092")
+    for words, complaint in (
+        (["db", "upgrade"], "refusing to talk to the database at db.invalid with sslmode=prefer"),
+        (["topics", "check"], "refusing to talk to kafka.invalid:9092 without TLS"),
+    ):
+        assert main(words) == 2
+        assert complaint in capsys.readouterr().err
+        assert main(["--insecure", *words]) == 1
+        error = capsys.readouterr().err
+        assert ".invalid" in error
+        assert "hunter2" not in error
+    assert "STREAMER_INSECURE" not in os.environ

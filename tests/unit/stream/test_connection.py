@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaAdminClient, KafkaProducer
 
 from streamer.errors import UsageError
 from streamer.stream.connection import KafkaConnection
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SASL = {
     "security.protocol": "sasl_ssl",
@@ -26,7 +31,7 @@ def test_a_plain_connection_elsewhere_must_be_allowed() -> None:
         KafkaConnection("127.0.0.1:1,kafka:9092")
     with pytest.raises(UsageError, match="without TLS"):
         KafkaConnection("kafka:9092", SASL | {"security.protocol": "SASL_PLAINTEXT"})
-    assert KafkaConnection("kafka:9092", allow_plaintext=True).servers == ["kafka:9092"]
+    assert KafkaConnection("kafka:9092", insecure=True).servers == ["kafka:9092"]
 
 
 def test_credentials_reach_every_client_and_no_log() -> None:
@@ -85,3 +90,17 @@ def test_kafka_python_can_be_told_the_protocol_level() -> None:
     assert KafkaConnection("localhost:1", api_version=(2, 3)).for_kafka_python(KafkaProducer)[
         "api_version"
     ] == (2, 3)
+
+
+def test_certificates_and_keys_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("nothing")
+    secure = {"security.protocol": "SSL"}
+    for properties, complaint in (
+        ({"ssl.ca.location": "/no/such.pem"}, r"ssl\.ca\.location: cannot read /no/such\.pem: No such file"),
+        ({"ssl.ca.location": str(empty)}, r"empty\.pem hold nothing that TLS can use"),
+        ({"ssl.certificate.location": "/no/such.pem"}, r"cannot read /no/such\.pem and None"),
+        ({"ssl.key.location": "key.pem"}, r"without ssl\.certificate\.location"),
+    ):
+        with pytest.raises(UsageError, match=complaint):
+            KafkaConnection("kafka:9093", secure | properties).for_kafka_python(KafkaProducer)
