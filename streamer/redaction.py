@@ -6,7 +6,20 @@ import re
 
 HIDDEN = "********"
 
-_SECRET_WORDS = ("password", "passwd", "secret", "token", "passphrase", "jaas", "credential", "private")
+_SECRET_WORDS = (
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "passphrase",
+    "jaas",
+    "credential",
+    "private",
+    "api_key",
+    "apikey",
+)
+_COUNTS = ("max_tokens",)
+"""Names that hold a secret word and mean a number."""
 # Greedy up to the last "@": a password may hold "@" or "/" unescaped, and hiding too much does no harm.
 _USER_AND_PASSWORD = re.compile(r"(?<=://)([^:/?#@\s]*):[^\s]*@")
 _QUERY_PASSWORD = re.compile(rf"(?i)([?&][\w.-]*(?:{'|'.join(_SECRET_WORDS)})[\w.-]*=)[^&#\s]*")
@@ -14,7 +27,8 @@ _QUERY_PASSWORD = re.compile(rf"(?i)([?&][\w.-]*(?:{'|'.join(_SECRET_WORDS)})[\w
 
 def is_secret(name: str) -> bool:
     """Tell from a setting's or client property's name whether its value must never be shown."""
-    return any(word in name.lower() for word in _SECRET_WORDS)
+    lower = name.lower()
+    return not lower.endswith(_COUNTS) and any(word in lower for word in _SECRET_WORDS)
 
 
 def redact_text(text: str) -> str:

@@ -12,9 +12,10 @@ A setting ``group.field`` (``insecure`` alone has no group) is looked up, in thi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from decimal import Decimal  # noqa: TC003  # pydantic reads it
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamer.errors import UsageError
@@ -126,6 +127,74 @@ class EncoderSettings(_Group):
     )
 
 
+class JudgeSettings(_Group):
+    """The language model that `streamer label judge` asks, at any OpenAI-compatible endpoint."""
+
+    base_url: str | None = Field(
+        None,
+        description="Up to and with the version, like `https://api.openai.com/v1`; without it nobody is asked.",
+    )
+    model: str | None = Field(None, description="The model's name at the endpoint.")
+    api_key: str | None = Field(
+        None, repr=False, description="The endpoint's key, if it asks for one; better in a file."
+    )
+    temperature: float = Field(0.2, ge=0, le=2, description="Temperature of the replies.")
+    max_tokens: _PositiveInt = Field(200, description="Most tokens of one reply.")
+    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="What the endpoint calls that bound; newer models of OpenAI want the second name.",
+    )
+    seed: int = Field(7, description="Sent with each request; also the order of the rubric's examples.")
+    json_mode: bool = Field(
+        False, description="Ask the endpoint to constrain replies to JSON; not every one knows how."
+    )
+    timeout_seconds: float = Field(
+        60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
+    )
+    tries: _PositiveInt = Field(
+        6, description="Times that one question is put to an endpoint that is busy, failing or away."
+    )
+    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight.")
+    price_per_million_input: Decimal | None = Field(
+        None,
+        ge=0,
+        description="What a million tokens of requests cost; with the next one, costs are reported.",
+    )
+    price_per_million_output: Decimal | None = Field(
+        None, ge=0, description="What a million tokens of replies cost."
+    )
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.price_per_million_input is None) != (self.price_per_million_output is None):
+            raise ValueError("give price_per_million_input and price_per_million_output, or neither")
+        return self
+
+
+class BertScoreSettings(_Group):
+    """The model by which `streamer label bertscore` compares answers with references."""
+
+    model: str = Field(
+        "roberta-large",
+        min_length=1,
+        description="A folder with a model, or a name on the Hugging Face hub, `name@revision`.",
+    )
+    layers: int | None = Field(
+        None,
+        ge=1,
+        description="The layer that is compared; by default the one that `bert-score` knows is best.",
+    )
+    rescale: bool = Field(
+        True, description="Rescale so that unrelated texts score 0, as in the paper; needs a baseline."
+    )
+    baseline_file: str | None = Field(
+        None,
+        description="CSV with the columns LAYER and F, for a model that `bert-score` ships no baseline of.",
+    )
+    batch_size: _PositiveInt = Field(64, description="Texts in one pass of the model.")
+    device: str = Field("auto", min_length=1, description="`auto`, `cpu`, `cuda`, `cuda:1`, `mps`.")
+
+
 class EventSettings(_Group):
     """What an event may hold; whatever is larger becomes a dead letter."""
 
@@ -180,6 +249,8 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     worker: WorkerSettings = WorkerSettings()
     encoder: EncoderSettings = EncoderSettings()
+    judge: JudgeSettings = JudgeSettings()
+    bertscore: BertScoreSettings = BertScoreSettings()
     events: EventSettings = EventSettings()
     http: HttpSettings = HttpSettings()
     logging: LoggingSettings = LoggingSettings()

@@ -106,9 +106,10 @@ def _settings_by_group() -> dict[str, list[list[str]]]:
 
 def _type_text(annotation: Any) -> str:
     """Write a type for people: ``text``, ``whole number``, ``json or console``."""
+    from decimal import Decimal
     from typing import Literal, get_args, get_origin
 
-    plain = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+    plain = {str: "text", int: "whole number", float: "number", Decimal: "number", bool: "true or false"}
     if annotation in plain:
         return plain[annotation]
     arguments = [argument for argument in get_args(annotation) if argument is not type(None)]

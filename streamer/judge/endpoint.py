@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 from streamer.errors import UsageError
 from streamer.judge.rubric import SEED
+from streamer.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,17 +108,8 @@ def _check_url(url: str, *, allow_plaintext: bool) -> None:
         raise UsageError(
             "the judge's base_url must be without user, password, query and fragment: use api_key"
         )
-    if parts.scheme == "http" and not (allow_plaintext or _is_this_machine(host)):
+    if parts.scheme == "http" and not (allow_plaintext or is_loopback(host)):
         raise UsageError(
             f"prompts, answers and the key would travel unencrypted to {host}: use https, or permit it with "
-            "allow_plaintext"
+            "allow_plaintext (`streamer --insecure`)"
         )
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

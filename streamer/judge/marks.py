@@ -79,18 +79,17 @@ def judge_severities(
     answered : what is to be labelled.
     part : as in `judge_scores`.
     """
-    cases = [
-        JudgeCase(
-            one.question,
-            part(one.answer),
-            tuple(reference for reference in one.references if reference.strip()),
-        )
-        for one in answered
-    ]
+    cases = [severity_case(one, part=part) for one in answered]
     return [
         Marked(1.0 if judgement is None else judgement.severity, judgement)
         for judgement in _grade_nonblank(judge, cases)
     ]
+
+
+def severity_case(answered: AnsweredQuestion, *, part: Callable[[str], str] = answer_head) -> JudgeCase:
+    """What a judge is shown of an answer to be labelled. A blank candidate is the worst there is: ask nobody."""
+    references = tuple(reference for reference in answered.references if reference.strip())
+    return JudgeCase(answered.question, part(answered.answer), references)
 
 
 def _grade_nonblank(judge: Grader, cases: Sequence[JudgeCase]) -> list[Judgement | None]:

@@ -223,9 +223,19 @@ def test_passwords_in_urls_are_hidden(url: str) -> None:
 def test_secrets_are_hidden_by_name_and_the_rest_is_shown() -> None:
     assert redact("kafka.properties.sasl.password", "x") == HIDDEN
     assert redact("kafka.properties.ssl.key.password", "x") == HIDDEN
+    assert redact("judge.api_key", "x") == HIDDEN
+    assert redact("judge.max_tokens", 200) == 200
     assert redact("kafka.properties.sasl.username", "x") == "x"
     assert redact("database.url", "sqlite:///x.db") == "sqlite:///x.db"
     assert redact("kafka.bootstrap_servers", None) is None
+
+
+def test_prices_come_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_JUDGE_PRICE_PER_MILLION_INPUT", "0.15")
+    with pytest.raises(UsageError, match="price_per_million_output, or neither"):
+        load_settings()
+    monkeypatch.setenv("STREAMER_JUDGE_PRICE_PER_MILLION_OUTPUT", "0.60")
+    assert str(load_settings().judge.price_per_million_output) == "0.60"
 
 
 def test_a_dotenv_file_that_is_no_text_is_named() -> None:
