@@ -12,6 +12,7 @@ from streamer.cli import (
     doctor,
     gate,
     label,
+    plan,
     publish,
     recalibrate,
     services,
@@ -75,6 +76,7 @@ app.command("dev", rich_help_panel=_TRY)(services.dev)
 app.command("worker", rich_help_panel=_RUN)(services.worker)
 app.command("publish", rich_help_panel=_USE)(publish.publish)
 app.command("tail", rich_help_panel=_USE)(tail.tail)
+app.command("plan", rich_help_panel=_RISK)(plan.plan)
 app.add_typer(gate.app, name="gate", rich_help_panel=_RISK)
 app.add_typer(label.app, name="label", rich_help_panel=_RISK)
 app.command("recalibrate", rich_help_panel=_RISK)(recalibrate.recalibrate)

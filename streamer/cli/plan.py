@@ -1,0 +1,376 @@
+"""`streamer plan`: what a budget needs, and what it would give, before anyone labels."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from streamer.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.calibration.prediction import Interval, Prediction
+    from streamer.experiments.plan_prompts import Prompts
+    from streamer.experiments.planning import Plan
+
+_GUESS, _GATE, _SIMULATION = "What you think of the answers", "The gate", "The simulation"
+_SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
+
+
+def plan(
+    alpha: Annotated[float, typer.Option(metavar="A", help="Budget on exposure risk, between 0 and 1.")],
+    labels: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Labels that you can afford; left out: the plan chooses as many as keep calibrations steady.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Past response clouds with severities, .jsonl or .jsonl.gz, in place of a guess.",
+        ),
+    ] = None,
+    severity: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MEAN",
+            rich_help_panel=_GUESS,
+            help="Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
+        ),
+    ] = None,
+    auc: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            rich_help_panel=_GUESS,
+            help="How good the score is: the chance that a fine answer scores above a bad one, to whatever prompts; "
+            "0.5 is no use, 1 is perfect. Default: 0.8.",
+        ),
+    ] = None,
+    correlation: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R",
+            rich_help_panel=_GUESS,
+            help="How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
+            "Default: 0.5.",
+        ),
+    ] = None,
+    responses: Annotated[
+        int | None,
+        typer.Option(
+            metavar="n",
+            help="Responses sampled for each prompt, at which the score is as good as you say. "
+            "Default: 10; with --data: what most clouds have.",
+        ),
+    ] = None,
+    unit: Annotated[
+        Literal["best", "response", "batch"],
+        typer.Option(
+            rich_help_panel=_GATE,
+            help="What ships: the best response of a batch, each response on its own, or the whole batch.",
+        ),
+    ] = "best",
+    method: Annotated[
+        Literal["mean", "crc", "bb", "rbwa"], typer.Option(rich_help_panel=_GATE, help="Calibrator.")
+    ] = "mean",
+    attempts: Annotated[
+        int,
+        typer.Option(
+            metavar="R",
+            min=1,
+            max=1000,
+            rich_help_panel=_GATE,
+            help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
+        ),
+    ] = 1,
+    audit_probability: Annotated[
+        float,
+        typer.Option(
+            metavar="P",
+            min=0,
+            max=1,
+            rich_help_panel=_GATE,
+            help="Chance that a batch is drawn for labelling; tells labels per served answer.",
+        ),
+    ] = 0.05,
+    repetitions: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=100,
+            max=100_000,
+            rich_help_panel=_SIMULATION,
+            help="Simulated calibrations behind each figure.",
+        ),
+    ] = 1000,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=2**63 - 1,
+            rich_help_panel=_SIMULATION,
+            help="Seed: the same gives the same plan.",
+        ),
+    ] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Tell what a budget needs before anyone labels: labels, how to spend them, how many responses to sample.
+
+    Calibrations are simulated on a guess of your answers, or on past ones. A plan promises nothing: the threshold that
+    comes of labels does.
+    """
+    from streamer.cli.console import print_json, progress
+    from streamer.experiments.planning import check_budget, make_plan
+
+    check_budget(alpha, labels, attempts)
+    guessed = {"severity": severity, "auc": auc, "correlation": correlation}
+    prompts = _guessed(guessed, responses, seed) if data is None else _past(data, guessed, responses, seed)
+    rounds = repetitions * (2 + len(prompts.by_size))
+    with progress("Simulating calibrations", rounds) as advance:
+        made = make_plan(
+            prompts,
+            alpha=alpha,
+            labels=labels,
+            unit=unit,
+            method=method,
+            attempts=attempts,
+            audit_probability=audit_probability,
+            repetitions=repetitions,
+            seed=seed,
+            progress=lambda done, _of: advance(done),
+        )
+    if json:
+        print_json(plan_json(made))
+    else:
+        _print_plan(made)
+
+
+def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
+    from streamer.experiments.guess import Guess
+    from streamer.experiments.plan_prompts import guessed_prompts
+
+    stated: dict[str, Any] = {name: value for name, value in guessed.items() if value is not None}
+    if responses is not None:
+        stated["responses"] = responses
+    return guessed_prompts(Guess(**stated), seed=seed)
+
+
+def _past(data: Path, guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
+    from streamer import wiring
+    from streamer.cli.console import progress
+    from streamer.errors import UsageError
+    from streamer.experiments.clouds import read_clouds, severity_kind
+    from streamer.experiments.plan_prompts import past_prompts
+    from streamer.settings import load_settings
+
+    for name, value in guessed.items():
+        if value is not None:
+            raise UsageError(f"--{name} is a guess, and --data says what it is: leave one of them out")
+    if responses is not None and responses < 2:
+        raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
+    clouds = list(read_clouds(data))
+    severity_kind(clouds)
+    encoder = wiring.encoder(load_settings())
+    if encoder is None:
+        raise UsageError("past responses are scored by their embeddings, and encoder.name is none: set one")
+    with progress("Scoring responses", len(clouds)) as advance:
+        return past_prompts(clouds, responses=responses, encoder=encoder, seed=seed, progress=advance)
+
+
+def plan_json(made: "Plan") -> dict[str, Any]:
+    """Return a plan as JSON values; null where a figure is not defined."""
+
+    def prediction(one: "Prediction") -> dict[str, Any]:
+        figures = asdict(one)
+        split = figures.pop("split")
+        return {"labels": one.split.labels, **split, **figures}
+
+    return {
+        **asdict(made),
+        "ladder": [prediction(one) for one in made.ladder],
+        "splits": [prediction(one) for one in made.splits],
+        "best": prediction(made.best),
+        "sizes": [{**asdict(one), "prediction": prediction(one.prediction)} for one in made.sizes],
+    }
+
+
+def _print_plan(made: "Plan") -> None:
+    from streamer.cli.console import print_fields, say
+
+    share = f" / {made.attempts} attempts" if made.attempts > 1 else ""
+    say(
+        f"Plan for a budget of {made.alpha:g}{share} on exposure risk: unit {made.unit}, method {made.method}, "
+        f"{made.responses} responses a prompt"
+    )
+    say(_basis(made))
+    say("")
+    print_fields(_needs(made))
+    say("")
+    _print_predictions("What labels buy, one a prompt", made, made.ladder, made.labels)
+    say("")
+    if made.unit == "best":
+        say("Unit best: one label a prompt, for its best answer. There is no other way to spend labels.")
+    else:
+        _print_splits(made)
+    say("")
+    _print_sizes(made)
+
+
+def _basis(made: "Plan") -> str:
+    from streamer.cli.console import counted
+
+    figures = (
+        f"mean severity {made.response_severity:.2f}, AUC {_or_dash(made.auc)}, "
+        f"correlation within a prompt {_or_dash(made.correlation)}"
+    )
+    runs = f"{made.repetitions} simulated calibrations, seed {made.seed}"
+    if made.source == "guess":
+        return (
+            f"A guess: {figures}; severities 0 or 1, scores by agreement. {made.prompts} made-up prompts, {runs}.\n"
+            "What your answers are like decides: label a few and plan again with --data."
+        )
+    left = f" ({made.left_out} more could not be used)" if made.left_out else ""
+    return (
+        f"Past data: {counted(made.prompts, 'prompt', 'prompts')}{left}, {figures}; {runs}.\n"
+        "Ranges hold what so few prompts leave open; future prompts are assumed to be like these."
+    )
+
+
+def _needs(made: "Plan") -> dict[str, object]:
+    from streamer.cli.console import counted
+    from streamer.experiments.planning import ENOUGH
+
+    what, served = _SERVED[made.unit], made.best.ship_rate
+    steady = (
+        f"{(1 + made.level) / 2:.0%} of calibrations serve {ENOUGH:.0%} or more of what endless labels would"
+    )
+    if made.labels_enough:
+        why = f"{'enough' if made.labels_named else 'the fewest below'} that {steady}"
+    else:
+        why = f"{'too few' if made.labels_named else 'the most below, too few'} for calibrations that give alike"
+    fields: dict[str, object] = {
+        "needed": f"{counted(made.least_groups, 'labelled prompt', 'labelled prompts')} or more: "
+        "G of them meet no budget below 1/(G + 1)",
+        "labels": f"{made.labels}, {why}",
+        "smallest budget": f"{made.smallest_alpha:.3g} with {counted(made.labels, 'label', 'labels')}, one a prompt",
+        "served": f"{served.mean:.1%} of {what}; {_range(served)} in {made.level:.0%} of calibrations; "
+        f"{made.oracle_ship_rate:.1%} with endless labels",
+        "held": f"{made.least_held:.1%} or more by any gate, however good its score: exposure of "
+        f"{made.mean_severity:.1%} must come down to {made.alpha_per_attempt:.1%}; "
+        f"{made.least_held_selective:.1%} or more for as small a severity among the served",
+    }
+    if made.labels_per_served is not None and made.prompts_to_collect is not None:
+        fields["labels an answer"] = (
+            f"{made.labels_per_served:.2g} for each served one at audit probability {made.audit_probability:g}; "
+            f"these labels come from {made.prompts_to_collect} prompts of traffic"
+        )
+    return fields
+
+
+def _print_predictions(title: str, made: "Plan", rows: "Sequence[Prediction]", marked: int) -> None:
+    from streamer.cli.console import print_table
+
+    print_table(
+        ["labels", *_figure_heads(made), ""],
+        [
+            [
+                one.split.labels,
+                *_figures(one, marked=one.split.labels == marked),
+                "planned" if one.split.labels == marked else "",
+            ]
+            for one in rows
+        ],
+        title=title,
+    )
+
+
+def _print_splits(made: "Plan") -> None:
+    from streamer.calibration.plan import smallest_alpha
+    from streamer.cli.console import print_table
+
+    def remark(one: "Prediction") -> str:
+        if one is made.best or one.split == made.best.split:
+            return "best"
+        least = smallest_alpha(one.split.groups, made.attempts)
+        return f"closed: budgets from {least:.3g}" if least > made.alpha else ""
+
+    print_table(
+        ["prompts", "labels each", *_figure_heads(made), ""],
+        [
+            [
+                one.split.groups,
+                one.split.per_group,
+                *_figures(one, marked=one.split == made.best.split),
+                remark(one),
+            ]
+            for one in made.splits
+        ],
+        title=f"How to spend {made.labels} labels",
+    )
+
+
+def _print_sizes(made: "Plan") -> None:
+    from rich.text import Text
+
+    from streamer.cli.console import print_table
+
+    title = f"How many responses to sample, with {made.labels} labels, one a prompt"
+    print_table(
+        [
+            "responses",
+            "AUC",
+            "all shipped",
+            "served",
+            f"{made.level:.0%} range",
+            "among served",
+            "endless",
+            "",
+        ],
+        [
+            [
+                one.responses,
+                _or_dash(one.auc),
+                Text(f"{one.mean_severity:6.1%}"),
+                *(_figures(one.prediction, marked=one.responses == made.responses)[i] for i in (0, 1, 4)),
+                Text(f"{one.oracle_ship_rate:6.1%}"),
+                "planned" if one.responses == made.responses else "",
+            ]
+            for one in made.sizes
+        ],
+        title=title,
+    )
+
+
+def _figure_heads(made: "Plan") -> list[str]:
+    return ["served", f"{made.level:.0%} range", "exposure", f"{made.level:.0%} range", "among served"]
+
+
+def _figures(one: "Prediction", *, marked: bool) -> list[object]:
+    from rich.text import Text
+
+    style = "bold green" if marked else ""
+    selective = f"{one.selective_risk:6.1%}" if one.selective_risk is not None else "     -"
+    cells = [
+        f"{one.ship_rate.mean:6.1%}",
+        _range(one.ship_rate),
+        f"{one.exposure_risk.mean:6.1%}",
+        _range(one.exposure_risk),
+        selective,
+    ]
+    return [Text(cell, style=style) for cell in cells]
+
+
+def _range(interval: "Interval") -> str:
+    digits = 0 if interval.high >= 0.2 else 1
+    return f"{100 * interval.low:.{digits}f} to {interval.high:.{digits}%}"
+
+
+def _or_dash(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,56 @@
+"""How well a score tells fine answers from bad ones, and how alike the answers to one prompt are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def area_under_curve(scores: Floats, severities: Floats) -> float | None:
+    """Return the chance that a fine answer scores above a bad one, ties counting half (the area under the ROC curve).
+
+    An answer of severity m counts as fine with weight 1 - m and as bad with weight m; with severities 0 and 1 this is
+    the usual area. Answers of different prompts are compared with one another.
+
+    Parameters
+    ----------
+    scores, severities : of one shape, severities in [0, 1].
+
+    Returns
+    -------
+    float or None
+        In [0, 1]; 0.5 is no better than chance. None where all answers are fine, or all are bad.
+    """
+    order = np.argsort(scores, axis=None)
+    ranked, bad = scores.ravel()[order], severities.ravel()[order]
+    fine = 1 - bad
+    if fine.sum() == 0 or bad.sum() == 0:
+        return None
+    starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+    fine, bad = np.add.reduceat(fine, starts), np.add.reduceat(bad, starts)
+    below = np.cumsum(bad) - bad / 2
+    return float(fine @ below / (fine.sum() * bad.sum()))
+
+
+def intraclass_correlation(severities: Floats) -> float | None:
+    """Return how alike the severities of one prompt's answers are, by one-way analysis of variance.
+
+    Parameters
+    ----------
+    severities : shape (P, n), n >= 2.
+
+    Returns
+    -------
+    float or None
+        At most 1, the same for all answers to a prompt; about 0 for answers that have nothing in common. None for
+        fewer than two prompts, or where nothing varies.
+    """
+    prompts, n = severities.shape
+    if prompts < 2:
+        return None
+    between = n * float(severities.mean(axis=1).var(ddof=1))
+    within = float(severities.var(axis=1, ddof=1).mean())
+    total = between + (n - 1) * within
+    return (between - within) / total if total > 0 else None

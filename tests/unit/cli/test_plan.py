@@ -1,0 +1,88 @@
+"""`streamer plan` as people and programs read it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from streamer.cli import DONE, WRONG_USAGE, main
+
+FAST = ("--repetitions", "100")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["plan", *arguments]) == DONE
+    return capsys.readouterr().out
+
+
+def test_json_has_every_figure_and_a_rerun_is_identical(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--alpha", "0.1", "--labels", "200", "--unit", "response", *FAST, "--json")
+    first = run(capsys, *words)
+    assert run(capsys, *words) == first
+    plan = json.loads(first)
+    assert (plan["alpha"], plan["labels"], plan["unit"], plan["source"]) == (0.1, 200, "response", "guess")
+    assert (plan["least_groups"], plan["smallest_alpha"]) == (9, pytest.approx(1 / 201))
+    assert [(s["groups"], s["per_group"]) for s in plan["splits"]] == [
+        (200, 1), (100, 2), (66, 3), (40, 5), (20, 10),
+    ]  # fmt: skip
+    assert plan["best"] in plan["splits"]
+    assert plan["best"]["ship_rate"]["low"] <= plan["best"]["ship_rate"]["mean"]
+    assert [size["responses"] for size in plan["sizes"]] == [2, 3, 5, 10, 20]
+    assert plan["response_severity"] == pytest.approx(0.3, abs=0.02)
+    assert plan["auc"] == pytest.approx(0.8, abs=0.001)
+    assert plan["labels_per_served"] == pytest.approx(0.05 / (10 * plan["best"]["ship_rate"]["mean"]))
+    assert plan["prompts_to_collect"] == 4000
+
+
+@pytest.mark.parametrize("unit", ["best", "response", "batch"])
+def test_people_read_what_it_needs_and_what_it_gives(
+    unit: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(capsys, "--alpha", "0.1", "--unit", unit, *FAST)
+    assert max(map(len, text.splitlines()[3:])) <= 90
+    plain = " ".join(text.split())
+    assert "9 labelled prompts or more" in plain
+    assert "A guess: mean severity 0.30, AUC 0.80" in plain
+    assert "100 simulated calibrations, seed 0" in plain
+    assert re.search(r"served +\d\d\.\d% of (prompts|responses|batches); \d+ to \d+% in 90% of", text)
+    assert ("How to spend" in text) == (unit != "best")
+    assert text.count("planned") == 2
+    assert "How many responses to sample" in text
+
+
+def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = json.loads(run(capsys, "--alpha", "0.1", "--attempts", "2", *FAST, "--json"))
+    assert (plan["alpha_per_attempt"], plan["least_groups"]) == (0.05, 19)
+    assert plan["smallest_alpha"] == pytest.approx(2 / (plan["labels"] + 1))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--alpha", "0"), "alpha must be between 0 and 1"),
+        (("--alpha", "1.5"), "alpha must be between 0 and 1"),
+        (("--alpha", "nan"), "alpha must be between 0 and 1"),
+        (("--alpha", "0.05", "--labels", "0"), "labels must be a whole number of at least 1"),
+        (("--alpha", "0.05", "--labels", "10"), r"needs at least 19 labelled prompts; 10 can support a budget of 0\.0909"),
+        (("--alpha", "0.1", "--labels", "1", "--attempts", "2"), "1 can support no budget"),
+        (("--alpha", "0.1", "--labels", "100001"), "100000 labels at most"),
+        (("--alpha", "0.000001"), "needs 999999"),
+        (("--alpha", "0.1", "--severity", "1"), "mean severity of 1"),
+        (("--alpha", "0.1", "--auc", "0.4"), "AUC of 0.4"),
+        (("--alpha", "0.1", "--auc", "0.999", "--responses", "2"), r"at most 0\.\d+; guess a lower AUC"),
+        (("--alpha", "0.1", "--correlation", "1"), "correlation of 1"),
+        (("--alpha", "0.1", "--responses", "1"), "1 responses"),
+        (("--alpha", "0.1", "--data", "none.jsonl", "--auc", "0.8"), "--auc is a guess"),
+        (("--alpha", "0.1", "--data", "none.jsonl"), "cannot read none.jsonl"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_is_refused_in_words(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *words]) == WRONG_USAGE
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert re.search(said, seen.err)
