@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.calibration.threshold import Threshold
-    from streamer.policy import ThresholdState, Unit
+    from streamer.policy import Unit
+    from streamer.rules import ThresholdState
 
 
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.policy import HoldAction, Mode, Policy, Unit
+    from streamer.rules import Cut
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -73,7 +74,7 @@ class OutboxMessage:
 class ScoredResponse:
     """One response of a decided batch. `score` and `raw_energy` are None when the batch was not scored.
 
-    `drawn` tells that the audit sample asks for this response's severity.
+    `drawn` tells that the audit sample took this response; `uniform` is the random number of a gate that ships by chance.
     """
 
     id: str
@@ -82,6 +83,7 @@ class ScoredResponse:
     raw_energy: float | None
     action: Literal["ship"] | HoldAction
     drawn: bool
+    uniform: float | None = None
 
 
 EmbeddingSource = Literal["encoder", "event", "none"]
@@ -90,7 +92,11 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Everything that is kept of one decided batch; `action` is the message that tells the world."""
+    """Everything that is kept of one decided batch; `action` is the message that tells the world.
+
+    `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
+    segments.
+    """
 
     record: Record
     key: BatchKey
@@ -114,6 +120,8 @@ class Decision:
     decided_at: datetime
     action: OutboxMessage
     action_id: str
+    cut: Cut | None = None
+    segment: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

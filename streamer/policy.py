@@ -6,24 +6,28 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from streamer.rules import INDICATOR, Rule, ThresholdState
+
 if TYPE_CHECKING:
     from datetime import datetime
 
 Unit = Literal["best", "response", "batch"]
 Mode = Literal["shadow", "enforce"]
 HoldAction = Literal["abstain", "regenerate", "escalate"]
-ThresholdState = Literal["closed", "cut", "open"]
+Shape = Literal["indicator", "smooth", "ramp", "quantile", "rank"]
+SegmentFallback = Literal["closed", "pooled"]
 Scorer = Literal["gram", "external"]
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
-THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+SEGMENT_FALLBACKS: tuple[SegmentFallback, ...] = get_args(SegmentFallback)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
 SCORERS: tuple[Scorer, ...] = get_args(Scorer)
 LAWS: tuple[str, ...] = ("mean", "crc", "bb", "rbwa")
 """The laws of the weights within a group: what the budget-on-average calibrators choose among."""
 
-METHODS: tuple[str, ...] = LAWS
+METHODS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age")
 """The calibrators that a gate may name."""
 
 NO_ENCODER = "none"
@@ -44,10 +48,19 @@ class GateSettings:
     scorer : `gram` (Gram energy of embeddings) or `external` (a score in the event).
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; `NO_ENCODER` for `external`.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
-    alpha : the budget on exposure risk, in (0, 1).
+    alpha : the budget, in (0, 1): on exposure risk; on selective risk for the method `selective`.
     method : the calibrator, one of `METHODS`, chosen before any label is read.
     eta : Dirichlet concentration of `rbwa`, > 0.
     draws : bootstrap draws per group of `bb`, >= 1.
+    delta : chance, in (0, 1), that a bound by `hb`, `betting` or `selective` may fail.
+    rho : what each newer group multiplies a group's weight by under `age`, in (0, 1].
+    grid : evenly spaced levels that `selective` tests, in 1..10000.
+    starts : walks of `selective` over its grid, in 1..grid.
+    shape : how the cut is read; see `streamer.rules`.
+    width : of a `smooth` gate or a `ramp`, on the scale of scores, > 0.
+    segment_by : metadata key that tells a batch's segment; None: one threshold for all.
+    segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
+    label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.
     max_attempts : R >= 1; calibration uses alpha / R, attempts beyond R are held.
     mode : `shadow` tells consumers not to enforce.
@@ -65,6 +78,15 @@ class GateSettings:
     method: str = "mean"
     eta: float = 1.0
     draws: int = 20
+    delta: float = 0.1
+    rho: float = 0.99
+    grid: int = 100
+    starts: int = 5
+    shape: Shape = "indicator"
+    width: float = 0.05
+    segment_by: str | None = None
+    segment_fallback: SegmentFallback = "closed"
+    label_floor: float | None = None
     hold_action: HoldAction = "abstain"
     max_attempts: int = 1
     mode: Mode = "shadow"
@@ -78,6 +100,8 @@ class GateSettings:
             ("unit", UNITS),
             ("scorer", SCORERS),
             ("method", METHODS),
+            ("shape", SHAPES),
+            ("segment_fallback", SEGMENT_FALLBACKS),
             ("hold_action", HOLD_ACTIONS),
             ("mode", MODES),
         ):
@@ -88,6 +112,17 @@ class GateSettings:
             ("audit_probability", 0 <= self.audit_probability <= 1, "in [0, 1]"),
             ("eta", 0 < self.eta < float("inf"), "positive and finite"),
             ("draws", self.draws >= 1, "at least 1"),
+            ("delta", 0 < self.delta < 1, "between 0 and 1, both excluded"),
+            ("rho", 0 < self.rho <= 1, "above 0 and at most 1"),
+            ("grid", 1 <= self.grid <= 10_000, "in 1..10000"),
+            ("starts", 1 <= self.starts <= self.grid, f"in 1..{self.grid}, the levels of the grid"),
+            ("width", 0 < self.width <= 100, "above 0 and at most 100"),
+            (
+                "segment_by",
+                self.segment_by is None or 0 < len(self.segment_by) <= 200,
+                "a metadata key of 1 to 200 characters, or absent",
+            ),
+            ("label_floor", self.label_floor is None or 0 <= self.label_floor <= 1, "in [0, 1], or absent"),
             ("max_attempts", 1 <= self.max_attempts <= 1000, "in 1..1000"),
             ("audit_draws", 1 <= self.audit_draws <= 256, "in 1..256"),
             ("label_deadline_seconds", 0 <= self.label_deadline_seconds < float("inf"), "0 or more"),
@@ -103,11 +138,48 @@ class GateSettings:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         if (self.scorer == "external") != (self.encoder == NO_ENCODER):
             raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
+        if (reason := unsupported(self)) is not None:
+            raise ValueError(reason)
+
+
+def unsupported(settings: GateSettings) -> str | None:
+    """Say why no guarantee is known for this mixture of method, shape, unit and options; None if one is.
+
+    The table of what works with what is in docs/guarantees.md.
+    """
+    method, shape, unit = settings.method, settings.shape, settings.unit
+    if shape in ("smooth", "ramp") and method not in LAWS:
+        return f"shape {shape} goes with the methods {', '.join(LAWS)}, not {method!r}"
+    if shape == "quantile" and method in ("transductive", "selective"):
+        return f"shape quantile does not go with method {method!r}, which has no single cut that only gets stricter"
+    if shape == "rank" and method == "transductive":
+        return "shape rank does not go with method transductive"
+    if shape == "rank" and unit != "response":
+        return (
+            f"shape rank goes with the unit response, not {unit!r}: a batch's best has always the same rank"
+        )
+    if settings.segment_by is not None and (method not in LAWS or shape != "indicator"):
+        return f"segment_by goes with the methods {', '.join(LAWS)} and the shape indicator"
+    if settings.label_floor is not None:
+        if shape != "indicator":
+            return f"label_floor goes with the shape indicator, not {shape!r}"
+        if method == "selective":
+            return "label_floor does not go with method selective, whose risk may rise with the threshold"
+        if unit == "batch":
+            return "label_floor goes with the units best and response: a batch is shipped by its mean"
+    if method == "selective" and settings.max_attempts > 1:
+        return (
+            "max_attempts must be 1 with method selective: its risk is of what ships, which attempts change"
+        )
+    return None
 
 
 RECALIBRATING_FIELDS = frozenset(
-    {"unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "max_attempts"}
-)
+    {
+        "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid",
+        "starts", "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
+    }
+)  # fmt: skip
 """A change of any of these makes the present threshold meaningless: the gate closes until recalibrated."""
 
 
@@ -134,8 +206,10 @@ class Policy:
     ----------
     version : from 1, one monotonic sequence per gate.
     gate_revision : the revision whose settings this policy carries.
-    state : `closed` (ship nothing), `cut` (ship iff Q > lambda) or `open` (ship all).
+    state : `closed` (ship nothing), `cut` (ship what passes lambda) or `open` (ship all).
     threshold : lambda; None unless `state` is `cut`.
+    rule : how lambda is to be read. Under `Transductive` lambda is the strictest that a batch can get; under
+        `Segments` state and lambda are those of every segment that has none of its own.
     calibration_run : the run that found the threshold; None for a policy that no run made.
     calibrated : False until a calibration has decided for these settings; such a policy is `closed`
         and its decisions say `no_threshold`.
@@ -155,6 +229,7 @@ class Policy:
     guarantee: str
     created_by: str
     reason: str
+    rule: Rule = INDICATOR
 
     def __post_init__(self) -> None:
         if (self.state == "cut") != (self.threshold is not None):

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamer.policy import ThresholdState
+    from streamer.rules import ThresholdState
 
 
 def groups_needed(alpha: float) -> int:

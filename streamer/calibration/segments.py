@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Fallback = Literal["pooled", "closed"]
 FALLBACKS: tuple[Fallback, ...] = get_args(Fallback)
 
+_NAMED = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentedThreshold:
@@ -51,6 +53,45 @@ class SegmentedThreshold:
     def threshold_for(self, segment: str) -> Threshold:
         """Return the threshold that serves `segment`."""
         return self.own.get(segment, self.rest)
+
+    def guarantee(self, kind: str) -> str:
+        """Say in words what all segments are promised together.
+
+        Parameters
+        ----------
+        kind : what tells segments apart, for example ``metadata key 'language'``.
+        """
+        needed = counted(groups_needed(self.rest.alpha), "group")
+        some = ", ".join(repr(name) for name in list(self.own)[:_NAMED]) + (
+            ", ..." if len(self.own) > _NAMED else ""
+        )
+        if not self.own:
+            rest = (
+                "Nothing ships, so exposure risk is 0."
+                if self.fallback == "closed"
+                else f"The pooled threshold serves all segments; nothing is promised for one alone. {self.rest.guarantee}"
+            )
+            return f"No segment by {kind} has the {needed} that the budget {self.rest.alpha!r} needs. {rest}"
+        own = counted(len(self.own), "segment")
+        have = "has a threshold of its own" if len(self.own) == 1 else "have thresholds of their own"
+        rest = (
+            "Every other segment ships nothing."
+            if self.fallback == "closed"
+            else f"Every other segment is served by the pooled threshold of all {counted(self.rest.groups, 'group')}; "
+            "nothing is promised for it, nor for the average over all segments."
+        )
+        opening = (
+            f"{own} by {kind} ({some}) {have}, each from its own groups; the segment of a group follows from what was "
+            f"known before its responses were scored. {rest}"
+        )
+        shipping = [name for name, threshold in self.own.items() if threshold.state != "closed"]
+        if not shipping:
+            return f"{opening} No threshold of those keeps the budget {self.rest.alpha!r} but one that ships nothing."
+        fewest = min(shipping, key=lambda name: (self.counts[name], name))
+        return (
+            f"{opening} Within each segment that has a threshold of its own the following holds, here in the figures "
+            f"of the one with the fewest groups, {fewest!r}. {self.own[fewest].guarantee}"
+        )
 
     def guarantee_for(self, segment: str) -> str:
         """Say in words which threshold serves `segment` and what that promises."""

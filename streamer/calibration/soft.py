@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.groups import LabelledGroup
     from streamer.gate_shapes import SoftGate
-    from streamer.policy import ThresholdState
+    from streamer.rules import ThresholdState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from streamer.policy import LAWS, THRESHOLD_STATES
+from streamer.policy import LAWS
+from streamer.rules import THRESHOLD_STATES
 
 if TYPE_CHECKING:
-    from streamer.policy import ThresholdState
+    from streamer.rules import ThresholdState
 
 CALIBRATORS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age", "clt", "pooled")
 """Every way to find a threshold; a gate may name all but the last two (`streamer.policy.METHODS`)."""

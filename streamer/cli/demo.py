@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamer.cli.options import JsonOption
+from streamer.policy import METHODS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from streamer.experiments.report import DemoRun
 
 _WIDTH_FOR_BARS = 120
+_METHODS = tuple(method for method in METHODS if method != "selective")
 
 
 def demo(
@@ -31,7 +33,7 @@ def demo(
     alpha: Annotated[
         float, typer.Option(metavar="A", help="Budget on exposure risk, between 0 and 1.")
     ] = 0.1,
-    method: Annotated[Literal["mean", "crc", "bb", "rbwa"], typer.Option(help="Calibrator.")] = "mean",
+    method: Annotated[str, typer.Option(metavar="|".join(_METHODS), help="Calibrator.")] = "mean",
     seed: Annotated[
         int,
         typer.Option(
@@ -56,6 +58,11 @@ def demo(
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")
+    if method not in _METHODS:
+        raise UsageError(
+            f"--method must be one of {', '.join(_METHODS)}, not {method!r}"
+            + (": that one bounds another risk than the demo reports" if method in METHODS else "")
+        )
     end_on_sigterm()
     with DemoProgress() as watch:
         run, page = wiring.run_demo(

@@ -33,6 +33,15 @@ def create(
     mode: opt.ModeOption = None,
     eta: opt.EtaOption = None,
     draws: opt.DrawsOption = None,
+    delta: opt.DeltaOption = None,
+    rho: opt.RhoOption = None,
+    grid: opt.GridOption = None,
+    starts: opt.StartsOption = None,
+    shape: opt.ShapeOption = None,
+    width: opt.WidthOption = None,
+    segment_by: opt.SegmentByOption = None,
+    segment_fallback: opt.SegmentFallbackOption = None,
+    label_floor: opt.LabelFloorOption = None,
     audit_probability: opt.AuditProbabilityOption = None,
     audit_draws: opt.AuditDrawsOption = None,
     label_deadline: opt.LabelDeadlineOption = None,
@@ -57,6 +66,8 @@ def create(
     given = _given(
         unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
+        delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
+        segment_fallback=segment_fallback, label_floor=label_floor,
         audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
         decision_deadline=decision_deadline,
     )  # fmt: skip
@@ -95,6 +106,15 @@ def set_(
     mode: opt.ModeOption = None,
     eta: opt.EtaOption = None,
     draws: opt.DrawsOption = None,
+    delta: opt.DeltaOption = None,
+    rho: opt.RhoOption = None,
+    grid: opt.GridOption = None,
+    starts: opt.StartsOption = None,
+    shape: opt.ShapeOption = None,
+    width: opt.WidthOption = None,
+    segment_by: opt.SegmentByOption = None,
+    segment_fallback: opt.SegmentFallbackOption = None,
+    label_floor: opt.LabelFloorOption = None,
     audit_probability: opt.AuditProbabilityOption = None,
     audit_draws: opt.AuditDrawsOption = None,
     label_deadline: opt.LabelDeadlineOption = None,
@@ -106,8 +126,9 @@ def set_(
 ) -> None:
     """Change a gate: a new revision and a new policy version. Says whether that closes the gate.
 
-    A change of what the threshold was calibrated for (unit, scorer, encoder, severity kind, alpha, method, eta,
-    draws, max attempts) closes the gate until it is recalibrated; any other change keeps the threshold.
+    A change of what the threshold was calibrated for (unit, scorer, encoder, severity kind, alpha, the method and its
+    parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated; any other change
+    keeps the threshold.
     """
     from streamer import wiring
     from streamer.cli.console import print_json, print_table, say
@@ -119,6 +140,8 @@ def set_(
     given = _given(
         unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
+        delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
+        segment_fallback=segment_fallback, label_floor=label_floor,
         audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
         decision_deadline=decision_deadline,
     )  # fmt: skip
@@ -222,9 +245,22 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     )
 
 
-def _given(*, label_deadline: str | None, decision_deadline: str | None, **plain: object) -> dict[str, Any]:
+def _given(
+    *,
+    label_deadline: str | None,
+    decision_deadline: str | None,
+    segment_by: str | None,
+    label_floor: str | None,
+    **plain: object,
+) -> dict[str, Any]:
     """Collect the options that were given, under the names that `GateSettings` has."""
     given = {name: value for name, value in plain.items() if value is not None}
+    if segment_by is not None:
+        given["segment_by"] = None if segment_by.lower() == "none" else segment_by
+    if label_floor is not None:
+        given["label_floor"] = (
+            None if label_floor.lower() == "none" else opt.number(label_floor, "--label-floor")
+        )
     if label_deadline is not None:
         given["label_deadline_seconds"] = opt.seconds(label_deadline, "--label-deadline")
     if decision_deadline is not None:
@@ -257,10 +293,15 @@ def gate_settings(
     try:
         return GateSettings(**chosen)
     except ValueError as error:
-        field = str(error).split(" ", 1)[0]
-        option = "--" + field.removesuffix("_seconds").replace("_", "-")
-        text = str(error).replace(field, option, 1) if field in _FIELDS else str(error)
-        raise UsageError(text) from None
+        raise UsageError(_as_options(str(error))) from None
+
+
+def _as_options(text: str) -> str:
+    """Name settings as the options that set them, in a message that speaks of settings."""
+    first, _, rest = text.partition(" ")
+    if first in _FIELDS:
+        return f"--{first.removesuffix('_seconds').replace('_', '-')} {rest}"
+    return text
 
 
 _IDENTITY = re.compile(r"[^/\s]+@[0-9a-f]{8}")

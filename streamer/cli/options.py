@@ -1,6 +1,7 @@
 """Options that several commands share, and what their texts mean."""
 
 import getpass
+import math
 import re
 from dataclasses import MISSING, fields
 from typing import Annotated, Any
@@ -8,7 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from streamer.errors import UsageError
-from streamer.policy import HOLD_ACTIONS, METHODS, MODES, SCORERS, UNITS, GateSettings
+from streamer.policy import (
+    HOLD_ACTIONS,
+    METHODS,
+    MODES,
+    SCORERS,
+    SEGMENT_FALLBACKS,
+    SHAPES,
+    UNITS,
+    GateSettings,
+)
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -42,6 +52,17 @@ def seconds(text: str, option: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def number(text: str, option: str) -> float:
+    """Turn a text into a finite number. Raises `UsageError` for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"{option} must be a number, or none, not {text!r}")
+    return value
+
+
 def duration(value: float | None) -> str:
     """Write seconds the way that `seconds` reads them; ``none`` for None."""
     if value is None:
@@ -52,7 +73,11 @@ def duration(value: float | None) -> str:
     return f"{value:g}s"
 
 
-_POLICY, _AUDIT = "What the gate decides with", "Labelling and deadlines"
+_POLICY, _METHODS, _AUDIT = (
+    "What the gate decides with",
+    "Methods, shapes and segments",
+    "Labelling and deadlines",
+)
 _DEFAULTS = {field.name: field.default for field in fields(GateSettings)}
 
 
@@ -129,6 +154,67 @@ EtaOption = Annotated[
 DrawsOption = Annotated[
     int | None,
     _gate_option("draws", "K", "Bootstrap draws per group of the method bb.", _POLICY),
+]
+DeltaOption = Annotated[
+    float | None,
+    _gate_option(
+        "delta", "D", "Chance that a bound by the methods hb, betting or selective may fail.", _METHODS
+    ),
+]
+RhoOption = Annotated[
+    float | None,
+    _gate_option(
+        "rho", "R", "Method age: what each newer group multiplies a group's weight by, up to 1.", _METHODS
+    ),
+]
+GridOption = Annotated[
+    int | None,
+    _gate_option("grid", "N", "Method selective: evenly spaced levels that are tested.", _METHODS),
+]
+StartsOption = Annotated[
+    int | None,
+    _gate_option("starts", "N", "Method selective: levels of the grid from which tests begin.", _METHODS),
+]
+ShapeOption = Annotated[
+    str | None,
+    _gate_option(
+        "shape",
+        "|".join(SHAPES),
+        "How the threshold is read: a plain cut, a chance to ship that rises with the score (smooth, ramp), "
+        "a quantile of the calibration scores, or a rank within the batch.",
+        _METHODS,
+    ),
+]
+WidthOption = Annotated[
+    float | None,
+    _gate_option("width", "W", "Width of the shapes smooth and ramp, on the scale of scores.", _METHODS),
+]
+SegmentByOption = Annotated[
+    str | None,
+    _gate_option(
+        "segment_by",
+        "KEY",
+        "Metadata key that tells kinds of prompts apart, each with a threshold of its own; none takes it away.",
+        _METHODS,
+    ),
+]
+SegmentFallbackOption = Annotated[
+    str | None,
+    _gate_option(
+        "segment_fallback",
+        "|".join(SEGMENT_FALLBACKS),
+        "What serves a kind with too few groups: nothing ships, or the threshold of all (which then promises nothing).",
+        _METHODS,
+    ),
+]
+LabelFloorOption = Annotated[
+    str | None,
+    _gate_option(
+        "label_floor",
+        "Q",
+        "Label only what scores above this; nothing below it ever ships. none takes it away.",
+        _AUDIT,
+    ),
 ]
 AuditProbabilityOption = Annotated[
     float | None,

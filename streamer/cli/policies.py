@@ -5,26 +5,61 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive, rule_to_json
+
 if TYPE_CHECKING:
     from rich.text import Text
 
     from streamer.policy import GateRevision, Policy
+    from streamer.rules import Rule
 
 _STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
 
 
+def cut_text(cut: Cut, rule: "Rule") -> str:
+    """Write a cut as its rule reads it: ``closed``, ``open``, ``Q > 0.83``, ``by batch, at most 0.83``."""
+    if isinstance(rule, Segments):
+        rest = cut_text(cut, INDICATOR)
+        return f"{len(rule.own)} segments, the rest {rest}"
+    if cut.threshold is None:
+        return cut.state
+    level = f"{cut.threshold:.6g}"
+    if isinstance(rule, Transductive):
+        return f"by batch, at most {level}"
+    if isinstance(rule, Chance):
+        return f"{rule.kind} at {level}, width {rule.width:g}"
+    if isinstance(rule, Quantile) and rule.quantile is not None:
+        return f"Q > {level} (quantile {rule.quantile:.4g})"
+    return f"rank > {level}" if isinstance(rule, Rank) else f"Q > {level}"
+
+
+def own_cuts(rule: "Rule") -> bool:
+    """Whether something may ship though the policy's own cut is closed: segments have cuts of their own."""
+    return isinstance(rule, Segments) and any(cut.state != "closed" for _, cut in rule.own)
+
+
 def threshold_text(policy: "Policy") -> str:
-    """Write the threshold: ``closed``, ``open``, or ``Q > 0.83``."""
-    if policy.threshold is not None:
-        return f"Q > {policy.threshold:.6g}"
-    return policy.state if policy.calibrated else "closed, not calibrated"
+    """Write the threshold of a policy, or that it was never calibrated."""
+    if not policy.calibrated:
+        return "closed, not calibrated"
+    return cut_text(Cut(policy.state, policy.threshold), policy.rule)
+
+
+def segment_lines(rule: "Rule") -> str | None:
+    """Write the cut of each segment, one a line; None for a rule without segments."""
+    if not isinstance(rule, Segments):
+        return None
+    return (
+        "\n".join(f"{name or '(none named)'}: {cut_text(cut, INDICATOR)}" for name, cut in rule.own) or "none"
+    )
 
 
 def styled_threshold(policy: "Policy") -> "Text":
     """`threshold_text`, coloured by how much ships."""
     from rich.text import Text
 
-    return Text(threshold_text(policy), style=_STYLES[policy.state])
+    state = "cut" if own_cuts(policy.rule) else policy.state
+    return Text(threshold_text(policy), style=_STYLES[state])
 
 
 def standing(policy: "Policy") -> str:
@@ -33,6 +68,11 @@ def standing(policy: "Policy") -> str:
     if not policy.calibrated:
         return (
             f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"
+        )
+    if isinstance(policy.rule, Segments):
+        return (
+            f"{len(policy.rule.own)} segments by {policy.rule.key!r} ship by thresholds of their own, budget "
+            f"{policy.settings.alpha:g} each; every other: {cut_text(Cut(policy.state, policy.threshold), INDICATOR)}{shadow}"
         )
     if policy.state == "closed":
         return (
@@ -43,7 +83,18 @@ def standing(policy: "Policy") -> str:
         return (
             f"open, ships everything: the labels allow it within the budget {policy.settings.alpha:g}{shadow}"
         )
-    return f"ships what scores above {policy.threshold:.6g}, budget {policy.settings.alpha:g}{shadow}"
+    return f"{_what_ships(policy)}, budget {policy.settings.alpha:g}{shadow}"
+
+
+def _what_ships(policy: "Policy") -> str:
+    rule, level = policy.rule, f"{policy.threshold:.6g}"
+    if isinstance(rule, Transductive):
+        return f"cuts each batch by a threshold of its own, none above {level}"
+    if isinstance(rule, Chance):
+        return f"ships by a chance that rises with the score ({rule.kind}, width {rule.width:g}, at {level})"
+    if isinstance(rule, Rank):
+        return f"ships what ranks above {level} within its batch"
+    return f"ships what scores above {level}"
 
 
 def guarantee_text(guarantee: str) -> str:
@@ -64,6 +115,7 @@ def policy_json(policy: "Policy") -> dict[str, Any]:
         "gate_revision": policy.gate_revision,
         "state": policy.state,
         "lambda": policy.threshold,
+        "rule": rule_to_json(policy.rule) | {"curve": None},
         "calibrated": policy.calibrated,
         "calibration_run": policy.calibration_run,
         "guarantee": policy.guarantee,

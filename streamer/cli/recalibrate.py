@@ -6,7 +6,8 @@ import typer
 
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.policies import guarantee_text, threshold_text
+from streamer.cli.policies import cut_text, guarantee_text, own_cuts, threshold_text
+from streamer.rules import Cut, Indicator, rule_to_json
 
 if TYPE_CHECKING:
     from streamer.calibration import Threshold
@@ -80,19 +81,22 @@ def _print_report(done: "Recalibration") -> None:
     )
     rows: list[list[object]] = []
     for one in run.candidates:
-        decides = one.method == settings.method
-        style = "bold green" if decides else "dim"
-        cells = [one.method, found_text(one.threshold), "decides" if decides else "diagnostic"]
+        style = "bold green" if one.decides else "dim"
+        cells = [
+            one.name,
+            cut_text(Cut.at(one.threshold.value), one.rule),
+            "decides" if one.decides else "diagnostic",
+        ]
         rows.append([Text(cell, style=style) for cell in cells])
     print_table(["method", "threshold", ""], rows)
-    found = found_text(run.decided)
+    found = cut_text(Cut.at(run.decided.value), run.rule)
     was = threshold_text(done.before)
     if done.after is None:
         say(f"Would change from {was} to {found}; nothing was recorded.")
     else:
         say(f"Was {was} (version {done.before.version}); is {found} (version {done.after.version}).")
     say(guarantee_text(run.guarantee))
-    if run.decided.state == "closed":
+    if run.decided.state == "closed" and not own_cuts(run.rule):
         say(why_closed(run))
         return
     if reason := why_little(run):
@@ -113,10 +117,15 @@ def why_closed(run: "CalibrationRun") -> str:
             f"It stays closed: a budget of {run.effective_alpha:g} needs at least {least} labelled groups, and there "
             f"are {len(run.groups)}."
         )
-    if run.labelled < run.drawn:
+    if run.missing:
         return (
-            f"It stays closed: {run.drawn - run.labelled} drawn responses have no label and count as the worst; "
+            f"It stays closed: {run.missing} drawn responses have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
+        )
+    if run.gate.settings.method in ("hb", "betting", "selective"):
+        return (
+            f"It stays closed: {len(run.groups)} groups do not show the budget {run.effective_alpha:g} with "
+            f"probability {1 - run.gate.settings.delta:g}; more may, if answers with high scores are good."
         )
     return "It stays closed: even the highest scores carry more severity than the budget allows."
 
@@ -124,24 +133,20 @@ def why_closed(run: "CalibrationRun") -> str:
 def why_little(run: "CalibrationRun") -> str | None:
     """Say what keeps a gate stricter than it need be, or that it is as good as closed; None when nothing does."""
     parts = []
-    if run.decided.state == "cut" and not any(
-        item.score > run.decided.value for group in run.groups for item in group.items
+    if (
+        isinstance(run.rule, Indicator)
+        and run.decided.state == "cut"
+        and not any(item.score > run.decided.value for group in run.groups for item in group.items)
     ):
         parts.append(
             "Nothing of the calibration sample scores above this threshold: hardly anything will ship."
         )
-    missing = run.drawn - run.labelled
-    if missing:
+    if run.missing:
         parts.append(
-            f"{missing} of {run.drawn} drawn responses have no label and count as the worst; "
+            f"{run.missing} of {run.drawn} drawn responses have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
     return " ".join(parts) or None
-
-
-def found_text(threshold: "Threshold") -> str:
-    """Write a calibrated threshold: ``closed``, ``open``, or ``Q > 0.83``."""
-    return f"Q > {threshold.value:.6g}" if threshold.state == "cut" else threshold.state
 
 
 def report_json(done: "Recalibration") -> dict[str, Any]:
@@ -162,15 +167,15 @@ def report_json(done: "Recalibration") -> dict[str, Any]:
         "groups": len(run.groups),
         "drawn": run.drawn,
         "labelled": run.labelled,
-        "missing": run.drawn - run.labelled,
+        "missing": run.missing,
         "seed": run.seed,
         "older_than": run.older_than,
         "before": _version(done.before),
         "decided": threshold(run.decided),
+        "rule": rule_to_json(run.rule) | {"curve": None},
         "after": None if done.after is None else _version(done.after),
         "candidates": [
-            {"method": one.method, "decides": one.method == settings.method, **threshold(one.threshold)}
-            for one in run.candidates
+            {"method": one.name, "decides": one.decides, **threshold(one.threshold)} for one in run.candidates
         ],
         "guarantee": run.guarantee,
     }

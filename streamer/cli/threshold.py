@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from streamer.cli import options as opt
-from streamer.cli.policies import guarantee_text, policy_json, standing, styled_threshold, when
+from streamer.cli.policies import guarantee_text, policy_json, segment_lines, standing, styled_threshold, when
 
 app = typer.Typer(no_args_is_help=True, help="The thresholds that gates had and have: who, why, when.")
 
@@ -67,6 +67,7 @@ def show(
     print_fields(
         {
             "threshold": styled_threshold(policy),
+            **({"segments": lines} if (lines := segment_lines(policy.rule)) is not None else {}),
             "budget alpha": policy.settings.alpha,
             "unit": policy.settings.unit,
             "method": policy.settings.method,

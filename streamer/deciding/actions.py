@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     from streamer.events.actions import BatchAction
     from streamer.journal import BatchKey, Record, ScoredResponse
-    from streamer.policy import Policy
+    from streamer.policy import GateSettings, Policy
+    from streamer.rules import Cut
+
+
+def needs_label(response: ScoredResponse, settings: GateSettings) -> bool:
+    """Whether a drawn response is to be labelled: below a label floor nothing ever ships."""
+    floor = settings.label_floor
+    return floor is None or response.score is None or response.score > floor
 
 
 def action_event(
@@ -29,6 +36,8 @@ def action_event(
     record: Record,
     key: BatchKey,
     policy: Policy,
+    cut: Cut,
+    segment: str | None,
     outcome: BatchAction,
     reason: str,
     selected: str | None,
@@ -53,14 +62,17 @@ def action_event(
         responses=tuple(ResponseActionV1(id=r.id, score=r.score, action=r.action) for r in responses),
         policy=ActionPolicyV1(
             version=policy.version,
-            state=policy.state,
-            threshold=policy.threshold,
+            state=cut.state,
+            threshold=cut.threshold,
             alpha=settings.alpha,
             method=settings.method,
+            segment=segment,
         ),
         scorer=ActionScorerV1(name=settings.scorer, encoder=settings.encoder),
         audit=ActionAuditV1(
-            sampled=sampled, probability=sampling_probability, label=tuple(r.id for r in responses if r.drawn)
+            sampled=sampled,
+            probability=sampling_probability,
+            label=tuple(r.id for r in responses if r.drawn and needs_label(r, settings)),
         ),
         source=ActionSourceV1(
             topic=record.partition.topic, partition=record.partition.number, offset=record.offset

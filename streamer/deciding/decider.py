@@ -9,15 +9,18 @@ import numpy as np
 import structlog
 
 from streamer.deciding.actions import action_event
+from streamer.dither import uniforms_for
 from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.actions import action_message
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.responses import content_hash, decode_responses
-from streamer.gate import gate_batch, is_blank
+from streamer.gate import is_blank
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labelling.audit_sample import draw_responses, is_sampled
+from streamer.rules import Cut, Segments, Transductive
+from streamer.ruling import PolicyGate
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
     from streamer.journal import ActivePolicy, BatchKey, EmbeddingSource, Outcome, Record
+    from streamer.policy import Policy
+    from streamer.ruling import Ruling
     from streamer.scoring.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)
@@ -51,6 +56,20 @@ class _Pending:
     embeddings: EmbeddingSource = "none"
     scores: tuple[float, ...] | None = None
     raw: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What became of one batch; `ruling` is None when it was not scored."""
+
+    ruling: Ruling | None
+    cut: Cut
+    segment: str | None
+    uniforms: tuple[float, ...] | None
+    shipped: tuple[bool, ...]
+    outcome: BatchAction
+    reason: str
+    selected: str | None
 
 
 class BatchDecider:
@@ -82,6 +101,7 @@ class BatchDecider:
         self._topics = topics
         self._limits = limits
         self._clock = clock
+        self._gates: dict[str, tuple[int, PolicyGate]] = {}
 
     def outcomes(self, records: Sequence[Record]) -> list[Outcome]:
         """Decide `records`, one outcome each, in order.
@@ -248,65 +268,36 @@ class BatchDecider:
     def _decide(self, p: _Pending) -> Decision:
         policy = p.active.policy
         settings = policy.settings
-        n = len(p.event.responses)
-        shipped: tuple[bool, ...] = (False,) * n
-        selected: str | None = None
-        best: int | None = None
-        if p.scores is not None:
-            gated = gate_batch(
-                p.scores, unit=settings.unit, state=policy.state, threshold=policy.threshold, blank=p.blank
-            )
-            shipped = gated.shipped
-            best = gated.best
-            if gated.selected is not None:
-                selected = p.event.responses[gated.selected].id
-        sampled = p.scores is not None and is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
-        drawn: frozenset[str] = frozenset()
-        if sampled:
-            if settings.unit == "best" and best is not None:
-                drawn = frozenset({p.event.responses[best].id})
-            else:
-                ids = [r.id for r in p.event.responses]
-                drawn = draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)
-        if p.held is not None:
-            reason = p.held
-        elif policy.state == "closed":
-            reason = "closed" if policy.calibrated else "no_threshold"
-        else:
-            reason = "scored"
-        outcome: BatchAction
-        if (n and all(shipped)) or selected is not None:
-            outcome = "ship"
-        elif any(shipped):
-            outcome = "mixed"
-        else:
-            outcome = settings.hold_action
+        judged = self._rule(p)
+        decided_at = self._clock()
+        sampled, drawn = self._draw(p, judged.ruling)
         responses = tuple(
             ScoredResponse(
                 id=r.id,
                 text=r.text,
                 score=None if p.scores is None else p.scores[i],
                 raw_energy=None if p.raw is None else p.raw[i],
-                action="ship" if shipped[i] else settings.hold_action,
+                action="ship" if judged.shipped[i] else settings.hold_action,
                 drawn=r.id in drawn,
+                uniform=None if judged.uniforms is None else judged.uniforms[i],
             )
             for i, r in enumerate(p.event.responses)
         )
         probability = settings.audit_probability if p.scores is not None else 0.0
-        decided_at = self._clock()
         event = action_event(
             record=p.record,
             key=p.key,
             policy=policy,
-            outcome=outcome,
-            reason=reason,
-            selected=selected,
+            cut=judged.cut,
+            segment=judged.segment,
+            outcome=judged.outcome,
+            reason=judged.reason,
+            selected=judged.selected,
             responses=responses,
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
         )
-        message = action_message(event, topic=self._topics.actions, key=p.record.key, trace=p.record.headers)
         references = p.event.references
         return Decision(
             record=p.record,
@@ -318,9 +309,9 @@ class BatchDecider:
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,
-            outcome=outcome,
-            reason=reason,
-            selected=selected,
+            outcome=judged.outcome,
+            reason=judged.reason,
+            selected=judged.selected,
             responses=responses,
             policy=policy,
             scorer=settings.scorer,
@@ -329,6 +320,58 @@ class BatchDecider:
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
-            action=message,
+            action=action_message(
+                event, topic=self._topics.actions, key=p.record.key, trace=p.record.headers
+            ),
             action_id=event.action_id,
+            cut=judged.cut
+            if isinstance(policy.rule, Transductive | Segments) and p.scores is not None
+            else None,
+            segment=judged.segment,
         )
+
+    def _rule(self, p: _Pending) -> _Judged:
+        """Apply the policy to a batch; one that was not scored is held whole."""
+        policy = p.active.policy
+        settings = policy.settings
+        ids = [r.id for r in p.event.responses]
+        if p.scores is None:
+            cut = Cut(policy.state, policy.threshold)
+            reason = p.held or "scorer_failed"
+            return _Judged(None, cut, None, None, (False,) * len(ids), settings.hold_action, reason, None)
+        gate = self._gate(policy)
+        segment = gate.segment_of(p.event.metadata)
+        uniforms = None
+        if gate.needs_uniforms:
+            uniforms = uniforms_for(p.active.audit_salt, p.key, ids, settings.unit)
+        ruling = gate.decide(p.scores, blank=p.blank, uniforms=uniforms, segment=segment)
+        shipped = ruling.gate.shipped
+        if not policy.calibrated:
+            reason = "no_threshold"
+        else:
+            reason = "closed" if ruling.cut.state == "closed" else "scored"
+        outcome: BatchAction
+        if all(shipped) or ruling.gate.selected is not None:
+            outcome = "ship"
+        else:
+            outcome = "mixed" if any(shipped) else settings.hold_action
+        selected = None if ruling.gate.selected is None else ids[ruling.gate.selected]
+        return _Judged(ruling, ruling.cut, segment, uniforms, shipped, outcome, reason, selected)
+
+    def _gate(self, policy: Policy) -> PolicyGate:
+        """Return the gate of a policy, built once for each version."""
+        held = self._gates.get(policy.gate)
+        if held is None or held[0] != policy.version:
+            held = (policy.version, PolicyGate.of(policy))
+            self._gates[policy.gate] = held
+        return held[1]
+
+    def _draw(self, p: _Pending, ruling: Ruling | None) -> tuple[bool, frozenset[str]]:
+        """Tell whether the audit sample takes a batch, and which of its responses."""
+        settings = p.active.policy.settings
+        if ruling is None or not is_sampled(p.active.audit_salt, p.key, settings.audit_probability):
+            return False, frozenset()
+        ids = [r.id for r in p.event.responses]
+        if settings.unit == "best" and ruling.gate.best is not None:
+            return True, frozenset({ids[ruling.gate.best]})
+        return True, draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)

@@ -17,7 +17,8 @@ from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - th
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
 from streamer.journal import OutboxMessage
-from streamer.policy import ThresholdState, Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.policy import Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.rules import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 
 if TYPE_CHECKING:
     from streamer.journal import BatchKey, Headers
@@ -61,17 +62,25 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
-    """The policy that decided. In Python the JSON name `lambda` is `threshold`."""
+    """The policy that decided, with the cut that served this batch: its own where each batch has one, that of its
+    segment where the policy has segments. In Python the JSON name `lambda` is `threshold`.
+    """
 
     version: Annotated[int, Meta(ge=1)]
     state: ThresholdState
     threshold: Annotated[
         float | None,
-        Meta(description="A response ships iff its score is above it; null unless the state is `cut`."),
+        Meta(
+            description="A response ships iff its score is above it (under shapes other than `indicator`: its dithered "
+            "score, or its rank); null unless the state is `cut`."
+        ),
     ]
     alpha: Annotated[float, Meta(gt=0, lt=1, description="The budget on exposure risk.")]
     method: str
-    segment: str | None = None
+    segment: Annotated[
+        str | None,
+        Meta(description="The batch's segment, empty if it named none; null for a gate without segments."),
+    ] = None
 
 
 class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):

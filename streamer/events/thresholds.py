@@ -24,9 +24,11 @@ from streamer.policy import (
     Mode,
     Policy,
     Scorer,
-    ThresholdState,
+    SegmentFallback,
+    Shape,
     Unit,
 )
+from streamer.rules import RuleKind, ThresholdState, rule_from_json, rule_to_json
 
 SCHEMA: Final = "streamer.thresholds.v1"
 DATASCHEMA: Final = "urn:streamer:schema:thresholds:v1"
@@ -38,14 +40,24 @@ _SETTINGS = tuple(GateSettings.__dataclass_fields__)
 
 
 class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How a score becomes a decision. `indicator`: ship iff the score is above lambda."""
+    """How lambda is to be read.
 
-    kind: Literal["indicator"]
+    `indicator`: ship iff the score is above lambda. `smooth`, `ramp`: ship iff the dithered score is, of `width`.
+    `quantile`: the same as `indicator`; lambda is where the frozen distribution passes `quantile`. `rank`: ship iff the
+    share of the batch that scores strictly less is above lambda. `transductive`: each batch has a lambda of its own, from
+    `curve`; the policy's is the strictest. `segments`: `own` has state and lambda by the value of the metadata key `key`;
+    the policy's serve every other.
+    """
+
+    kind: RuleKind
     parameters: dict[str, Any] = {}
     curve: (
         Annotated[
-            tuple[Annotated[tuple[float, ...], Meta(min_length=2, max_length=2)], ...],
-            Meta(description="Points (score, summed loss), for rules that need the curve; at most 256 KiB."),
+            tuple[tuple[float | None, float], ...],
+            Meta(
+                description="Points (level, summed loss from this level on), for `transductive`; a level of null is "
+                "below every score. At most 256 KiB."
+            ),
         ]
         | None
     ) = None
@@ -74,6 +86,15 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     method: str
     eta: Annotated[float, Meta(gt=0)]
     draws: Annotated[int, Meta(ge=1)]
+    delta: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    rho: Annotated[float, Meta(gt=0, le=1)] = 0.99
+    grid: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    starts: Annotated[int, Meta(ge=1, le=10_000)] = 5
+    shape: Shape = "indicator"
+    width: Annotated[float, Meta(gt=0, le=100)] = 0.05
+    segment_by: str | None = None
+    segment_fallback: SegmentFallback = "closed"
+    label_floor: Annotated[float, Meta(ge=0, le=1)] | None = None
     hold_action: HoldAction
     max_attempts: Annotated[int, Meta(ge=1, le=1000)]
     mode: Mode
@@ -97,6 +118,10 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
                 self.threshold or 0.0,
                 self.alpha,
                 self.eta,
+                self.delta,
+                self.rho,
+                self.width,
+                self.label_floor or 0.0,
                 self.audit_probability,
                 self.label_deadline_seconds,
                 self.decision_deadline_seconds or 0.0,
@@ -121,7 +146,7 @@ def threshold_event(policy: Policy) -> ThresholdsV1:
         state=policy.state,
         threshold=policy.threshold,
         calibrated=policy.calibrated,
-        rule=RuleV1(kind="indicator"),
+        rule=msgspec.convert(rule_to_json(policy.rule), RuleV1),
         calibration_run=policy.calibration_run,
         seed=policy.seed,
         valid_from=policy.valid_from,
@@ -155,6 +180,7 @@ def policy_from_event(event: ThresholdsV1) -> Policy:
             guarantee=event.guarantee,
             created_by=event.created_by,
             reason=event.reason,
+            rule=rule_from_json(msgspec.to_builtins(event.rule)),
         )
     except ValueError as error:
         raise BadMessage(codes.INVALID_FIELD, one_line(str(error))) from None

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from streamer.calibration import LabelledGroup
     from streamer.experiments.measurement import DecidedBatch, RiskReport
-    from streamer.policy import ThresholdState, Unit
+    from streamer.policy import Unit
+    from streamer.rules import ThresholdState
 
 CASES_SHOWN = 3
 _LONGEST_EXCERPT = 240

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from streamer.calibration import Threshold
     from streamer.experiments.clouds import Cloud
-    from streamer.policy import ThresholdState, Unit
+    from streamer.policy import Unit
+    from streamer.rules import ThresholdState
     from streamer.scoring.encoder import CachedEncoder
 
 _CLOUDS_AT_ONCE = 64

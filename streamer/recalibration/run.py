@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from streamer.calibration import LabelledGroup, calibrate_groups
+from streamer.calibration import LabelledGroup
 from streamer.errors import UsageError
-from streamer.policy import METHODS
+from streamer.recalibration.candidates import Candidate, Sample, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from streamer.calibration import Threshold
     from streamer.journal import BatchKey
     from streamer.policy import GateRevision, GateSettings, Policy
+    from streamer.rules import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledItem:
-    """A response that the audit draw asks a severity for (under unit `best` and `batch`: its unit's score).
+    """A response that the audit draw asks a severity for.
 
-    `severity` is the present mean over labellers, in [0, 1]; None while nobody has labelled it.
+    `score` is what the gate cuts: the response's own, the mean of its batch under unit `batch`, its rank in the batch
+    under shape `rank`. `severity` is the present mean over labellers, in [0, 1]; None while nobody has labelled it.
     """
 
     response_id: str
@@ -35,24 +37,25 @@ class SampledItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledGroup:
-    """One batch of the audit sample with its drawn responses, at least one."""
+    """One batch of the audit sample with its drawn responses, at least one.
+
+    Attributes
+    ----------
+    probability : with which the batch was drawn.
+    draws : responses that were drawn from it at most.
+    segment : that it belongs to; None for a gate without segments.
+    """
 
     key: BatchKey
     probability: float
     items: tuple[SampledItem, ...]
+    draws: int = 1
+    segment: str | None = None
 
     @property
     def id(self) -> str:
         """Identity of the group within its gate; the random weights derive from it."""
         return f"{self.key.batch_id}#{self.key.attempt}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """What one calibrator makes of the run's groups."""
-
-    method: str
-    threshold: Threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class CalibrationRun:
     Attributes
     ----------
     groups : what was read; `labelled_groups` is the same as the calibrators saw it, missing severities as 1.
-    candidates : one for each method; the gate's own decides.
+    candidates : the gate's own, which decides, and every other as a diagnostic.
     effective_alpha : the budget of one attempt, alpha / R.
     older_than : batches decided before this moment were read.
     """
@@ -79,17 +82,36 @@ class CalibrationRun:
     @property
     def decided(self) -> Threshold:
         """The threshold by the gate's own method: the only one that may become a policy."""
-        return next(c.threshold for c in self.candidates if c.method == self.gate.settings.method)
+        return self._own.threshold
+
+    @property
+    def rule(self) -> Rule:
+        """How the decided threshold is to be read."""
+        return self._own.rule
+
+    @property
+    def _own(self) -> Candidate:
+        return next(candidate for candidate in self.candidates if candidate.decides)
 
     @property
     def drawn(self) -> int:
-        """Responses that the audit draw asked a severity for."""
+        """Responses that the audit draw took."""
         return sum(len(group.items) for group in self.groups)
 
     @property
     def labelled(self) -> int:
-        """Those of them that have one; the others counted as severity 1."""
+        """Those of them that have a severity."""
         return sum(item.severity is not None for group in self.groups for item in group.items)
+
+    @property
+    def missing(self) -> int:
+        """Those of them that should have one and have none, and count as severity 1; below a label floor none should."""
+        floor = self.gate.settings.label_floor
+        return sum(
+            item.severity is None and (floor is None or item.score > floor)
+            for group in self.groups
+            for item in group.items
+        )
 
     @property
     def guarantee(self) -> str:
@@ -101,10 +123,14 @@ class CalibrationRun:
                 f"Up to {attempts} attempts share the budget {self.gate.settings.alpha!r}: each is calibrated at "
                 f"{self.effective_alpha!r} on first attempts (union bound)."
             )
-        missing = self.drawn - self.labelled
-        if missing:
+        if len({group.draws for group in self.groups}) > 1:
             parts.append(
-                f"{missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
+                "The number of responses drawn from a batch changed within the calibration groups; the change is "
+                "assumed to have nothing to do with the prompts."
+            )
+        if self.missing:
+            parts.append(
+                f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
                 "which can only make the threshold stricter."
             )
         return " ".join(parts)
@@ -175,25 +201,18 @@ def calibrate_gate(store: CalibrationStore, gate: GateRevision, *, now: datetime
         for group in groups
     )
     alpha = settings.alpha / settings.max_attempts
-    candidates = tuple(
-        Candidate(
-            method=method,
-            threshold=calibrate_groups(
-                labelled,
-                alpha=alpha,
-                method=method,
-                eta=settings.eta,
-                draws=settings.draws,
-                seed=gate.seed,
-            ),
-        )
-        for method in METHODS
+    sample = Sample(
+        groups=labelled,
+        segments={} if settings.segment_by is None else {group.id: group.segment or "" for group in groups},
+        alpha=alpha,
+        seed=gate.seed,
+        fewest_draws=min(group.draws for group in groups),
     )
     return CalibrationRun(
         gate=gate,
         groups=groups,
         labelled_groups=labelled,
-        candidates=candidates,
+        candidates=candidates(settings, sample),
         effective_alpha=alpha,
         seed=gate.seed,
         older_than=older_than,

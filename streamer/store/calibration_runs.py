@@ -11,9 +11,11 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gate import mean_score
+from streamer.gate_shapes import rank_scores
 from streamer.journal import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem
-from streamer.store import bulk
+from streamer.ruling import segment_of
+from streamer.store import bulk, control
 from streamer.store.labels import Severities
 from streamer.store.policies import lock_newest, mint_policy
 from streamer.store.schema import (
@@ -22,6 +24,8 @@ from streamer.store.schema import (
     calibration_inputs,
     calibration_runs,
     decisions,
+    gate_revisions,
+    policies,
     responses,
 )
 
@@ -49,7 +53,9 @@ class Calibrations:
 
         First attempts that were drawn, scored under these settings' unit, scorer and encoder, and decided before
         `older_than`; of each, the drawn responses with their present severity of the settings' kind (None while
-        there is no label). The score is the response's own; for unit `batch` it is the batch's mean.
+        there is no label), and what the settings' gate cuts: the response's score, for unit `batch` the batch's
+        mean, for shape `rank` the rank within the batch. Where the settings have segments, batches whose segment is
+        no longer known (their metadata are erased, and no policy had these segments) are passed over.
         """
         query = (
             sa.select(
@@ -61,9 +67,20 @@ class Calibrations:
                 responses.c.response_id,
                 responses.c.score,
                 responses.c.drawn,
+                gate_revisions.c.audit_draws,
+                *_segment_columns(settings),
             )
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
             .join(responses, responses.c.batch == decisions.c.batch)
+            .join(
+                policies,
+                (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
+            )
+            .join(
+                gate_revisions,
+                (gate_revisions.c.gate == policies.c.gate)
+                & (gate_revisions.c.revision == policies.c.gate_revision),
+            )
             .where(
                 decisions.c.gate == gate,
                 decisions.c.sampled,
@@ -82,7 +99,11 @@ class Calibrations:
             groups = [
                 _group(list(rows), settings, severities) for _, rows in groupby(found, key=itemgetter("id"))
             ]
-        return [group for group in groups if group.items]
+        return [
+            group
+            for group in groups
+            if group.items and (settings.segment_by is None or group.segment is not None)
+        ]
 
     def record_run(
         self, run: CalibrationRun, *, guarantee: str, by: str, reason: str, now: datetime
@@ -110,6 +131,7 @@ class Calibrations:
                     present,
                     state=decided.state,
                     threshold=_cut(decided),
+                    rule=run.rule,
                     calibrated=True,
                     calibration_run=identity,
                     guarantee=guarantee,
@@ -123,7 +145,7 @@ class Calibrations:
         return self._database.writing(work)
 
     def inputs(self, run: int) -> list[SampledGroup]:
-        """What a stored run read, exactly, by batch and response. Raises `UsageError` when there is no such run."""
+        """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""
         query = (
             sa.select(
                 batches.c.id,
@@ -134,10 +156,13 @@ class Calibrations:
                 calibration_inputs.c.score,
                 calibration_inputs.c.severity,
                 calibration_inputs.c.probability,
+                calibration_inputs.c.draws,
+                calibration_inputs.c.segment,
             )
             .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
+            .join(decisions, decisions.c.batch == batches.c.id)
             .where(calibration_inputs.c.run == run)
-            .order_by(batches.c.id, calibration_inputs.c.response_id)
+            .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
         )
         with self._database.reading() as connection:
             found = connection.execute(query).mappings().all()
@@ -151,6 +176,8 @@ class Calibrations:
                     SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
                     for row in rows
                 ),
+                draws=rows[0]["draws"],
+                segment=rows[0]["segment"],
             )
             for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
         ]
@@ -158,20 +185,43 @@ class Calibrations:
 
 def _group(rows: Sequence[Row], settings: GateSettings, severities: Severities) -> SampledGroup:
     key = BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"])
-    mean = mean_score([row["score"] for row in rows])
+    scores = [row["score"] for row in rows]
+    if settings.unit == "batch":
+        scores = [mean_score(scores)] * len(scores)
+    elif settings.shape == "rank":
+        scores = rank_scores(scores).tolist()
     return SampledGroup(
         key=key,
         probability=rows[0]["sampling_probability"],
         items=tuple(
             SampledItem(
                 response_id=row["response_id"],
-                score=mean if settings.unit == "batch" else row["score"],
+                score=score,
                 severity=severities.get(key, row["response_id"]),
             )
-            for row in rows
+            for row, score in zip(rows, scores, strict=True)
             if row["drawn"]
         ),
+        draws=rows[0]["audit_draws"],
+        segment=_segment(rows[0], settings.segment_by),
     )
+
+
+def _segment_columns(settings: GateSettings) -> tuple[sa.ColumnElement[Any], ...]:
+    """Metadata are read only where segments are asked for: they may be long."""
+    if settings.segment_by is None:
+        return ()
+    return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by)
+
+
+def _segment(row: Row, key: str | None) -> str | None:
+    """The segment of a batch: from its metadata, or as it was recorded by a policy with the same segments."""
+    if key is None:
+        return None
+    if row["metadata"] is not None:
+        return segment_of(row["metadata"], key)
+    recorded: str | None = row["segment"]
+    return recorded if row["segment_by"] == key else None
 
 
 def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by: str, now: datetime) -> int:
@@ -187,7 +237,7 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
             older_than=run.older_than,
             groups=len(run.groups),
             items=run.drawn,
-            missing=run.drawn - run.labelled,
+            missing=run.missing,
             state=run.decided.state,
             threshold=_cut(run.decided),
             guarantee=guarantee,
@@ -214,6 +264,8 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
             "score": item.score,
             "severity": item.severity,
             "probability": group.probability,
+            "draws": group.draws,
+            "segment": group.segment,
         }
         for group in run.groups
         for item in group.items
@@ -225,15 +277,17 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
         [
             {
                 "run": identity,
-                "method": candidate.method,
-                "decides": candidate.method == run.gate.settings.method,
+                "method": candidate.name,
+                "decides": candidate.decides,
                 "state": candidate.threshold.state,
                 "threshold": _cut(candidate.threshold),
+                "rule": candidate.rule,
                 "guarantee": candidate.threshold.guarantee,
             }
             for candidate in run.candidates
         ],
     )
+    control.append(connection, calibration_runs, [(identity,)], now=now)
     return identity
 
 

@@ -46,7 +46,7 @@ def link(previous: bytes, outcome: Row, said: Row) -> bytes:
         "kind": outcome["kind"],
         "source": [outcome["log_id"], outcome["topic"], outcome["partition"], outcome["offset"]],
         "height": outcome["chain_height"],
-        "recorded_at": _instant(outcome["recorded_at"]),
+        "recorded_at": instant(outcome["recorded_at"]),
         "facts": said,
     }
     return hashlib.sha256(previous + canonical_json(sealed)).digest()
@@ -76,10 +76,20 @@ def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: 
 
 
 def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[str, Any]:
-    """What the chain keeps of a decision: all of it, the texts by their seal. `responses` in event order."""
-    return {
+    """What the chain keeps of a decision: all of it, the texts by their seal. `responses` in event order.
+
+    What only some gates have enters where it is there.
+    """
+    own = {
+        name: decision[name]
+        for name in ("cut_state", "cut_threshold", "segment")
+        if decision[name] is not None
+    }
+    if any(row["uniform"] is not None for row in responses):
+        own["uniforms"] = [row["uniform"] for row in responses]
+    return own | {
         "batch": [batch["gate"], batch["batch_id"], batch["attempt"]],
-        "created_at": _instant(batch["created_at"]),
+        "created_at": instant(batch["created_at"]),
         "content_mac": batch["content_mac"].hex(),
         "policy": decision["policy_version"],
         "unit": decision["unit"],
@@ -92,7 +102,7 @@ def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[
         "embedding_source": decision["embedding_source"],
         "sampled": decision["sampled"],
         "sampling_probability": decision["sampling_probability"],
-        "decided_at": _instant(decision["decided_at"]),
+        "decided_at": instant(decision["decided_at"]),
         "action_id": decision["action_id"],
         "action": message_digest(
             decision["action_topic"],
@@ -151,12 +161,13 @@ def label_facts(label: Row) -> dict[str, Any]:
         "labeller": label["labeller"],
         "severity": label["severity"],
         "raw_severity": label["raw_severity"],
-        "labelled_at": _instant(label["labelled_at"]),
-        "received_at": _instant(label["received_at"]),
+        "labelled_at": instant(label["labelled_at"]),
+        "received_at": instant(label["received_at"]),
     }
 
 
-def _instant(moment: datetime | None) -> str | None:
+def instant(moment: datetime | None) -> str | None:
+    """Write a moment as chains hash it: UTC, always with microseconds."""
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 

@@ -11,6 +11,8 @@ from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.policy import GATE_NAME, GATE_NAME_RULE, RECALIBRATING_FIELDS, GateRevision, Policy
+from streamer.rules import INDICATOR
+from streamer.store import control
 from streamer.store.policies import (
     SETTINGS,
     lock_newest,
@@ -89,6 +91,7 @@ class Gates:
                     name=name, seed=revision.seed, audit_salt=revision.audit_salt, created_at=moment
                 )
             )
+            control.append(connection, gates, [(name,)], now=moment)
             _write_revision(connection, revision)
             policy = Policy(
                 gate=name,
@@ -162,6 +165,7 @@ class Gates:
                     policy,
                     state="closed",
                     threshold=None,
+                    rule=INDICATOR,
                     calibrated=False,
                     calibration_run=None,
                     guarantee="",
@@ -219,6 +223,7 @@ def _write_revision(connection: sa.Connection, revision: GateRevision) -> None:
             **{name: getattr(revision.settings, name) for name in SETTINGS},
         )
     )
+    control.append(connection, gate_revisions, [(revision.gate, revision.revision)], now=revision.created_at)
 
 
 def _select() -> sa.Select[Any]:

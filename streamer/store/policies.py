@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.journal import ActivePolicy
 from streamer.policy import RECALIBRATING_FIELDS, GateSettings, Policy
+from streamer.rules import INDICATOR
+from streamer.store import control
 from streamer.store.outbox import enqueue
 from streamer.store.schema import gate_revisions, gates, policies, policy_events
 
@@ -94,7 +96,14 @@ class Policies:
             present = lock_newest(connection, gate)
             return mint_policy(
                 connection,
-                replace(present, state="closed", threshold=None, calibration_run=None, guarantee=""),
+                replace(
+                    present,
+                    state="closed",
+                    threshold=None,
+                    rule=INDICATOR,
+                    calibration_run=None,
+                    guarantee="",
+                ),
                 by=by,
                 reason=reason,
                 now=moment,
@@ -130,6 +139,7 @@ class Policies:
                     present,
                     state=older.state,
                     threshold=older.threshold,
+                    rule=older.rule,
                     calibrated=older.calibrated,
                     calibration_run=older.calibration_run,
                     guarantee=older.guarantee,
@@ -202,6 +212,7 @@ def write_policy(connection: sa.Connection, policy: Policy, message: PolicyMessa
     connection.execute(
         sa.insert(policies).values({column.name: getattr(policy, column.name) for column in policies.columns})
     )
+    control.append(connection, policies, [(policy.gate, policy.version)], now=policy.valid_from)
     for event in ("created", "closed" if policy.state == "closed" else "activated"):
         write_event(
             connection,
@@ -219,9 +230,12 @@ def write_event(
     connection: sa.Connection, gate: str, version: int, event: str, *, by: str, reason: str, now: datetime
 ) -> None:
     """Add one line to the story of a policy."""
-    connection.execute(
-        sa.insert(policy_events).values(gate=gate, version=version, event=event, by=by, reason=reason, at=now)
-    )
+    identity = connection.execute(
+        sa.insert(policy_events)
+        .values(gate=gate, version=version, event=event, by=by, reason=reason, at=now)
+        .returning(policy_events.c.id)
+    ).scalar_one()
+    control.append(connection, policy_events, [(identity,)], now=now)
 
 
 def settings_of(row: Row) -> GateSettings:

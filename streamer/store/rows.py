@@ -75,6 +75,7 @@ def response_rows(decision: Decision, batch: int) -> list[dict[str, Any]]:
             "raw_energy": None if response.raw_energy is None else float(response.raw_energy),
             "action": response.action,
             "drawn": bool(response.drawn),
+            "uniform": response.uniform,
         }
         for position, response in enumerate(decision.responses)
     ]
@@ -91,6 +92,9 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "outcome": decision.outcome,
         "reason": decision.reason,
         "selected": decision.selected,
+        "cut_state": None if decision.cut is None else decision.cut.state,
+        "cut_threshold": None if decision.cut is None else decision.cut.threshold,
+        "segment": decision.segment,
         "scorer": decision.scorer,
         "encoder": decision.encoder,
         "embedding_source": decision.embedding_source,

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from streamer.events import codes
 from streamer.events.actions import REASONS
 from streamer.journal import DeadLetter, Decision, LabelRevision
-from streamer.policy import THRESHOLD_STATES
+from streamer.rules import THRESHOLD_STATES
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, MetricDefinition
 
 if TYPE_CHECKING:

@@ -7,11 +7,13 @@ import sqlalchemy as sa
 from streamer.store.schema.types import (
     BIGINT,
     REAL,
+    Rule,
     UtcDateTime,
     check,
     finite_cut,
     identity_column,
     metadata,
+    sized_rule,
     sized_text,
     within_unit_interval,
 )
@@ -53,10 +55,20 @@ calibration_inputs = sa.Table(
     sa.Column("score", REAL, nullable=False),
     sa.Column("severity", REAL, comment="NULL: no label by then, counted as 1"),
     sa.Column("probability", REAL, nullable=False, comment="of the batch being drawn for the audit"),
+    sa.Column(
+        "draws",
+        sa.Integer,
+        nullable=False,
+        server_default=sa.text("1"),
+        comment="responses drawn from the batch at most",
+    ),
+    sa.Column("segment", sa.Text),
     sa.ForeignKeyConstraint(["batch", "response_id"], ["responses.batch", "responses.response_id"]),
     within_unit_interval("score"),
     within_unit_interval("severity"),
     check("probability", "probability > 0 AND probability <= 1"),
+    check("draws", "draws >= 1"),
+    check("segment", "length(segment) <= 200"),
 )
 
 calibration_candidates = sa.Table(
@@ -67,9 +79,11 @@ calibration_candidates = sa.Table(
     sa.Column("decides", sa.Boolean, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("threshold", REAL),
+    sa.Column("rule", Rule, comment="how the threshold is to be read; NULL: ship iff the score is above it"),
     sa.Column("guarantee", sa.Text, nullable=False),
     sized_text("method", 64),
     *finite_cut(),
+    sized_rule(),
 )
 sa.Index(
     "uq_calibration_candidates_one_decides",

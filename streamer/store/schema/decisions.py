@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from streamer.policy import HOLD_ACTIONS, MODES, UNITS
+from streamer.rules import THRESHOLD_STATES
 from streamer.store.schema.types import (
     BIGINT,
     DOCUMENT,
@@ -64,6 +65,7 @@ responses = sa.Table(
     sa.Column("response_id", sa.Text, nullable=False),
     sa.Column("text", sa.Text, comment="NULL once erased"),
     sa.Column("score", REAL, comment="NULL when the batch was not scored"),
+    sa.Column("uniform", REAL, comment="the random number of a gate that ships by chance"),
     sa.Column("raw_energy", REAL),
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("drawn", sa.Boolean, nullable=False, comment="the audit sample asks for its severity"),
@@ -71,6 +73,7 @@ responses = sa.Table(
     check("position", "position >= 0"),
     sized_text("response_id", 200),
     within_unit_interval("score"),
+    check("uniform", "uniform > 0 AND uniform < 1"),
     check("raw_energy", "raw_energy >= -1e300 AND raw_energy <= 1e300"),
     one_of("action", ("ship", *HOLD_ACTIONS)),
     check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
@@ -87,6 +90,9 @@ decisions = sa.Table(
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("selected", sa.Text),
+    sa.Column("cut_state", sa.Text, comment="what cut this batch, where not all share the policy's cut"),
+    sa.Column("cut_threshold", REAL),
+    sa.Column("segment", sa.Text),
     sa.Column("scorer", sa.Text, nullable=False),
     sa.Column("encoder", sa.Text, nullable=False),
     sa.Column("embedding_source", sa.Text, nullable=False),
@@ -108,6 +114,9 @@ decisions = sa.Table(
     check("selected", "(unit = 'best' AND outcome = 'ship') = (selected IS NOT NULL)"),
     sized_text("reason", 64),
     check("shipped_is_scored", "outcome NOT IN ('ship', 'mixed') OR reason = 'scored'"),
+    one_of("cut_state", THRESHOLD_STATES),
+    check("cut_threshold", "cut_threshold >= -1e300 AND cut_threshold <= 1e300"),
+    check("segment", "length(segment) <= 200"),
     one_of("embedding_source", ("encoder", "event", "none")),
     within_unit_interval("sampling_probability"),
     check("sampled_had_a_chance", "NOT sampled OR sampling_probability > 0"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.policy import HOLD_ACTIONS, MODES, UNITS
+from streamer.policy import HOLD_ACTIONS, MODES, SEGMENT_FALLBACKS, SHAPES, UNITS
 from streamer.store.schema.types import (
     BIGINT,
     REAL,
+    Rule,
     UtcDateTime,
     check,
     digest,
@@ -15,6 +16,7 @@ from streamer.store.schema.types import (
     identity_column,
     metadata,
     one_of,
+    sized_rule,
     sized_text,
     within_unit_interval,
 )
@@ -44,6 +46,15 @@ gate_revisions = sa.Table(
     sa.Column("method", sa.Text, nullable=False),
     sa.Column("eta", REAL, nullable=False),
     sa.Column("draws", sa.Integer, nullable=False),
+    sa.Column("delta", REAL, nullable=False, server_default=sa.text("0.1")),
+    sa.Column("rho", REAL, nullable=False, server_default=sa.text("0.99")),
+    sa.Column("grid", sa.Integer, nullable=False, server_default=sa.text("100")),
+    sa.Column("starts", sa.Integer, nullable=False, server_default=sa.text("5")),
+    sa.Column("shape", sa.Text, nullable=False, server_default=sa.text("'indicator'")),
+    sa.Column("width", REAL, nullable=False, server_default=sa.text("0.05")),
+    sa.Column("segment_by", sa.Text),
+    sa.Column("segment_fallback", sa.Text, nullable=False, server_default=sa.text("'closed'")),
+    sa.Column("label_floor", REAL),
     sa.Column("hold_action", sa.Text, nullable=False),
     sa.Column("max_attempts", sa.Integer, nullable=False),
     sa.Column("mode", sa.Text, nullable=False),
@@ -64,6 +75,15 @@ gate_revisions = sa.Table(
     sized_text("method", 64),
     check("eta", "eta > 0 AND eta <= 1e300"),
     check("draws", "draws >= 1"),
+    check("delta", "delta > 0 AND delta < 1"),
+    check("rho", "rho > 0 AND rho <= 1"),
+    check("grid", "grid BETWEEN 1 AND 10000"),
+    check("starts", "starts BETWEEN 1 AND 10000"),
+    one_of("shape", SHAPES),
+    check("width", "width > 0 AND width <= 100"),
+    sized_text("segment_by", 200),
+    one_of("segment_fallback", SEGMENT_FALLBACKS),
+    within_unit_interval("label_floor"),
     one_of("hold_action", HOLD_ACTIONS),
     check("max_attempts", "max_attempts BETWEEN 1 AND 1000"),
     one_of("mode", MODES),
@@ -81,6 +101,7 @@ policies = sa.Table(
     sa.Column("gate_revision", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("threshold", REAL),
+    sa.Column("rule", Rule, comment="how the threshold is to be read; NULL: ship iff the score is above it"),
     sa.Column("calibrated", sa.Boolean, nullable=False),
     sa.Column("calibration_run", BIGINT, sa.ForeignKey("calibration_runs.id")),
     sa.Column("guarantee", sa.Text, nullable=False),
@@ -90,6 +111,7 @@ policies = sa.Table(
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     check("version", "version >= 1"),
     *finite_cut(),
+    sized_rule(),
     check("uncalibrated_is_closed", "calibrated OR state = 'closed'"),
     check("uncalibrated_has_no_run", "calibrated OR calibration_run IS NULL"),
 )

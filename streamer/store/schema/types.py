@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
-from streamer.policy import THRESHOLD_STATES
+from streamer import rules
+from streamer.rules import THRESHOLD_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,6 +95,19 @@ class HeaderPairs(sa.types.TypeDecorator["Headers"]):
         return None if value is None else decode_headers(value)
 
 
+class Rule(sa.types.TypeDecorator["rules.Rule"]):
+    """A policy's rule as canonical JSON; the indicator, which most are, is NULL."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: rules.Rule | None, _dialect: sa.Dialect) -> str | None:
+        return None if value is None or value == rules.INDICATOR else rules.rule_text(value)
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> rules.Rule | None:
+        return rules.INDICATOR if value is None else rules.rule_of_text(value)
+
+
 BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """64 bits on both: SQLite's INTEGER is, and only INTEGER may be an identity there."""
 
@@ -141,6 +155,11 @@ def digest(column: str) -> sa.CheckConstraint:
 def sized_text(column: str, longest: int) -> sa.CheckConstraint:
     """A text of 1 to `longest` characters."""
     return check(column, f"length({column}) BETWEEN 1 AND {longest}")
+
+
+def sized_rule() -> sa.CheckConstraint:
+    """A rule fits into one message."""
+    return check("rule", "length(rule) BETWEEN 2 AND 1048576")
 
 
 def finite_cut(state: str = "state", threshold: str = "threshold") -> tuple[sa.CheckConstraint, ...]:

@@ -101,7 +101,10 @@ def test_a_decision_written_past_the_journal_is_named(recorded: World) -> None:
     recorded.tamper(
         """INSERT INTO batches (id, gate, batch_id, attempt, prompt, metadata, content_hash, salt, content_mac)
            SELECT 1000, gate, 'stray', 1, prompt, metadata, content_hash, salt, content_mac FROM batches WHERE id = 1""",
-        """INSERT INTO decisions SELECT 1000, gate, policy_version, unit, mode, outcome, reason, selected, scorer, encoder,
+        """INSERT INTO decisions (batch, gate, policy_version, unit, mode, outcome, reason, selected, scorer, encoder,
+           embedding_source, sampled, sampling_probability, action_id, decided_at, action_topic, action_key,
+           action_value, action_headers)
+           SELECT 1000, gate, policy_version, unit, mode, outcome, reason, selected, scorer, encoder,
            embedding_source, sampled, sampling_probability, 'other', decided_at, action_topic, action_key, action_value,
            action_headers FROM decisions WHERE batch = 1""",
     )

@@ -1,0 +1,43 @@
+"""The random numbers of gates that ship by chance: independent of scores and labels, reproducible, recorded. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.journal import BatchKey
+    from streamer.policy import Unit
+
+_BITS = 52
+
+
+def uniforms_for(salt: bytes, key: BatchKey, response_ids: Sequence[str], unit: Unit) -> tuple[float, ...]:
+    """Draw one number in (0, 1) for each response, both ends excluded.
+
+    They are keyed hashes (HMAC-SHA256) of identities, so that whoever holds the salt can draw them again, a batch that
+    is delivered twice gets the same, and nobody without it can choose ids that ship.
+
+    Parameters
+    ----------
+    salt : the gate's secret.
+    key : the batch's identity.
+    response_ids : in event order.
+    unit : under `batch`, where all share one decision, all share one number.
+    """
+    if unit == "batch":
+        return (_uniform(salt, key, ""),) * len(response_ids)
+    return tuple(_uniform(salt, key, response) for response in response_ids)
+
+
+def _uniform(salt: bytes, key: BatchKey, response: str) -> float:
+    mac = hmac.new(salt, digestmod=hashlib.sha256)
+    for part in ("dither", key.gate, key.batch_id, str(key.attempt), response):
+        encoded = part.encode("utf-8")
+        mac.update(len(encoded).to_bytes(4, "big"))
+        mac.update(encoded)
+    # the middle of one of 2^52 cells: exact in a double, and never 0 or 1
+    return ((int.from_bytes(mac.digest()[:8], "big") >> (64 - _BITS)) + 0.5) / 2.0**_BITS

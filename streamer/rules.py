@@ -1,0 +1,263 @@
+"""How a policy turns scores into decisions: a cut, and the rule that says how the cut is to be read. Pure values.
+
+Every rule has a JSON form ``{kind, parameters, curve}``, the one that is stored with a policy and published on the
+topic `thresholds`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ThresholdState = Literal["closed", "cut", "open"]
+THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
+
+RuleKind = Literal["indicator", "smooth", "ramp", "quantile", "rank", "transductive", "segments"]
+RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a gate cuts.
+
+    Attributes
+    ----------
+    state : `closed` (ship nothing), `cut` (ship what passes lambda) or `open` (ship all).
+    threshold : lambda, finite; None unless `state` is `cut`.
+    """
+
+    state: ThresholdState
+    threshold: float | None
+
+    def __post_init__(self) -> None:
+        if self.state not in THRESHOLD_STATES:
+            raise ValueError(f"state must be closed, cut or open, not {self.state!r}")
+        if (self.state == "cut") != (self.threshold is not None):
+            raise ValueError(f"a gate in state {self.state!r} cannot have threshold {self.threshold!r}")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise ValueError(f"the threshold of a cut must be finite, not {self.threshold!r}")
+
+    @classmethod
+    def at(cls, value: float) -> Cut:
+        """Return the cut at lambda: +inf is closed, -inf open."""
+        if value == math.inf:
+            return cls("closed", None)
+        return cls("open", None) if value == -math.inf else cls("cut", value)
+
+    @property
+    def value(self) -> float:
+        """Lambda; +inf when closed, -inf when open."""
+        if self.threshold is not None:
+            return self.threshold
+        return math.inf if self.state == "closed" else -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Indicator:
+    """Ship iff the score is above lambda."""
+
+    kind: ClassVar[RuleKind] = "indicator"
+
+
+INDICATOR = Indicator()
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """Ship by a chance that rises with the score: iff the dithered score is above lambda.
+
+    With U the uniform number in (0, 1) that is recorded with the decision, the dithered score is
+    Q - width logit(U) for `smooth` and Q - width U for `ramp`. Lambda may lie outside [0, 1].
+    """
+
+    kind: Literal["smooth", "ramp"]
+    width: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("smooth", "ramp"):
+            raise ValueError(f"a gate by chance is smooth or a ramp, not {self.kind!r}")
+        if not 0 < self.width < math.inf:
+            raise ValueError(
+                f"the width of a {self.kind} gate must be positive and finite, not {self.width!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """Ship iff the score's quantile in the frozen calibration distribution is above `quantile`.
+
+    The distribution is a step function, so that this is the same as a score above lambda, which the policy holds.
+    `quantile` is None when the gate is closed or open.
+    """
+
+    quantile: float | None
+    kind: ClassVar[RuleKind] = "quantile"
+
+    def __post_init__(self) -> None:
+        if self.quantile is not None and not 0 <= self.quantile <= 1:
+            raise ValueError(f"a quantile must lie in [0, 1], not {self.quantile!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Ship iff the share of the batch that scores strictly less is above lambda. For the unit `response`."""
+
+    kind: ClassVar[RuleKind] = "rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Transductive:
+    """Find lambda anew for each batch, from its own scores and this window of the summed calibration loss.
+
+    Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`. S(l) is `totals[i]`
+    for `levels[i]` <= l < `levels[i + 1]`; c(l) is the mean of the `labelled` largest of 1{Q > l} over the batch's
+    responses (all of them when `labelled` is None).
+
+    Attributes
+    ----------
+    alpha : the budget of one attempt, in (0, 1).
+    groups : number G >= 0 of calibration groups.
+    labelled : responses k >= 1 drawn for labelling in a group; None: all that the unit could have shipped.
+    levels : strictly rising, the first may be -inf.
+    totals : not rising.
+    floor : the least lambda; None: no least.
+    """
+
+    alpha: float
+    groups: int
+    labelled: int | None
+    levels: tuple[float, ...]
+    totals: tuple[float, ...]
+    floor: float | None = None
+    kind: ClassVar[RuleKind] = "transductive"
+
+    def __post_init__(self) -> None:
+        if not self.levels or len(self.levels) != len(self.totals):
+            raise ValueError("a transductive rule needs one total for each level, and at least one level")
+        if any(not math.isfinite(level) for level in self.levels[1:]) or not self.levels[0] < math.inf:
+            raise ValueError("levels are finite, but for a first one of -inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Cut each segment where its own calibration says; the policy's cut serves every other.
+
+    Attributes
+    ----------
+    key : the metadata key that names a batch's segment.
+    own : (segment, cut) of each segment with groups enough, sorted by segment.
+    """
+
+    key: str
+    own: tuple[tuple[str, Cut], ...]
+    kind: ClassVar[RuleKind] = "segments"
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.own]
+        if names != sorted(set(names)):
+            raise ValueError("segments must be sorted, each there once")
+
+
+Rule = Indicator | Chance | Quantile | Rank | Transductive | Segments
+
+
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule as JSON values: ``kind``, ``parameters``, and ``curve``, which is null unless the kind has one.
+
+    Points of a curve are ``[level, total]``; a level of null is below every score.
+    """
+    parameters: dict[str, Any] = {}
+    curve: list[list[float | None]] | None = None
+    if isinstance(rule, Chance):
+        parameters = {"width": rule.width}
+    elif isinstance(rule, Quantile):
+        parameters = {"quantile": rule.quantile}
+    elif isinstance(rule, Transductive):
+        parameters = {
+            "alpha": rule.alpha,
+            "groups": rule.groups,
+            "labelled": rule.labelled,
+            "floor": rule.floor,
+        }
+        curve = [
+            [None if level == -math.inf else level, total]
+            for level, total in zip(rule.levels, rule.totals, strict=True)
+        ]
+    elif isinstance(rule, Segments):
+        parameters = {
+            "key": rule.key,
+            "own": {name: {"state": cut.state, "lambda": cut.threshold} for name, cut in rule.own},
+        }
+    return {"kind": rule.kind, "parameters": parameters, "curve": curve}
+
+
+def rule_from_json(document: Mapping[str, Any]) -> Rule:
+    """Read what `rule_to_json` wrote, exactly.
+
+    Raises
+    ------
+    ValueError
+        If the document is not such an object.
+    """
+    try:
+        kind, parameters, curve = document["kind"], document["parameters"], document.get("curve")
+        if kind == "indicator":
+            return Indicator()
+        if kind in ("smooth", "ramp"):
+            return Chance(kind, _number(parameters["width"]))
+        if kind == "quantile":
+            quantile = parameters["quantile"]
+            return Quantile(None if quantile is None else _number(quantile))
+        if kind == "rank":
+            return Rank()
+        if kind == "transductive":
+            labelled, floor = parameters["labelled"], parameters["floor"]
+            return Transductive(
+                alpha=_number(parameters["alpha"]),
+                groups=_whole(parameters["groups"]),
+                labelled=None if labelled is None else _whole(labelled),
+                levels=tuple(-math.inf if level is None else _number(level) for level, _ in curve or ()),
+                totals=tuple(_number(total) for _, total in curve or ()),
+                floor=None if floor is None else _number(floor),
+            )
+        if kind == "segments":
+            own = {
+                str(name): Cut(cut["state"], None if cut["lambda"] is None else _number(cut["lambda"]))
+                for name, cut in parameters["own"].items()
+            }
+            return Segments(str(parameters["key"]), tuple(sorted(own.items())))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"this is no rule of a gate: {error!r}") from None
+    raise ValueError(f"a rule's kind must be one of {', '.join(RULE_KINDS)}, not {kind!r}")
+
+
+def rule_text(rule: Rule) -> str:
+    """Write a rule as one JSON text, floats exact."""
+    return json.dumps(
+        rule_to_json(rule), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    )
+
+
+def rule_of_text(text: str) -> Rule:
+    """Read what `rule_text` wrote. Raises `ValueError`."""
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError("a rule in JSON is an object")
+    return rule_from_json(document)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"a rule's numbers must be finite, not {value!r}")
+    return float(value)
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{value!r} is no whole number")
+    return value
