@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.scoring.identity import EncoderIdentity
+from streamer.store import control
 from streamer.store.schema import encoders
 
 if TYPE_CHECKING:
@@ -36,13 +37,16 @@ class Encoders:
 
         def work(connection: sa.Connection) -> None:
             # One statement for both databases: two workers that start at once must not trip over each other.
-            connection.execute(
+            inserted = connection.execute(
                 sa.text(
                     "INSERT INTO encoders (id, weight_hash, revision, dimension, first_seen_at)"
                     " VALUES (:id, :weight_hash, :revision, :dimension, :first_seen_at) ON CONFLICT DO NOTHING"
                 ).bindparams(sa.bindparam("first_seen_at", type_=encoders.c.first_seen_at.type)),
                 row,
             )
+            if inserted.rowcount:
+                key = (identity.id, identity.revision, identity.weight_hash)
+                control.append(connection, encoders, [key], now=now)
 
         self._database.writing(work)
 

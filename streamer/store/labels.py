@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.journal import BatchKey
-from streamer.store import rows
+from streamer.store import control, rows
 from streamer.store.schema import batches, decisions, gate_revisions, label_revisions, responses
 from streamer.store.settle import add_labels, known_gates
 
@@ -113,8 +113,9 @@ class Labels:
             names = {label.key.gate for label in revisions}
             if unknown := sorted(names - known_gates(connection, names)):
                 raise UsageError(f"there is no gate {', '.join(map(repr, unknown))}; no label was stored")
-            added = sum(is_new for _, is_new in add_labels(connection, new))
-            return Added(added, len(new) - added)
+            stored = [row["id"] for row, is_new in add_labels(connection, new) if is_new]
+            control.append(connection, label_revisions, [(identity,) for identity in stored], now=moment)
+            return Added(len(stored), len(new) - len(stored))
 
         return self._database.writing(work)
 

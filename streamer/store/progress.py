@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import Fenced
 from streamer.journal import Lease, Partition
+from streamer.store import control
 from streamer.store.chain import genesis
 from streamer.store.schema import data_gaps, progress
 
@@ -127,6 +128,7 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
             recorded_at=now,
         )
     )
+    control.append(connection, data_gaps, [(*gap.partition, gap.from_offset)], now=now)
 
 
 def fenced(lease: Lease, position: Position | None) -> Fenced:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamer.store.schema.calibration import calibration_candidates, calibration_inputs, calibration_runs
+from streamer.store.schema.control import checkpoints, control_head, control_log
 from streamer.store.schema.decisions import batches, decisions, responses
 from streamer.store.schema.encoders import encoders
 from streamer.store.schema.gates import gate_revisions, gates, policies, policy_events
@@ -15,6 +16,9 @@ __all__ = [
     "calibration_candidates",
     "calibration_inputs",
     "calibration_runs",
+    "checkpoints",
+    "control_head",
+    "control_log",
     "data_gaps",
     "dead_letters",
     "decisions",
