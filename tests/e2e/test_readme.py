@@ -259,6 +259,19 @@ def test_the_demo_on_your_own_response_clouds(terminal: Terminal) -> None:
         assert Path(place).is_file()
 
 
+@pytest.mark.slow
+@pytest.mark.encoder
+def test_a_plan_on_a_guess_and_on_your_own_response_clouds(terminal: Terminal) -> None:
+    (block,) = blocks("sh", "Plan it")
+    write_clouds(
+        terminal.folder / "clouds.jsonl.gz", simulate_clouds(seed=3, clouds=40, responses=4), labels=True
+    )
+    for words in commands(block):
+        plan = json.loads(terminal.run([*words, "--json"], seconds=55))
+        assert plan["alpha"] == 0.1
+        assert plan["source"] == ("data" if "--data" in words else "guess")
+
+
 def test_make_has_the_targets_that_are_named() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {words[1] for block in blocks("sh", "Try it") for words in commands(block) if words[0] == "make"}
