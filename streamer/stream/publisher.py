@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
-from kafka.errors import InvalidTopicError, KafkaError, MessageSizeTooLargeError
+from kafka.errors import (
+    AuthorizationError,
+    ClusterAuthorizationFailedError,
+    InvalidTopicError,
+    KafkaError,
+    MessageSizeTooLargeError,
+)
 
 from streamer.errors import Unavailable, UsageError
 
@@ -39,7 +45,7 @@ class Publisher:
     Raises
     ------
     UsageError
-        A message is too large or a topic's name is invalid.
+        A message is too large, a topic's name is invalid, or the broker does not permit us to write there.
     Unavailable
         The broker did not answer in time; what was under way may or may not be there.
     """
@@ -111,5 +117,10 @@ def _explained(topic: str) -> Iterator[None]:
         raise UsageError(f"a message is larger than {topic} takes: {error}") from error
     except InvalidTopicError as error:
         raise UsageError(f"{topic!r} is no valid topic name") from error
+    except AuthorizationError as error:
+        raise UsageError(f"the broker does not permit us to write to {topic}") from error
     except (KafkaError, OSError) as error:
+        # An idempotent producer that may write to no topic at all is refused before it names one.
+        if ClusterAuthorizationFailedError.__name__ in str(error):
+            raise UsageError(f"the broker does not permit us to write to {topic}") from error
         raise Unavailable(f"the broker did not take it: {type(error).__name__}: {error}") from error

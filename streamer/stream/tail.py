@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import AuthorizationError, KafkaError
 
 from streamer.errors import Unavailable, UsageError
 from streamer.stream.header_names import accept_any_header_name
@@ -47,7 +47,7 @@ class Tail:
     Raises
     ------
     UsageError
-        On entering, when the topic does not exist.
+        On entering, when the topic does not exist; then or later, when we may not read it.
     Unavailable
         When no broker answers.
     """
@@ -73,7 +73,7 @@ class Tail:
                 for number in sorted(consumer.partitions_for_topic(self._topic) or ())
             ]
             if not partitions:
-                raise UsageError(f"the broker has no topic {self._topic}")
+                raise UsageError(f"the broker has no topic {self._topic}, or none that we may see")
             consumer.assign(partitions)
             # Both are fixed now rather than at the first poll.
             positions = (
@@ -83,6 +83,9 @@ class Tail:
             )
             for partition, offset in positions.items():
                 consumer.seek(partition, offset)
+        except AuthorizationError as error:
+            self._close()
+            raise UsageError(f"the broker does not permit us to read {self._topic}") from error
         except (KafkaError, OSError) as error:
             self._close()
             raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
@@ -118,6 +121,8 @@ class Tail:
                 return
             try:
                 polled = self._consumer.poll(timeout_ms=_POLL_MS)
+            except AuthorizationError as error:
+                raise UsageError(f"the broker does not permit us to read {self._topic}") from error
             except (KafkaError, OSError) as error:
                 raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
             for records in polled.values():

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    AuthorizationError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 
 from streamer.errors import Unavailable, UsageError
 
@@ -190,5 +195,7 @@ def _reachable() -> Iterator[None]:
         yield
     except UnknownTopicOrPartitionError as error:
         raise UsageError(f"no such topic: {error}") from error
+    except AuthorizationError as error:
+        raise UsageError(f"the broker does not permit it: {type(error).__name__}") from error
     except (KafkaError, OSError) as error:
         raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error

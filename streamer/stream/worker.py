@@ -20,6 +20,7 @@ from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.faust_engine import Engine, FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
+from streamer.stream.handshake import shake_hands
 from streamer.stream.health import WorkerHealth
 from streamer.stream.intake import Intake
 from streamer.stream.latency import LatencyLedger
@@ -298,11 +299,15 @@ class _Worker:
         )
         found = await until_available(
             self._threads["relay"],
-            lambda: cluster_id(self._connection),
+            self._cluster_id,
             part="broker",
             tell=self._health.part,
         )
         return found or ""
+
+    def _cluster_id(self) -> str:
+        shake_hands(self._connection)  # what is configured wrongly ends the worker with the reason
+        return cluster_id(self._connection)
 
     async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
         """The result of `work`; None, and `work` is cancelled, once a stop is asked for."""

@@ -13,6 +13,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ from kafka.errors import KafkaError
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from tests.services.certificates import Authority, Certificate
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".services" / "kafka"
@@ -58,17 +61,76 @@ def _cluster_id() -> str:
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
 
 
+@dataclass(frozen=True)
+class BrokerSecurity:
+    """What turns a node into one that asks who is there and what they may do.
+
+    Two listeners join the plain one: SASL_SSL with SCRAM-SHA-256 and -512, and SSL that demands a client's
+    certificate and takes its common name for the principal. On both, only what an ACL allows is allowed; the
+    plain one, which the node itself and a test's admin use, may do everything.
+
+    Attributes
+    ----------
+    authority : whose certificates the node shows and trusts.
+    certificate : the node's own.
+    users : passwords by name, for SCRAM.
+    scram_port, mtls_port : of the two listeners.
+    """
+
+    authority: Authority
+    certificate: Certificate
+    users: Mapping[str, str]
+    scram_port: int = field(default_factory=free_port)
+    mtls_port: int = field(default_factory=free_port)
+
+    def properties(self, port: int, controller_port: int) -> str:
+        """The node's properties that differ."""
+        more = f"SCRAM://127.0.0.1:{self.scram_port},MTLS://127.0.0.1:{self.mtls_port}"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        return "\n".join(
+            (
+                "",
+                f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},{more}",
+                f"advertised.listeners=PLAINTEXT://127.0.0.1:{port},{more}",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SCRAM:SASL_SSL,MTLS:SSL",
+                "listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512",
+                f"listener.name.scram.scram-sha-256.sasl.jaas.config={module}",
+                f"listener.name.scram.scram-sha-512.sasl.jaas.config={module}",
+                "listener.name.mtls.ssl.client.auth=required",
+                "listener.name.mtls.ssl.principal.mapping.rules=RULE:^CN=([^,]+).*$/$1/",
+                "ssl.keystore.type=PEM",
+                f"ssl.keystore.location={self.certificate.both}",
+                "ssl.truststore.type=PEM",
+                f"ssl.truststore.location={self.authority.certificate}",
+                "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users=User:ANONYMOUS",
+                "",
+            )
+        )
+
+    def scram_records(self) -> list[str]:
+        """Arguments that write the users into storage when it is formatted."""
+        return [
+            argument
+            for name, password in self.users.items()
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+        ]
+
+
 class KafkaBroker:
     """One Kafka node with its own folder, ports and cluster id, which all survive a restart.
 
     Attributes
     ----------
-    bootstrap : ``127.0.0.1:port``, the same for the whole life.
+    bootstrap : ``127.0.0.1:port``, the same for the whole life; plain text.
+    security : what it asks on its other listeners, if it has any.
     cluster_id : the id that the storage was formatted with.
     log : the file that the broker's warnings and errors go to.
     """
 
-    def __init__(self, *, ready_within: float = 60.0) -> None:
+    def __init__(self, *, ready_within: float = 60.0, security: BrokerSecurity | None = None) -> None:
+        self.security = security
         self.folder = Path(tempfile.mkdtemp(prefix="streamer-kafka-"))
         self.log = self.folder / "broker.log"
         self.cluster_id = _cluster_id()
@@ -77,13 +139,16 @@ class KafkaBroker:
         self._ready_within = ready_within
         self._process: subprocess.Popen[bytes] | None = None
         self._properties = self.folder / "server.properties"
+        controller_port = free_port()
         self._properties.write_text(
             string.Template(_PROPERTIES.read_text()).substitute(
-                folder=self.folder / "data", port=self._port, controller_port=free_port()
+                folder=self.folder / "data", port=self._port, controller_port=controller_port
             )
+            + ("" if security is None else security.properties(self._port, controller_port))
         )
         atexit.register(self.remove)
-        format_storage = ("format", "-t", self.cluster_id, "-c", str(self._properties))
+        users = [] if security is None else security.scram_records()
+        format_storage = ("format", "-t", self.cluster_id, "-c", str(self._properties), *users)
         if self._java("kafka.tools.StorageTool", *format_storage).wait(60) != 0:
             raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
 

@@ -1,0 +1,194 @@
+"""Kafka with SCRAM, TLS, client certificates and ACLs: everything works through it, and nothing past it."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaAdminClient
+
+from streamer.cli import main
+from streamer.errors import Unavailable, UsageError
+from streamer.stream.connection import KafkaConnection
+from streamer.stream.handshake import shake_hands
+from streamer.stream.publisher import Publisher
+from streamer.stream.tail import Tail
+from tests.faults.site import GATE, event
+from tests.faults.worker_process import WorkerProcess
+from tests.integration.security.conftest import TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.integration.security.conftest import SecuredKafka
+
+    Act = Callable[..., str]
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def act(
+    secured_kafka: SecuredKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Act:
+    """Runs a command as somebody, and returns what it printed; it must end with the status that is given."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(user: str, *words: str, way: str = "scram", status: int = 0, **changes: str) -> str:
+        with monkeypatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+                patch.delenv(name)
+            for name, value in (secured_kafka.environment(user, way) | changes).items():
+                patch.setenv(name, value)
+            found = main(words)
+        printed = capsys.readouterr()
+        assert found == status, printed.out + printed.err
+        assert "-secret" not in printed.out + printed.err
+        return printed.out + printed.err
+
+    return run
+
+
+@pytest.fixture
+def topics(act: Act) -> None:
+    act("operator", "topics", "create")
+    act("operator", "topics", "check")
+
+
+def test_events_come_through_with_each_client_as_somebody_of_its_own(
+    topics: None, act: Act, secured_kafka: SecuredKafka, tmp_path: Path
+) -> None:
+    act("worker", "db", "upgrade")
+    created = act("worker", "gate", "create", GATE, "--scorer", "external")
+    assert "recorded" not in created, "the policy was not announced at once"
+    responses = [{"id": name, "text": f"answer {name}", "score": 0.5} for name in "ab"]
+    for number, way in enumerate(("scram", "mtls"), 1):
+        (tmp_path / "events.jsonl").write_bytes(event(7, batch_id=way, responses=responses))
+        act("publisher", "publish", "events.jsonl", way=way)
+        worker = WorkerProcess(secured_kafka.environment("worker", way), tmp_path / "worker.log")
+        with closing(worker):
+            worker.wait_until_ready()
+            words = (
+                "tail",
+                "actions",
+                "--from-beginning",
+                "--count",
+                str(number),
+                "--timeout",
+                "30s",
+                "--json",
+            )
+            actions = [json.loads(line) for line in act("consumer", *words, way=way).splitlines()]
+            assert way in {action["batch_id"] for action in actions}
+            assert worker.terminate() == 0
+    report = json.loads(act("operator", "doctor", "--json"))
+    assert report["ok"], report
+
+
+def test_each_may_do_what_the_script_says_and_nothing_else(topics: None, secured_kafka: SecuredKafka) -> None:
+    outputs = {TOPICS.actions, TOPICS.thresholds, TOPICS.dead_letters, TOPICS.alerts, TOPICS.checkpoints}
+    everything = set(TOPICS.all())
+    rights = {
+        "publisher": {"WRITE": {TOPICS.responses}},
+        "labeller": {"WRITE": {TOPICS.labels}},
+        "worker": {"WRITE": outputs, "READ": {TOPICS.responses, TOPICS.labels, TOPICS.thresholds}},
+        "consumer": {"READ": outputs - {TOPICS.dead_letters}},
+        "operator": dict.fromkeys(("WRITE", "READ", "CREATE", "ALTER", "ALTER_CONFIGS"), everything),
+    }
+    for user, expected in rights.items():
+        admin = KafkaAdminClient(**secured_kafka.connection(user).for_kafka_python(KafkaAdminClient))
+        with closing(admin):
+            described = admin.describe_topics(sorted(everything))
+        found: dict[str, set[str]] = {}
+        for topic in described:
+            for operation in topic.get("authorized_operations") or ():
+                found.setdefault(operation, set()).add(topic["name"])
+        del found["DESCRIBE"]
+        found.pop("DESCRIBE_CONFIGS", None)
+        assert found == expected, user
+
+
+@pytest.mark.expected_errors(r"kafka\.cluster: Topic .* is not authorized", r"kafka\.producer\.")
+def test_what_is_not_permitted_fails_when_it_is_tried(topics: None, secured_kafka: SecuredKafka) -> None:
+    for user, topic in (
+        ("publisher", TOPICS.labels),
+        ("publisher", TOPICS.thresholds),
+        ("labeller", TOPICS.responses),
+        ("consumer", TOPICS.actions),
+        ("worker", TOPICS.labels),
+    ):
+        with (
+            pytest.raises(UsageError, match="does not permit us to write"),
+            Publisher(secured_kafka.connection(user), max_request_size=1000) as publisher,
+        ):
+            publisher.send(topic, b"{}")
+    for user, topic in (("publisher", TOPICS.responses), ("worker", TOPICS.actions)):
+        with (
+            pytest.raises(UsageError, match="does not permit"),
+            Tail(secured_kafka.connection(user), topic, from_beginning=True) as tail,
+        ):
+            list(tail.records(seconds=10))
+    with pytest.raises(UsageError, match="or none that we may see"):
+        Tail(secured_kafka.connection("consumer"), TOPICS.responses).__enter__()
+
+
+def test_only_operators_make_topics(act: Act) -> None:
+    assert "the broker refuses the topic" in act("worker", "topics", "create", status=2)
+
+
+def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: SecuredKafka) -> None:
+    scram, mtls = secured_kafka.bootstrap(), secured_kafka.bootstrap("mtls")
+    plain = secured_kafka.broker.bootstrap
+    known, own = secured_kafka.properties("worker"), secured_kafka.properties("worker", "mtls")
+    forged = secured_kafka.strangers.sign("worker")
+    other_authority = {"ssl.ca.location": str(secured_kafka.strangers.certificate)}
+    for server, properties, complaint in (
+        (scram, known | {"sasl.password": "hunter2"}, "refuses the user worker: .*invalid credentials"),
+        (scram, known | {"sasl.username": "nobody"}, "refuses the user nobody"),
+        (scram, known | {"sasl.mechanism": "PLAIN"}, "does not offer the sasl.mechanism PLAIN"),
+        (scram, known | other_authority, "certificate of .* is not trusted: .*ssl.ca.location"),
+        (scram, {}, "speaks TLS, and security.protocol is PLAINTEXT"),
+        (plain, known, "speaks no TLS, and security.protocol is SASL_SSL"),
+        (mtls, known, "may not be what this port is for"),
+        (
+            mtls,
+            {"security.protocol": "SSL", "ssl.ca.location": own["ssl.ca.location"]},
+            "client's certificate",
+        ),
+        (
+            mtls,
+            own | {"ssl.certificate.location": str(forged.certificate), "ssl.key.location": str(forged.key)},
+            "client's certificate that it trusts",
+        ),
+    ):
+        with pytest.raises(UsageError, match=complaint) as caught:
+            shake_hands(KafkaConnection(server, properties))
+        assert "hunter2" not in str(caught.value)
+    # One server that lets us in is enough, and one that is away is not one that refuses.
+    shake_hands(KafkaConnection(f"127.0.0.1:1,{scram}", known))
+    with pytest.raises(Unavailable, match=r"no broker answers at 127\.0\.0\.1:1;"):
+        shake_hands(KafkaConnection("127.0.0.1:1", known))
+
+
+def test_a_certificate_for_another_host_is_not_trusted(secured_kafka: SecuredKafka) -> None:
+    # The node's certificate names 127.0.0.1 only; localhost is the same machine under another name.
+    server = f"localhost:{secured_kafka.security.scram_port}"
+    with pytest.raises(UsageError, match="not trusted: Hostname mismatch"):
+        shake_hands(KafkaConnection(server, secured_kafka.properties("worker")))
+    anyway = {"ssl.endpoint.identification.algorithm": "none"}
+    shake_hands(KafkaConnection(server, secured_kafka.properties("worker") | anyway))
+
+
+def test_a_worker_with_a_wrong_password_ends_with_the_reason(act: Act) -> None:
+    act("worker", "db", "upgrade")
+    wrong = {"STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD": "hunter2"}
+    said = act("worker", "worker", "--json", "--port", "0", status=2, **wrong)
+    assert "refuses the user worker" in said
+    assert "hunter2" not in said
