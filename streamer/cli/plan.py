@@ -233,12 +233,13 @@ def _basis(made: "Plan") -> str:
     runs = f"{made.repetitions} simulated calibrations, seed {made.seed}"
     if made.source == "guess":
         return (
-            f"A guess: {figures}; severities 0 or 1, scores by agreement. {made.prompts} made-up prompts, {runs}.\n"
+            f"A guess: {figures}; severities 0 or 1.\n"
+            f"{made.prompts} made-up prompts, scored by agreement; {runs}.\n"
             "What your answers are like decides: label a few and plan again with --data."
         )
     left = f" ({made.left_out} more could not be used)" if made.left_out else ""
     return (
-        f"Past data: {counted(made.prompts, 'prompt', 'prompts')}{left}, {figures}; {runs}.\n"
+        f"Past data: {counted(made.prompts, 'prompt', 'prompts')}{left}, {figures};\n{runs}. "
         "Ranges hold what so few prompts leave open; future prompts are assumed to be like these."
     )
 
@@ -254,7 +255,10 @@ def _needs(made: "Plan") -> dict[str, object]:
     if made.labels_enough:
         why = f"{'enough' if made.labels_named else 'the fewest below'} that {steady}"
     else:
-        why = f"{'too few' if made.labels_named else 'the most below, too few'} for calibrations that give alike"
+        why = (
+            f"{'too few' if made.labels_named else 'the most below, too few'} for steady calibrations: more than "
+            f"{(1 - made.level) / 2:.0%} serve less than {ENOUGH:.0%} of what endless labels would"
+        )
     fields: dict[str, object] = {
         "needed": f"{counted(made.least_groups, 'labelled prompt', 'labelled prompts')} or more: "
         "G of them meet no budget below 1/(G + 1)",
