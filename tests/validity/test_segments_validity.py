@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from streamer import Threshold, calibrate_groups
@@ -17,6 +19,7 @@ def segment_risk(kind: str, threshold: Threshold) -> float:
     return WORST[kind] / 2 * uniform_share(threshold) ** 2
 
 
+@functools.cache
 def segment_runs(easy: int, hard: int, fallback: str, repeats: int = 700) -> dict[str, np.ndarray]:
     """Return each kind's risk, the risk of the traffic, and each kind's risk under the pooled threshold alone."""
     rng = np.random.default_rng([20261130, easy, hard])
