@@ -136,7 +136,7 @@ class Labels:
     ) -> list[QueuedResponse]:
         """Drawn responses without a severity of their gate's present kind, the oldest decision first.
 
-        `after` goes on behind that one, whatever was labelled or decided meanwhile.
+        What scores at or below the gate's label floor is not asked for. `after` goes on behind that one, whatever was labelled or decided meanwhile.
         """
         place = (decisions.c.decided_at, batches.c.id, responses.c.position)
         query = (
@@ -225,5 +225,11 @@ def _unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
             (gate_revisions.c.gate == decisions.c.gate)
             & (gate_revisions.c.revision == newest.correlate(decisions)),
         )
-        .where(decisions.c.sampled, responses.c.drawn, batches.c.erased_at.is_(None), ~labelled)
+        .where(
+            decisions.c.sampled,
+            responses.c.drawn,
+            batches.c.erased_at.is_(None),
+            gate_revisions.c.label_floor.is_(None) | (responses.c.score > gate_revisions.c.label_floor),
+            ~labelled,
+        )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from streamer.store.labels import Added
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
+    from streamer.recalibration.run import SampledGroup
     from tests.integration.store.conftest import World
 
 HOUR = timedelta(hours=1)
@@ -104,6 +105,62 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
     # Another kind controls the gate now: what judges said counts, what people said does not.
     world.store.gates.revise("support-bot", {"severity_kind": "judge"}, by="bo", reason="")
     assert [t.key.batch_id for t in world.store.labels.queue()] == ["old", "old"]
+
+
+def test_below_the_label_floor_nothing_is_asked_for_and_nothing_is_pending(world: World) -> None:
+    policy = world.gate("floored", label_floor=0.5, unit="response", alpha=0.4)
+    world.commit(
+        world.slice(
+            world.lease(),
+            *(
+                world.decision(
+                    n, f"b{n}", policy=policy, scores=(0.5, 0.6), drawn=(0, 1), sampling_probability=1.0
+                )
+                for n in range(20)
+            ),
+        )
+    )
+    assert {(t.key.gate, t.response_id) for t in world.store.labels.queue("floored")} == {("floored", "b")}
+    assert world.store.labels.pending() == {"floored": 20, "support-bot": 0}
+    assert world.rows("SELECT DISTINCT response_id FROM v_label_queue") == [("b",)]
+    world.store.labels.add(
+        [world.label(0, f"b{n}", key=BatchKey("floored", f"b{n}", 1)) for n in range(20)], now=START
+    )
+    assert world.rows("SELECT labelled_batches, pending_batches, exposure_risk FROM v_risk") == [(20, 0, 0.0)]
+    run = calibrate_gate(world.store.calibration, world.store.gates.get("floored"), now=LATER)
+    assert (run.drawn, run.labelled, run.missing) == (40, 20, 0)
+    assert run.decided.value == 0.5
+    assert "had no label" not in run.guarantee
+
+
+def test_segments_and_ranks_come_from_the_record(world: World) -> None:
+    policy = world.gate("kinds", unit="response", segment_by="language", method="mean")
+    lease = world.lease()
+    world.commit(
+        world.slice(
+            lease,
+            world.decision(0, "de", policy=policy, metadata={"language": "de"}, drawn=(0, 1)),
+            world.decision(1, "seven", policy=policy, metadata={"language": 7}, drawn=(0, 1)),
+            world.decision(2, "none", policy=policy, metadata={}, drawn=(0, 1), segment=""),
+        )
+    )
+
+    def found(**changes: Any) -> list[SampledGroup]:
+        settings = replace(policy.settings, **changes)
+        return list(world.store.calibration.audit_sample("kinds", settings=settings, older_than=LATER))
+
+    assert [group.segment for group in found()] == ["de", "7", ""]
+    assert [group.draws for group in found()] == [policy.settings.audit_draws] * 3
+    assert {group.segment for group in found(segment_by=None)} == {None}
+    ranked = found(segment_by=None, shape="rank")
+    assert [[item.score for item in group.items] for group in ranked] == [[0.0, 0.5]] * 3
+    # Once texts are erased, only what the decision recorded tells the segment.
+    world.tamper(
+        """UPDATE batches SET erased_at = created_at, prompt = NULL, "references" = NULL, metadata = NULL,
+           content_hash = NULL, salt = NULL"""
+    )
+    assert [(group.key.batch_id, group.segment) for group in found()] == [("none", "")]
+    assert found(segment_by="country") == []
 
 
 def test_a_label_may_overtake_its_decision(world: World) -> None:
