@@ -226,6 +226,32 @@ class LoggingSettings(_Group):
         return level.upper() if isinstance(level, str) else level
 
 
+class AuditSettings(_Group):
+    """Checkpoints of the record, signed and kept where whoever can write the database cannot."""
+
+    private_key: str | None = Field(
+        None,
+        repr=False,
+        description=(
+            "Ed25519 private key in PEM that signs checkpoints (`streamer audit keygen`); a worker without one makes "
+            "none."
+        ),
+    )
+    public_keys: str | None = Field(
+        None,
+        description=(
+            "Public keys in PEM, one block after the other, that checkpoints may be signed with; by default that of "
+            "`private_key`."
+        ),
+    )
+    checkpoint_file: str | None = Field(
+        None, description="File outside the database that every checkpoint is appended to, one JSON a line."
+    )
+    checkpoint_every_seconds: float = Field(
+        300.0, gt=0, description="Seconds between two checkpoints while something happens."
+    )
+
+
 class Settings(BaseSettings):
     """All settings, read when it is made; immutable. See the module's text for where values come from.
 
@@ -253,6 +279,7 @@ class Settings(BaseSettings):
     bertscore: BertScoreSettings = BertScoreSettings()
     events: EventSettings = EventSettings()
     http: HttpSettings = HttpSettings()
+    audit: AuditSettings = AuditSettings()
     logging: LoggingSettings = LoggingSettings()
     origins: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
 

@@ -79,13 +79,18 @@ def print_table(
 
 def print_fields(fields: Mapping[str, object]) -> None:
     """Print names and values below one another."""
+    print_pairs(list(fields.items()))
+
+
+def print_pairs(pairs: Sequence[tuple[str, object]]) -> None:
+    """Print names and values below one another; a name may be there several times."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in fields.items():
+    for name, value in pairs:
         table.add_row(Text(name), value if isinstance(value, Text) else Text(shown(value)))
     output().print(table)
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from streamer.store import commit, outbox, progress
 from streamer.store.calibration_runs import Calibrations
+from streamer.store.checkpoints import Checkpoints
 from streamer.store.dead_letters import DeadLetters
 from streamer.store.encoders import Encoders
 from streamer.store.engine import Database
+from streamer.store.evidence import Evidence
 from streamer.store.gates import Gates
 from streamer.store.labels import Labels
 from streamer.store.migrate import require_migrated
@@ -43,7 +45,8 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, calibration, dead_letters, reports : the parts, by subject.
+    gates, policies, encoders, labels, calibration, dead_letters, reports, checkpoints, evidence : the parts, by
+        subject.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class Store:
         self.calibration = Calibrations(database, policy_message=policy_message)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
+        self.checkpoints = Checkpoints(database)
+        self.evidence = Evidence(database)
 
     def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
         """Take the partitions: raise each epoch by one and return where to go on (0 for a new one)."""

@@ -73,8 +73,8 @@ def verify_chain(connection: sa.Connection, partition: Partition | None = None) 
 
 def _verify(connection: sa.Connection, partition: Partition, head: Row) -> ChainFault | None:
     height, link, last = 0, chain.genesis(partition), -1
-    for page in _pages(connection, partition):
-        about = _About(connection, page)
+    for page in pages(connection, partition):
+        about = OutcomeRows(connection, page)
         for row in page:
             height += 1
             offset = row["offset"]
@@ -117,60 +117,59 @@ def _outside_every_chain(connection: sa.Connection) -> list[ChainFault]:
     return [ChainFault(Partition("", "", 0), 0, None, f"the decision of {key} belongs to no offset")]
 
 
-def _pages(connection: sa.Connection, partition: Partition) -> Iterator[Sequence[Row]]:
-    height = 0
-    while True:
-        page = (
-            connection.execute(
-                sa.select(outcomes)
-                .where(in_partition(partition, outcomes), outcomes.c.chain_height > height)
-                .order_by(outcomes.c.chain_height)
-                .limit(_PAGE)
-            )
-            .mappings()
-            .all()
-        )
-        if not page:
-            return
+def pages(connection: sa.Connection, partition: Partition) -> Iterator[Sequence[Row]]:
+    """Read a partition's outcomes in the order of their chain."""
+    place = (outcomes.c.chain_height, outcomes.c.offset)
+    query = sa.select(outcomes).where(in_partition(partition, outcomes)).order_by(*place).limit(_PAGE)
+    page = connection.execute(query).mappings().all()
+    while page:
         yield page
-        height = page[-1]["chain_height"]
+        reached = (page[-1]["chain_height"], page[-1]["offset"])
+        page = connection.execute(query.where(sa.tuple_(*place) > reached)).mappings().all()
 
 
-class _About:
-    """The rows that one page of outcomes is about."""
+class OutcomeRows:
+    """The rows that one page of outcomes is about.
+
+    Attributes
+    ----------
+    batches, decisions, letters, labels : by the numbers by which outcomes name them.
+    responses : of each decided batch, in event order.
+    """
 
     def __init__(self, connection: sa.Connection, page: Sequence[Row]) -> None:
         decided = {row["batch"] for row in page if row["kind"] == "decision"}
-        self._batches = _by(connection, batches.c.id, {row["batch"] for row in page})
-        self._decisions = _by(connection, decisions.c.batch, decided)
-        self._letters = _by(connection, dead_letters.c.id, {row["dead_letter"] for row in page})
-        self._labels = _by(connection, label_revisions.c.id, {row["label"] for row in page})
+        self.batches = _by(connection, batches.c.id, {row["batch"] for row in page})
+        self.decisions = _by(connection, decisions.c.batch, decided)
+        self.letters = _by(connection, dead_letters.c.id, {row["dead_letter"] for row in page})
+        self.labels = _by(connection, label_revisions.c.id, {row["label"] for row in page})
         found = sorted(
             bulk.look_up(
                 connection, sa.select(responses), [responses.c.batch], [(batch,) for batch in decided]
             ),
             key=itemgetter("batch", "position"),
         )
-        self._responses = {batch: list(rows) for batch, rows in groupby(found, key=itemgetter("batch"))}
+        self.responses = {batch: list(rows) for batch, rows in groupby(found, key=itemgetter("batch"))}
 
     def facts(self, row: Row) -> dict[str, Any]:
+        """What the chain covers of one outcome. Raises `LookupError` when a row that it refers to is gone."""
         return chain.facts(
             row["kind"],
-            batch=self._batches.get(row["batch"]),
-            decision=self._decisions.get(row["batch"]),
-            responses=self._responses.get(row["batch"], []),
-            letter=self._letters.get(row["dead_letter"]),
-            label=self._labels.get(row["label"]),
+            batch=self.batches.get(row["batch"]),
+            decision=self.decisions.get(row["batch"]),
+            responses=self.responses.get(row["batch"], []),
+            letter=self.letters.get(row["dead_letter"]),
+            label=self.labels.get(row["label"]),
         )
 
     def broken_seal(self, row: Row) -> str | None:
         """Say which texts are not those that were sealed, if any."""
         if row["kind"] == "decision":
-            batch = self._batches[row["batch"]]
-            texts = [response["text"] for response in self._responses.get(row["batch"], [])]
+            batch = self.batches[row["batch"]]
+            texts = [response["text"] for response in self.responses.get(row["batch"], [])]
             if batch["salt"] is not None and chain.batch_mac(batch, texts) != batch["content_mac"]:
                 return "the batch's texts, references, metadata or content hash were changed"
-        letter = self._letters.get(row["dead_letter"])
+        letter = self.letters.get(row["dead_letter"])
         if (
             letter is not None
             and letter["salt"] is not None

@@ -1,5 +1,6 @@
 """The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
 
+from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.embedded_step import run_demo, run_dev
 from streamer.wiring.parts import (
     check_database,
@@ -21,6 +22,7 @@ from streamer.wiring.worker import encoder, run_worker
 __all__ = [
     "check_database",
     "check_topics",
+    "checkpointer",
     "connection",
     "create_topics",
     "encoder",
@@ -28,12 +30,15 @@ __all__ = [
     "migrate",
     "now",
     "open_store",
+    "outside_checkpoints",
     "publish_pending",
     "publisher",
     "recalibrate",
+    "rescorer",
     "run_demo",
     "run_dev",
     "run_worker",
     "tail",
     "topics",
+    "trusted_keys",
 ]

@@ -106,11 +106,14 @@ def _topic_plans(settings: Settings) -> list[Any]:
     return [
         TopicPlan(
             name=name,
-            partitions=1 if name == named.thresholds else settings.kafka.partitions,
+            # Checkpoints name the one before them: they are read in one order.
+            partitions=1 if name in (named.thresholds, named.checkpoints) else settings.kafka.partitions,
             max_message_bytes=(
                 bounds.max_value_bytes + RECORD_OVERHEAD_BYTES if name in inputs else bounds.max_output_bytes
             ),
             compacted=name == named.thresholds,
+            # What was signed is to be found as long as the record is kept.
+            settings={"retention.ms": "-1", "retention.bytes": "-1"} if name == named.checkpoints else {},
             replication=settings.kafka.replication_factor,
         )
         for name in named.all()

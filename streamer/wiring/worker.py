@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.stream.health import WorkerHealth
     from streamer.telemetry.metrics import Metrics
 
+from streamer.wiring.audit import checkpointer
 from streamer.wiring.parts import connection, limits, now, open_store, topics
 
 
@@ -98,6 +99,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                 refresh_policies=book.refresh,
                 standing=store.reports,
                 show=partial(_show_standing, metrics, health),
+                checkpoint=None
+                if settings.audit.private_key is None
+                else checkpointer(settings, store).run_if_due,
             )
         )
         decider = BatchDecider(

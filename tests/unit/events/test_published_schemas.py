@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 import streamer.events
-from streamer.events import actions, codes, generate, labels, responses, thresholds
+from streamer.events import actions, checkpoints, codes, generate, labels, responses, thresholds
+from streamer.events.codec import canonical_json
 from streamer.events.dead_letters import dead_letter_message
 from streamer.journal import Partition, Record
 
@@ -25,6 +26,10 @@ READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     "actions/v1": (actions.decode_action, actions.encode_action),
     "labels/v1": (labels.decode_label, labels.encode_label),
     "thresholds/v1": (thresholds.decode_threshold, thresholds.encode_threshold),
+    "checkpoints/v1": (
+        checkpoints.decode_checkpoint,
+        lambda event: canonical_json(msgspec.to_builtins(event)),
+    ),
 }
 STORED = sorted(path for path in EXAMPLES.rglob("*.json") if "dead-letters" not in path.parts)
 
@@ -177,6 +182,7 @@ def test_the_asyncapi_document_holds_together() -> None:
         "streamer.labels",
         "streamer.actions",
         "streamer.thresholds",
+        "streamer.checkpoints",
         "streamer.dead-letters",
     }
     assert len(document["operations"]) == len(document["channels"]) == len(document["components"]["messages"])

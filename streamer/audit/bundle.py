@@ -1,0 +1,136 @@
+"""`audit export`: the record as files that somebody else can verify without this package; form in docs/audit.md."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from streamer.audit import signing
+from streamer.audit.standalone.verify_bundle import FILES
+from streamer.errors import UsageError
+from streamer.events.codec import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from streamer.audit.verification import Snapshot
+
+FORMAT = "streamer.bundle.v1"
+
+
+def write_bundle(
+    snapshot: Snapshot,
+    target: Path,
+    *,
+    keys: Sequence[bytes],
+    made_at: str,
+    gate: str | None = None,
+    texts: bool = True,
+    salts: bool = True,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> dict[str, Any]:
+    """Write a bundle and return its manifest.
+
+    Every link of every chain is in it, for a chain cannot be verified with holes; what can be left out is what stands
+    behind the digests.
+
+    Parameters
+    ----------
+    target : a folder, or a file that ends in ``.zip``; must not exist.
+    keys : public keys, 32 bytes each, put beside it for convenience; nobody should trust them because they are there.
+    made_at : the present moment, RFC 3339 in UTC with microseconds.
+    gate : texts, published events and salt of this gate alone; None: of all.
+    texts : False leaves out prompts, references, metadata and answers, and the bytes of dead letters.
+    salts : False keeps the salts of audit draws secret: who knows one can tell which batches will be looked at.
+    progress : told how many outcomes are written.
+
+    Raises
+    ------
+    UsageError
+        When the target exists or cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists; name a new folder or .zip file")
+    parts: dict[str, Iterable[bytes]] = {
+        "control.jsonl": (canonical_json(_control(line, gate, salts)) for line in snapshot.control()),
+        "outcomes.jsonl": _counted(
+            (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes()), progress
+        ),
+        "checkpoints.jsonl": snapshot.checkpoints(),
+        "unchained.jsonl": (canonical_json(row) for row in snapshot.unchained()),
+    }
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "made_at": made_at,
+        "head": snapshot.head(),
+        "left_out": {"other_gates_than": gate, "texts": not texts, "salts": not salts},
+        "files": {},
+    }
+    try:
+        with _writing(target) as opened:
+            for name in FILES:
+                manifest["files"][name] = _write(opened, name, parts[name])
+            if keys:
+                _write(opened, "public-key.pem", [signing.public_pem(keys).rstrip("\n").encode()])
+            text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True)
+            _write(opened, "manifest.json", [text.encode()])
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from error
+    return manifest
+
+
+def _control(line: dict[str, Any], gate: str | None, salts: bool) -> dict[str, Any]:
+    if "audit_salt" in line and not (salts and (gate is None or line["row"]["name"] == gate)):
+        return {name: value for name, value in line.items() if name != "audit_salt"}
+    return line
+
+
+def _outcome(line: dict[str, Any], gate: str | None, texts: bool) -> dict[str, Any]:
+    facts = line["facts"] or {}
+    named = facts.get("batch") or facts.get("response")
+    # A dead letter has no gate; its bytes may be anybody's.
+    others = gate is not None and (named is None or named[0] != gate or line["kind"] == "conflict")
+    left_out = ({"content"} if others or not texts else set()) | ({"action"} if others else set())
+    return {name: value for name, value in line.items() if name not in left_out}
+
+
+def _counted(lines: Iterable[bytes], progress: Callable[[int], None]) -> Iterator[bytes]:
+    for done, line in enumerate(lines, 1):
+        yield line
+        if done % 100 == 0:
+            progress(done)
+
+
+def _write(opened: Callable[[str], IO[bytes]], name: str, lines: Iterable[bytes]) -> dict[str, Any]:
+    digest, count = hashlib.sha256(), 0
+    with opened(name) as file:
+        for line in lines:
+            digest.update(line + b"\n")
+            file.write(line + b"\n")
+            count += 1
+    return {"sha256": digest.hexdigest(), "lines": count}
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[Callable[[str], IO[bytes]]]:
+    """Open files of the bundle; it stands under its name once everything is written, or not at all."""
+    partial = target.with_name(target.name + ".partial")
+    try:
+        if target.suffix == ".zip":
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+                yield lambda name: archive.open(name, "w", force_zip64=True)
+        else:
+            partial.mkdir(parents=True)
+            yield lambda name: (partial / name).open("wb")
+        partial.rename(target)
+    except BaseException:
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        else:
+            partial.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,89 @@
+"""Scoring stored texts again with the encoder that the decisions name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamer.gate import is_blank
+from streamer.scoring.gram import score_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from streamer.audit.standalone.verify_bundle import Verifier
+
+TOLERANCE = 1e-5
+"""How far a score may lie from the stored one: ten of the steps of 1e-6 that scores are rounded to. On one machine
+with the same libraries the vectors are the same to the bit; another processor's float32 sums differ in the last digits,
+and a score moves by no more than the cosines that it is the mean square of."""
+
+_BATCHES_A_CALL = 64
+
+
+class Rescorer:
+    """Scores the batches that it is given again, many in one call of the encoder.
+
+    Parameters
+    ----------
+    encoder_id : ``name@hash`` of the encoder.
+    embed : vectors of batches of texts, as `streamer.scoring.encoder.CachedEncoder.embed`.
+    tolerance : on each score.
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder_id: str,
+        embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]],
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        self._encoder_id = encoder_id
+        self._embed = embed
+        self._tolerance = tolerance
+        self._waiting: list[tuple[str, list[str], list[float]]] = []
+
+    def take(self, line: dict[str, Any], verifier: Verifier) -> None:
+        """Score the decision of a line, now or with later ones."""
+        facts, content = line["facts"], line.get("content")
+        scores = [response[1] for response in facts["responses"]]
+        if None in scores or not scores:
+            return
+        if facts["embedding_source"] != "encoder":
+            self._left_out(verifier, "scores came with their events, or from embeddings that did")
+        elif facts["encoder"] != self._encoder_id:
+            self._left_out(
+                verifier, f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id}"
+            )
+        elif content is None:
+            self._left_out(verifier, "texts are erased")
+        else:
+            place = "{}[{}], link {}, offset {}".format(
+                *line["source"][1:3], line["height"], line["source"][3]
+            )
+            place += " ({}/{}#{})".format(*facts["batch"])
+            self._waiting.append((place, content["texts"], scores))
+            if len(self._waiting) == _BATCHES_A_CALL:
+                self.finish(verifier)
+
+    def finish(self, verifier: Verifier) -> None:
+        """Score what still waits."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        for (place, texts, stored), vectors in zip(
+            waiting, self._embed([texts for _, texts, _ in waiting]), strict=True
+        ):
+            verifier.counts["batches scored again"] += 1
+            found, _ = score_batch(vectors, [is_blank(text) for text in texts])
+            worst = max(abs(a - b) for a, b in zip(found.tolist(), stored, strict=True))
+            if worst > self._tolerance:
+                verifier.fault(
+                    "score", place, f"a score differs by {worst:.6f} from that of the stored texts"
+                )
+
+    def _left_out(self, verifier: Verifier, why: str) -> None:
+        verifier.counts["batches not scored again"] += 1
+        verifier.notes[f"not scored again: {why}"] = f"some batches were not scored again: {why}"

@@ -1,0 +1,880 @@
+#!/usr/bin/env python3
+"""Verify an audit bundle of conformal-streamer with nothing but Python's standard library (3.11 or later).
+
+    python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl]
+
+BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit.md. Everything is
+computed anew: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
+record still agrees with them, the audit draw from the revealed salt, and each action from stored scores and policy.
+
+Exit status: 0 everything fits, 3 something does not (the first row that does not is named), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import hmac
+import json
+import math
+import sys
+import uuid
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
+FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
+MOST_FAULTS = 100
+
+# -- bytes -----------------------------------------------------------------------------------------------------
+
+
+def canonical_json(value: object) -> bytes:
+    """Write a value as the one byte string that is hashed."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def sha256(data: bytes) -> str:
+    """Return the digest in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _hex(text: str | None) -> str | None:
+    return None if text is None else base64.b64decode(text).hex()
+
+
+# -- Ed25519 (RFC 8032, section 5.1), verification alone ----------------------------------------------------------
+
+_P = 2**255 - 19
+_L = 2**252 + 27742317777372353535851937790883648493
+_D = -121665 * pow(121666, -1, _P) % _P
+_ROOT_OF_MINUS_ONE = pow(2, (_P - 1) // 4, _P)
+
+_Point = tuple[int, int, int, int]
+
+
+def _add(a: _Point, b: _Point) -> _Point:
+    """Add two points in extended coordinates (X, Y, Z, T), x = X/Z, y = Y/Z, xy = T/Z."""
+    m = (a[1] - a[0]) * (b[1] - b[0]) % _P
+    n = (a[1] + a[0]) * (b[1] + b[0]) % _P
+    o = 2 * a[3] * b[3] * _D % _P
+    q = 2 * a[2] * b[2] % _P
+    e, f, g, h = n - m, q - o, q + o, n + m
+    return e * f % _P, g * h % _P, f * g % _P, e * h % _P
+
+
+def _point(encoded: bytes) -> _Point | None:
+    """Decode 32 bytes to a point; None when they are none."""
+    number = int.from_bytes(encoded, "little")
+    sign, y = number >> 255, number & ((1 << 255) - 1)
+    if y >= _P:
+        return None
+    square = (y * y - 1) * pow(_D * y * y + 1, -1, _P) % _P
+    x = pow(square, (_P + 3) // 8, _P)
+    if (x * x - square) % _P:
+        x = x * _ROOT_OF_MINUS_ONE % _P
+    if (x * x - square) % _P or (x == 0 and sign):
+        return None
+    if x & 1 != sign:
+        x = _P - x
+    return x, y, 1, x * y % _P
+
+
+def _encoded(point: _Point) -> bytes:
+    inverse = pow(point[2], -1, _P)
+    x, y = point[0] * inverse % _P, point[1] * inverse % _P
+    return (y | (x & 1) << 255).to_bytes(32, "little")
+
+
+_BASE = _point(bytes.fromhex("58" + "66" * 31))
+
+
+def ed25519_verify(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Tell whether `signature` (64 bytes) by the key `public` (32 bytes) is good for `message`."""
+    if len(public) != 32 or len(signature) != 64 or _BASE is None:
+        return False
+    key, s = _point(public), int.from_bytes(signature[32:], "little")
+    if key is None or s >= _L:
+        return False
+    k = int.from_bytes(hashlib.sha512(signature[:32] + public + message).digest(), "little") % _L
+    minus: _Point = (_P - key[0], key[1], 1, _P - key[3])
+    both, total = _add(_BASE, minus), (0, 1, 1, 0)
+    for bit in range(255, -1, -1):  # S B - k A, both products in one pass
+        total = _add(total, total)
+        pick = (s >> bit & 1) + 2 * (k >> bit & 1)
+        if pick:
+            total = _add(total, (_BASE, minus, both)[pick - 1])
+    return _encoded(total) == signature[:32]
+
+
+def read_public_keys(text: str) -> list[bytes]:
+    """Read every Ed25519 public key (32 bytes) from PEM text. Raises `ValueError` when there is none."""
+    keys = []
+    for block in text.split("-----BEGIN PUBLIC KEY-----")[1:]:
+        der = base64.b64decode("".join(block.partition("-----END")[0].split()))
+        if len(der) != 44 or der[:12] != bytes.fromhex("302a300506032b6570032100"):
+            raise ValueError("a public key is not an Ed25519 key")
+        keys.append(der[12:])
+    if not keys:
+        raise ValueError("there is no public key in PEM form")
+    return keys
+
+
+# -- what follows from what ----------------------------------------------------------------------------------------
+
+
+def keyed_number(salt: bytes, *parts: str) -> int:
+    """Map names to 64 bits by HMAC-SHA256 under a gate's salt; each part is preceded by its length."""
+    encoded = [part.encode() for part in parts]
+    message = b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
+    return int.from_bytes(hmac.digest(salt, message, "sha256")[:8], "big")
+
+
+def keyed_uniform(salt: bytes, *parts: str) -> float:
+    """Map names to [0, 1): what the audit draw compares with its probability."""
+    return keyed_number(salt, *parts) / 2.0**64
+
+
+def dither(salt: bytes, batch: Sequence[Any], response: str) -> float:
+    """Draw the number in (0, 1) by which a gate of chance ships a response (or, named '', a whole batch)."""
+    return ((keyed_number(salt, "dither", *map(str, batch), response) >> 12) + 0.5) / 2.0**52
+
+
+Derived = tuple[list[bool], int | None, tuple[str, float | None]]
+
+
+def derive_action(
+    rule: dict[str, Any],
+    *,
+    unit: str,
+    state: str,
+    threshold: float | None,
+    scores: Sequence[float],
+    blank: Sequence[bool],
+    facts: dict[str, Any],
+) -> Derived | None:
+    """Decide one batch again.
+
+    Returns what ships, the position of the best response (under the unit `best`), and the cut that served the batch;
+    None for a rule that this file does not know. A transductive rule finds a cut for each batch: here the recorded
+    one is applied, and not found again.
+    """
+    kind, cut = rule["kind"], (state, threshold)
+    if kind == "transductive" and "cut_state" in facts:
+        cut = (facts["cut_state"], facts.get("cut_threshold"))
+    elif kind == "segments":
+        own = rule["parameters"]["own"].get(facts.get("segment"))
+        cut = cut if own is None else (own["state"], own["lambda"])
+    elif kind not in ("indicator", "quantile", "rank", "smooth", "ramp", "transductive"):
+        return None
+    bar = math.inf if cut[0] == "closed" else -math.inf if cut[0] == "open" else cut[1]
+    if bar is None:
+        raise ValueError("a cut without a threshold")
+    count = len(scores)
+    written = [i for i in range(count) if not blank[i]]
+    best = max(written, key=lambda i: (scores[i], -i)) if unit == "best" and written else None
+    values = list(scores)
+    if unit == "batch":
+        values = [round(math.fsum(scores) / count, 6)] * count
+    elif kind == "rank":
+        values = [sum(other < score for other in scores) / count for score in scores]
+    if kind in ("smooth", "ramp"):
+        width, uniforms = rule["parameters"]["width"], facts["uniforms"]
+        if unit == "best" and best is not None:
+            values = [values[best]] * count
+        shift = [math.log(u) - math.log1p(-u) if kind == "smooth" else u for u in uniforms]
+        values = [value - width * by for value, by in zip(values, shift, strict=True)]
+    passes = [value > bar for value in values]
+    if unit == "response":
+        return [passes[i] and not blank[i] for i in range(count)], None, cut
+    if unit == "batch":
+        return [all(passes) and not any(blank)] * count, None, cut
+    return [i == best and passes[i] for i in range(count)], best, cut
+
+
+# -- the verifier ------------------------------------------------------------------------------------------------
+
+
+class Verifier:
+    """Takes the parts of a bundle in turn (`checkpoints`, `control`, `outcomes`, `unchained`, `heads`) and collects
+    what does not fit.
+
+    Parameters
+    ----------
+    keys : public keys, 32 bytes each, that checkpoints may be signed with.
+    verify_signature, derive : replaceable by faster or fuller ones of the same form.
+
+    Attributes
+    ----------
+    faults : dicts with `check`, `place` and `detail`, in the order in which they were found.
+    notes : what could not be checked, and why.
+    counts : how much was checked.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        *,
+        verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
+        derive: Callable[..., Derived | None] = derive_action,
+    ) -> None:
+        self._keys = {sha256(key): key for key in keys}
+        self._verify_signature = verify_signature
+        self._derive = derive
+        self.faults: list[dict[str, str]] = []
+        self.notes: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+        self._checkpoints: dict[int, dict[str, Any]] = {}
+        self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, int]]]] = {}
+        self._fits: dict[tuple[Any, ...], int] = {}
+        self._committed: dict[str, dict[tuple[str, str], int]] = {}
+        self._before: dict[str, dict[tuple[Any, ...], int]] = {}
+        self._early: Counter[str] = Counter()
+        self._ends: dict[tuple[Any, ...], tuple[int, str, int]] = {}
+        self._record_id = ""
+        self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
+        self._salts: dict[str, bytes] = {}
+
+    def fault(self, check: str, place: str, detail: str) -> None:
+        """Remember that something does not fit."""
+        self.counts["faults"] += 1
+        if len(self.faults) < MOST_FAULTS:
+            self.faults.append({"check": check, "place": place, "detail": detail})
+
+    # checkpoints
+
+    def checkpoints(
+        self, values: Iterable[bytes], *, origin: str, complete: bool = False, until: str | None = None
+    ) -> None:
+        """Read signed checkpoints from one place. Several places may be read; they must not contradict.
+
+        `complete` says that this place has to have every checkpoint that was read before. Those made after the
+        moment `until` are set aside: what is verified is older.
+        """
+        seen: set[int] = set()
+        for number, value in enumerate(values, 1):
+            try:
+                facts = json.loads(value)
+                sequence, signature = int(facts["sequence"]), base64.b64decode(facts["signature"])
+                key = self._keys.get(facts["key_id"])
+                unsigned = {name: item for name, item in facts.items() if name != "signature"}
+                signed = b"streamer.checkpoint.v1\x00" + canonical_json(unsigned)
+                heads = [facts["control"], *facts["partitions"]]
+                [(head["height"], head["hash"]) for head in heads]
+                [(gate["gate"], gate["salt"], gate["seed"]) for gate in facts["gates"]]
+            except (ValueError, KeyError, TypeError):
+                self.fault("checkpoint", f"{origin}, line {number}", "this is no checkpoint")
+                continue
+            place = f"checkpoint {sequence} ({origin})"
+            if not self._keys:
+                self.notes["signatures"] = "no public key was given: signatures were not checked"
+            elif key is None:
+                self.fault("signature", place, "it is signed with a key that is not trusted")
+                continue
+            elif not self._verify_signature(key, signed, signature):
+                self.fault("signature", place, "its signature is not good for what it says")
+                continue
+            if until is not None and facts["made_at"] > until:
+                self.notes["younger"] = f"checkpoints made after {until} are younger than what was verified"
+                continue
+            digest = sha256(value)
+            known = self._checkpoints.get(sequence)
+            if known is not None and known["digest"] != digest:
+                self.fault("checkpoint", place, f"{known['origin']} has another checkpoint of this number")
+                continue
+            seen.add(sequence)
+            if known is None:
+                self.counts["checkpoints"] += 1
+                self._checkpoints[sequence] = {"digest": digest, "facts": facts, "origin": origin}
+        for sequence in sorted(set(self._checkpoints) - seen) if complete else ():
+            self.fault("checkpoint", f"checkpoint {sequence}", f"{origin} does not have it")
+
+    def _link_checkpoints(self, record_id: str) -> None:
+        self._record_id = record_id
+        if not self._checkpoints:
+            self.notes["checkpoints"] = (
+                "there is no checkpoint: a cut-off tail or a chain that was computed anew as a whole cannot be seen"
+            )
+            return
+        first = min(self._checkpoints)
+        if first > 1:
+            self.notes["first checkpoint"] = f"checkpoints before number {first} were not given"
+        for sequence in range(first, max(self._checkpoints) + 1):
+            found, before = self._checkpoints.get(sequence), self._checkpoints.get(sequence - 1)
+            place = f"checkpoint {sequence}"
+            if found is None:
+                self.fault("checkpoint", place, "it is missing: the ones around it are there")
+                continue
+            facts = found["facts"]
+            if before is not None and facts["previous"] != before["digest"]:
+                self.fault("checkpoint", place, "it does not follow the one before it")
+            if facts["record_id"] != record_id:
+                self.fault("checkpoint", place, "it is of another record")
+                continue
+            heads: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), facts["control"])]
+            heads += [((h["log_id"], h["topic"], h["partition"]), h) for h in facts["partitions"]]
+            for chain, head in heads:
+                self._marks.setdefault(chain, {}).setdefault(head["height"], []).append(
+                    (head["hash"], sequence)
+                )
+            for gate in facts["gates"]:
+                self._committed.setdefault(gate["gate"], {}).setdefault(
+                    (gate["salt"], gate["seed"]), sequence
+                )
+                self._before.setdefault(gate["gate"], {chain: head["height"] for chain, head in heads})
+
+    def _mark(self, chain: tuple[Any, ...], height: int, digest: str, place: str) -> None:
+        """Compare one link with the checkpoints that were made when it was the last."""
+        for expected, sequence in self._marks.get(chain, {}).pop(height, []):
+            if expected == digest:
+                self._fits[chain] = height
+                continue
+            self.fault(
+                "checkpoint",
+                place,
+                f"checkpoint {sequence} was made of another history: something after link"
+                f" {self._fits.get(chain, 0)} was changed and the chain computed anew",
+            )
+            del self._marks[chain]  # every later one says the same
+            return
+
+    def _cut_off(self, chain: tuple[Any, ...], name: str, height: int) -> None:
+        missing = {seen: marks for seen, marks in self._marks.get(chain, {}).items() if seen > height}
+        if missing:
+            most = max(missing)
+            self.fault(
+                "checkpoint",
+                f"{name}, link {height + 1}",
+                f"checkpoint {missing[most][0][1]} saw {most} links, there are {height}: the tail was cut off",
+            )
+
+    # the control chain
+
+    def control(self, head: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
+        """Verify the control chain and keep what decisions are checked against."""
+        self._link_checkpoints(head["record_id"])
+        link = sha256(b"streamer.control.v1\x00" + bytes.fromhex(head["record_id"]))
+        height = 0
+        self._mark((), 0, link, "control, link 0")
+        for line in lines:
+            height += 1
+            row, kind = line.get("row"), line["kind"]
+            place = f"control, link {height}, {_name(kind, row)}"
+            if line["height"] != height:
+                self.fault(
+                    "chain", f"control, link {height}", f"it is missing (the next is {line['height']})"
+                )
+                height, link = line["height"], ""
+            if row is None:
+                self.fault("chain", place, "the row that was sealed here is gone")
+            else:
+                entry = {
+                    "format": 1,
+                    "height": height,
+                    "kind": kind,
+                    "recorded_at": line["recorded_at"],
+                    "row": row,
+                }
+                expected = sha256(bytes.fromhex(link) + canonical_json(entry)) if link else line["hash"]
+                if expected != line["hash"]:
+                    self.fault("chain", place, "it is not what was recorded")
+                elif "sealed" in line:
+                    self.fault("chain", place, "the copy of it in the control log was changed")
+                try:
+                    self._keep(kind, row, line, place)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    self.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
+            link = line["hash"]
+            self.counts["control entries"] += 1
+            self._mark((), height, link, place)
+        self._end((), "control", height, link, head["control"], None)
+
+    def _keep(self, kind: str, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
+        key = {
+            "gates": ("name",),
+            "gate_revisions": ("gate", "revision"),
+            "policies": ("gate", "version"),
+            "calibration_runs": ("id",),
+        }.get(kind)
+        if key is None:
+            return
+        identity = tuple(row[name] for name in key)
+        if identity in self._rows.setdefault(kind, {}):
+            self.fault("chain", place, "it stands in the chain twice")
+        self._rows[kind][identity] = row
+        if kind == "gates":
+            self._keep_gate(row, line, place)
+        elif kind == "calibration_runs":
+            for part in ("inputs", "candidates"):
+                digest = sha256(canonical_json(line.get(part)))
+                if part not in line or digest != row[part]["sha256"] or len(line[part]) != row[part]["rows"]:
+                    self.fault("calibration", place, f"its {part} are not those that were recorded")
+        elif kind == "policies":
+            run = self._rows.get("calibration_runs", {}).get((row["calibration_run"],))
+            if row["calibration_run"] is None:
+                if row["state"] != "closed":
+                    self.fault("policy", place, "it ships, and no calibration run found it")
+            elif run is None:
+                self.fault("policy", place, f"there is no run {row['calibration_run']} before it")
+            elif (row["state"], row["threshold"]) != (run["state"], run["threshold"]):
+                self.fault("policy", place, f"it is not what run {row['calibration_run']} found")
+
+    def _keep_gate(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
+        name, salt = row["name"], line.get("audit_salt")
+        seed = sha256(b"streamer.seed.v1\x00" + canonical_json([name, row["seed"]]))
+        for commitment, sequence in self._committed.get(name, {}).items():
+            if commitment != (row["audit_salt"], seed):
+                self.fault("draw", place, f"checkpoint {sequence} is committed to another salt or seed")
+                break
+        if name not in self._committed:
+            self.notes[f"commitment of {name}"] = f"no checkpoint is committed to the salt of {name}"
+        if salt is None:
+            self.notes[f"salt of {name}"] = (
+                f"the salt of {name} was not revealed: its audit draw was not checked"
+            )
+        elif sha256(b"streamer.salt.v1\x00" + canonical_json([name, salt])) != row["audit_salt"]:
+            self.fault("draw", place, "its salt is not the one that was committed to")
+        else:
+            self._salts[name] = bytes.fromhex(salt)
+
+    # the partitions' chains
+
+    def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Verify the chains of outcomes, which come partition by partition."""
+        at: tuple[Any, ...] | None = None
+        height, link, last = 0, "", -1
+        for line in lines:
+            source = tuple(line["source"][:3])
+            name, offset = f"{source[1]}[{source[2]}]", line["source"][3]
+            if source != at:
+                if at is not None:
+                    self._ends[at] = (height, link, last)
+                if source in self._ends:
+                    self.fault("chain", name, "its outcomes are not in one piece")
+                at, height, last = source, 0, -1
+                link = sha256(b"streamer.chain.v1\x00" + canonical_json(list(source)))
+                self._mark(source, 0, link, name)
+            height += 1
+            facts = line.get("facts")
+            place = f"{name}, link {height}, offset {offset}"
+            if line["height"] != height:
+                self.fault("chain", f"{name}, link {height}", f"it is missing (the next is {line['height']})")
+                height, link = line["height"], ""
+            if offset <= last:
+                self.fault("chain", place, f"its offset does not come after {last}")
+            if facts is None:
+                self.fault("chain", place, line.get("missing", "what it is about is missing"))
+            else:
+                if line["kind"] == "decision":
+                    place += " ({}/{}#{})".format(*facts["batch"])
+                sealed = {
+                    "format": 1, "kind": line["kind"], "source": line["source"], "height": height,
+                    "recorded_at": line["recorded_at"], "facts": facts,
+                }  # fmt: skip
+                if link and sha256(bytes.fromhex(link) + canonical_json(sealed)) != line["hash"]:
+                    self.fault("chain", place, f"the {line['kind']} is not what was recorded")
+                self._about(line, facts, place)
+            link, last = line["hash"], offset
+            self.counts["outcomes"] += 1
+            self._mark(source, height, link, place)
+        if at is not None:
+            self._ends[at] = (height, link, last)
+
+    def _about(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        try:
+            if line["kind"] == "decision":
+                self._seal_of_batch(line, facts, place)
+                self._decision(line, facts, place)
+            elif line["kind"] in ("dead_letter", "conflict"):
+                self._seal_of_letter(line, facts, place)
+            elif line["kind"] == "label" and line.get("effective_at") != min(
+                facts["labelled_at"], facts["received_at"]
+            ):
+                self.fault("label", place, "it does not count from the earlier of labelled and received")
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            self.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
+
+    def _seal_of_batch(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        content, action = line.get("content"), line.get("action")
+        if content is None:
+            self.counts["texts not given or erased"] += 1
+        else:
+            sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
+            mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
+            self.counts["texts"] += 1
+            if mac.hex() != facts["content_mac"]:
+                self.fault("seal", place, "the texts, references, metadata or content hash were changed")
+        if action is not None:
+            digest = canonical_json([action["topic"], _hex(action["key"]), action["headers"]])
+            value = _decoded(action["value"])
+            if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
+                self.fault("action", place, "the published action, its key or its headers were changed")
+
+    def _seal_of_letter(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        content = line.get("content")
+        if content is not None:
+            sealed = [_hex(content["key"]), _hex(content["value"]), content["headers"], content["detail"]]
+            mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
+            if mac.hex() != facts["content_mac"]:
+                self.fault("seal", place, "the refused bytes, headers or detail were changed")
+
+    def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        gate, policy_version = facts["batch"][0], facts["policy"]
+        policy = self._rows.get("policies", {}).get((gate, policy_version))
+        if policy is None:
+            self.fault("policy", place, f"its policy {policy_version} is in no chain")
+            return
+        settings = self._rows.get("gate_revisions", {}).get((gate, policy["gate_revision"]))
+        if settings is None:
+            self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no chain")
+            return
+        self.counts["decisions"] += 1
+        for name in ("unit", "mode", "scorer", "encoder"):
+            if facts[name] != settings[name]:
+                self.fault("action", place, f"its {name} is not that of policy {policy_version}")
+        if facts["action_id"] != str(uuid.uuid5(ACTION_NAMESPACE, canonical_json(facts["batch"]).decode())):
+            self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
+        best = self._action(line, facts, policy, settings, place)
+        if best is not False:
+            self._draw(line, facts, settings, best, place)
+        if line.get("action") is not None:
+            self._event(line, facts, policy, settings, place)
+
+    def _action(
+        self,
+        line: dict[str, Any],
+        facts: dict[str, Any],
+        policy: dict[str, Any],
+        settings: dict[str, Any],
+        place: str,
+    ) -> int | bool | None:
+        """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
+        scores = [response[1] for response in facts["responses"]]
+        actions = [response[3] for response in facts["responses"]]
+        held, best = settings["hold_action"], None
+        shipped: list[bool] | None
+        if any(score is None for score in scores) or not scores:
+            shipped, reason = [False] * len(scores), ""
+            if facts["reason"] in ("scored", "closed", "no_threshold"):
+                self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
+        else:
+            content = line.get("content")
+            blank = (
+                [not text.strip() for text in content["texts"]]
+                if content is not None
+                # A blank text scores 0; which of those was blank is unknown without texts.
+                else [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
+            )
+            rule = policy.get("rule") or {"kind": "indicator", "parameters": {}, "curve": None}
+            derived = self._derive(
+                json.loads(rule) if isinstance(rule, str) else rule,
+                unit=facts["unit"], state=policy["state"], threshold=policy["threshold"],
+                scores=scores, blank=blank, facts=facts,
+            )  # fmt: skip
+            if derived is None:
+                self.notes[f"rule {rule}"] = f"actions by the rule {rule} were not derived again"
+                return False
+            shipped, best, cut = derived
+            reason = "scored"
+            if not policy["calibrated"]:
+                reason = "no_threshold"
+            elif cut[0] == "closed":
+                reason = "closed"
+            if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
+                self.fault("action", place, "the batch's own threshold does not follow from its policy")
+        self.counts["actions derived again"] += 1
+        if actions != ["ship" if ships else held for ships in shipped]:
+            self.fault("action", place, "the responses' actions do not follow from scores and policy")
+        chosen = best if best is not None and shipped[best] else None
+        selected = None if chosen is None else facts["responses"][chosen][0]
+        every = bool(shipped) and all(shipped)
+        outcome = "ship" if every or selected is not None else "mixed" if any(shipped) else held
+        if facts["outcome"] != outcome or facts["selected"] != selected:
+            self.fault("action", place, "what the batch came to does not follow from scores and policy")
+        elif reason and facts["reason"] != reason:
+            self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
+        return best
+
+    def _draw(
+        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], best: Any, place: str
+    ) -> None:
+        gate, batch, attempt = facts["batch"]
+        ids = [response[0] for response in facts["responses"]]
+        drawn = [response[0] for response in facts["responses"] if response[4]]
+        scored = bool(ids) and all(response[1] is not None for response in facts["responses"])
+        probability = settings["audit_probability"] if scored else 0.0
+        if facts["sampling_probability"] != probability:
+            self.fault("draw", place, f"its logged probability should be {probability}")
+        salt = self._salts.get(gate)
+        if salt is None:
+            return
+        self.counts["draws"] += 1
+        self._early[gate] += line["height"] <= self._before.get(gate, {}).get(tuple(line["source"][:3]), 0)
+        names = (gate, batch, str(attempt))
+        if "uniforms" in facts:
+            drawn_by = [""] * len(ids) if facts["unit"] == "batch" else ids
+            if facts["uniforms"] != [dither(salt, names, one) for one in drawn_by]:
+                self.fault(
+                    "draw", place, "the random numbers that it was shipped by are not those of its salt"
+                )
+        sampled = scored and keyed_uniform(salt, "audit", *names) < probability
+        if facts["sampled"] != sampled:
+            self.fault(
+                "draw", place, f"the audit sample {'takes' if sampled else 'does not take'} this batch"
+            )
+        if sampled and facts["unit"] == "best" and best is None and line.get("content") is None:
+            return  # all scores are 0, and which text was blank is unknown
+        if not sampled:
+            expected = []
+        elif facts["unit"] == "best" and best is not None:
+            expected = [ids[best]]
+        else:
+            order = sorted(ids, key=lambda i: (keyed_uniform(salt, "draw", *names, i), i))
+            expected = order[: settings["audit_draws"]]
+        if set(drawn) != set(expected):
+            self.fault("draw", place, f"the audit draw takes {sorted(expected)}, not {sorted(drawn)}")
+
+    def _event(
+        self,
+        line: dict[str, Any],
+        facts: dict[str, Any],
+        policy: dict[str, Any],
+        settings: dict[str, Any],
+        place: str,
+    ) -> None:
+        """Compare the published event with what was recorded of the decision."""
+        event = json.loads(_decoded(line["action"]["value"]) or b"null")
+        said = {
+            "decision": [
+                event[n] for n in ("gate", "batch_id", "attempt", "unit", "action", "reason", "selected")
+            ],
+            "action_id": event["action_id"],
+            "enforced": event["enforced"],
+            "responses": [[one["id"], one["score"], one["action"]] for one in event["responses"]],
+            "policy": [event["policy"][n] for n in ("version", "alpha", "method")],
+            "audit": [event["audit"]["sampled"], event["audit"]["probability"], event["audit"]["label"]],
+            "source": [event["source"][n] for n in ("topic", "partition", "offset")],
+            "cut": [event["policy"].get(n) for n in ("state", "lambda", "segment")],
+        }
+        recorded = {
+            "decision": [*facts["batch"], facts["unit"], facts["outcome"], facts["reason"], facts["selected"]],
+            "action_id": facts["action_id"],
+            "enforced": settings["mode"] == "enforce",
+            "responses": [[one[0], one[1], one[3]] for one in facts["responses"]],
+            "policy": [policy["version"], settings["alpha"], settings["method"]],
+            "audit": [
+                facts["sampled"], facts["sampling_probability"], [r[0] for r in facts["responses"] if r[4]],
+            ],
+            "source": line["source"][1:],
+            "cut": [
+                facts.get("cut_state", policy["state"]),
+                facts.get("cut_threshold", None if "cut_state" in facts else policy["threshold"]),
+                facts.get("segment"),
+            ],
+        }  # fmt: skip
+        for name, value in recorded.items():
+            if said[name] != value:
+                self.fault("action", place, f"the published event says another {name}")
+
+    # the ends
+
+    def unchained(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Rows that are in the tables and in no chain."""
+        for row in rows:
+            self.fault("chain", f"{row['kind']} {row['subject']}", "this row belongs to no chain")
+
+    def heads(self, head: dict[str, Any]) -> None:
+        """Compare where the chains end with where the record, and the checkpoints, say that they end."""
+        known = {(h["log_id"], h["topic"], h["partition"]): h for h in head["partitions"]}
+        for chain in sorted({*known, *self._ends, *(chain for chain in self._marks if chain)}):
+            name = f"{chain[1]}[{chain[2]}]"
+            genesis = sha256(b"streamer.chain.v1\x00" + canonical_json(list(chain)))
+            if chain not in self._ends:
+                self._mark(chain, 0, genesis, name)
+            height, link, last = self._ends.get(chain, (0, genesis, -1))
+            self._end(chain, name, height, link, known.get(chain), last)
+            if chain in known:
+                self._next_offset(chain, name, known[chain]["next_offset"])
+        for gate, count in sorted(self._early.items()):
+            if count:
+                self.notes[f"early {gate}"] = (
+                    f"{count} batches of {gate} were decided before a checkpoint was committed to its salt"
+                )
+        self._uncovered(head)
+
+    def _end(
+        self,
+        chain: tuple[Any, ...],
+        name: str,
+        height: int,
+        link: str,
+        head: dict[str, Any] | None,
+        last: int | None,
+    ) -> None:
+        if head is None:
+            self.fault("chain", f"{name}, link {height}", "the record does not know this partition")
+        elif (head["height"], head["hash"]) != (height, link):
+            self.fault("chain", f"{name}, link {head['height']}", f"the chain ends at link {height} instead")
+        elif last is not None and last >= head["next_offset"]:
+            self.fault(
+                "chain", f"{name}, link {height}", f"progress stands at {head['next_offset']}, before it"
+            )
+        self._cut_off(chain, name, height)
+
+    def _next_offset(self, chain: tuple[Any, ...], name: str, present: int) -> None:
+        for sequence, found in sorted(self._checkpoints.items()):
+            for head in found["facts"]["partitions"]:
+                if (head["log_id"], head["topic"], head["partition"]) == chain and head[
+                    "next_offset"
+                ] > present:
+                    self.fault("checkpoint", name, f"checkpoint {sequence} saw progress at {head['next_offset']},"
+                                f" now it stands at {present}")  # fmt: skip
+                    return
+
+    def _uncovered(self, head: dict[str, Any]) -> None:
+        if not self._checkpoints:
+            return
+        newest = self._checkpoints[max(self._checkpoints)]["facts"]
+        covered = sum(h["height"] for h in (newest["control"], *newest["partitions"]))
+        present = sum(h["height"] for h in (head["control"], *head["partitions"]))
+        if present > covered:
+            self.notes["after the last checkpoint"] = (
+                f"{present - covered} links are younger than the last checkpoint: they could still be rewritten unseen"
+            )
+
+
+def _name(kind: str, row: dict[str, Any] | None) -> str:
+    """Name a row for people."""
+    keys = (
+        "name",
+        "gate",
+        "revision",
+        "version",
+        "event",
+        "id",
+        "batch_id",
+        "response_id",
+        "topic",
+        "partition",
+    )
+    return " ".join(
+        [kind, *(f"{key} {row[key]}" for key in keys if row is not None and row.get(key) is not None)]
+    )
+
+
+# -- bundles -----------------------------------------------------------------------------------------------------
+
+
+class Bundle:
+    """The files of a bundle. Raises `ValueError` when it is none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._zip = zipfile.ZipFile(path) if path.is_file() else None
+        self.manifest = json.loads(b"".join(self._chunks("manifest.json")))
+        if self.manifest.get("format") != "streamer.bundle.v1":
+            raise ValueError("the manifest is not of the form streamer.bundle.v1")
+
+    def _chunks(self, name: str) -> Iterator[bytes]:
+        with self._zip.open(name) if self._zip is not None else (self._path / name).open("rb") as file:
+            yield from file
+
+    def damaged(self) -> list[str]:
+        """Names of files that are not those that the manifest describes."""
+        found = []
+        for name in FILES:
+            digest = hashlib.sha256()
+            for chunk in self._chunks(name):
+                digest.update(chunk)
+            if digest.hexdigest() != self.manifest["files"][name]["sha256"]:
+                found.append(name)
+        return found
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Iterate over the lines of a file, without their ends."""
+        for line in self._chunks(name):
+            yield line.rstrip(b"\n")
+
+    def values(self, name: str) -> Iterator[dict[str, Any]]:
+        """Iterate over the JSON values of a file."""
+        for line in self.lines(name):
+            yield json.loads(line)
+
+
+def verify_bundle(bundle: Bundle, keys: Sequence[bytes], outside: Iterable[bytes] | None) -> Verifier:
+    """Verify everything that a bundle holds, against checkpoints from elsewhere where they are given."""
+    verifier = Verifier(keys)
+    for name in bundle.damaged():
+        verifier.faults.append(
+            {"check": "bundle", "place": name, "detail": "it is not the file that was exported"}
+        )
+    if outside is not None:
+        verifier.checkpoints(outside, origin="the file", until=bundle.manifest["made_at"])
+    else:
+        verifier.notes["outside"] = (
+            "checkpoints were taken from the bundle itself: whoever made it could have left out the newest ones"
+        )
+    verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
+    head = bundle.manifest["head"]
+    verifier.control(head, bundle.values("control.jsonl"))
+    verifier.outcomes(bundle.values("outcomes.jsonl"))
+    verifier.unchained(bundle.values("unchained.jsonl"))
+    verifier.heads(head)
+    return verifier
+
+
+def complete_lines(data: bytes) -> list[bytes]:
+    """Split a file of checkpoints; a last line without an end is one that a crash interrupted."""
+    return [line for line in data.split(b"\n")[:-1] if line]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("bundle", type=Path, help="folder or .zip made by `streamer audit export`")
+    parser.add_argument(
+        "--public-key", type=Path, help="PEM file with the keys that checkpoints may be signed with"
+    )
+    parser.add_argument(
+        "--checkpoints", type=Path, help="checkpoints kept outside the database, one JSON a line"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    asked = parser.parse_args(arguments)
+    try:
+        keys = read_public_keys(asked.public_key.read_text("ascii")) if asked.public_key else []
+        outside = complete_lines(asked.checkpoints.read_bytes()) if asked.checkpoints else None
+        verifier = verify_bundle(Bundle(asked.bundle), keys, outside)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        sys.stderr.write(f"cannot verify {asked.bundle}: {type(error).__name__}: {error}\n")
+        return 2
+    if asked.json:
+        report = {
+            "faults": verifier.faults,
+            "notes": list(verifier.notes.values()),
+            "counts": verifier.counts,
+        }
+        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
+    else:
+        for fault in verifier.faults:
+            sys.stdout.write(f"DOES NOT FIT  {fault['place']}: {fault['detail']}\n")
+        for note in verifier.notes.values():
+            sys.stdout.write(f"not checked   {note}\n")
+        for name, count in sorted(verifier.counts.items()):
+            sys.stdout.write(f"{count:>12}  {name}\n")
+        sys.stdout.write("Something does not fit.\n" if verifier.faults else "Everything fits.\n")
+    return 3 if verifier.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""`audit show`: one decision, told to a person from what is recorded of it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from streamer.events.codec import canonical_json
+
+_HELD = {
+    "no_threshold": "the gate had not been calibrated",
+    "closed": "the gate was closed",
+    "too_few_responses": "there were too few responses to compare",
+    "empty_text": "an answer was blank",
+    "encoder_mismatch": "the gate is calibrated for another encoder than the worker had",
+    "scorer_failed": "the scorer failed",
+    "attempts_exhausted": "the prompt had used up its attempts",
+    "deadline_passed": "it came too late",
+}
+_EXCERPT = 300
+
+
+def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
+    """Turn what `decisions_of` returns of one decision into headings and texts, in the order of a story."""
+    line, policy, revision = found["line"], found["policy"], found["revision"]
+    facts = line["facts"]
+    if facts is None:
+        return [("damaged", f"{line['missing']}; `streamer audit verify` tells more")]
+    gate, batch, attempt = facts["batch"]
+    topic, partition, offset = line["source"][1:]
+    told: list[tuple[str, object]] = [
+        ("batch", f"{batch} of gate {gate}, attempt {attempt}"),
+        ("came", f"as {topic}[{partition}] offset {offset}, recorded {line['recorded_at']}"),
+    ]
+    told += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
+    told += [("response", _response(one, position, line)) for position, one in enumerate(facts["responses"])]
+    told += [
+        ("decision", _decision(facts, revision)),
+        ("policy", _policy(facts, policy, revision)),
+    ]
+    if found["run"] is not None:
+        told.append(("calibration", _run(found["run"])))
+    told.append(("audit", _draw(facts, found["labels"])))
+    told += [("label", _label(row)) for row in found["labels"]]
+    told += [
+        (
+            "again",
+            f"delivered as {one['source'][1]}[{one['source'][2]}] offset {one['source'][3]}: {one['kind']}",
+        )
+        for one in found["deliveries"]
+    ]
+    told.append(("action", f"{facts['action_id']}, published to {line['action']['topic']}"))
+    told.append(("sealed", _seal(found)))
+    return told
+
+
+def is_linked(found: dict[str, Any]) -> bool:
+    """Tell whether the decision's link follows from the link before it and from what the tables say now."""
+    line = found["line"]
+    sealed = {
+        "format": 1,
+        "kind": line["kind"],
+        "source": line["source"],
+        "height": line["height"],
+        "recorded_at": line["recorded_at"],
+        "facts": line["facts"],
+    }
+    link = hashlib.sha256(bytes.fromhex(found["previous"]) + canonical_json(sealed)).hexdigest()
+    return line["facts"] is not None and link == line["hash"]
+
+
+def _excerpt(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _EXCERPT else text[:_EXCERPT] + " ..."
+
+
+def _response(response: list[Any], position: int, line: dict[str, Any]) -> str:
+    name, score, _, action, drawn = response
+    text = _excerpt(line["content"]["texts"][position]) if line.get("content") else "erased"
+    scored = "not scored" if score is None else f"score {score:.6f}"
+    return f"{name}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
+
+
+def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
+    outcome, selected = facts["outcome"], facts["selected"]
+    what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome, f"held ({outcome})")
+    if selected is not None:
+        what = f"shipped response {selected}"
+    why = _HELD.get(facts["reason"], "scores and threshold decided")
+    told = "" if revision["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
+    return f"{what}, because {why}; decided {facts['decided_at']}{told}"
+
+
+def _policy(facts: dict[str, Any], policy: dict[str, Any], revision: dict[str, Any]) -> str:
+    state, threshold = policy["state"], policy["threshold"]
+    own = ""
+    if "cut_state" in facts:
+        state, threshold = facts["cut_state"], facts.get("cut_threshold")
+        own = " for this batch" + (
+            f", segment {facts['segment']!r}" if facts.get("segment") is not None else ""
+        )
+    cut = f"lambda {threshold!r}" if state == "cut" else state
+    return (
+        f"version {policy['version']}, in force since {policy['valid_from']}: {cut}{own}, unit {facts['unit']}, "
+        f"alpha {revision['alpha']!r}, method {revision['method']}; by {policy['created_by']}: {policy['reason']}. "
+        + (policy["guarantee"] or "Nothing was promised.")
+    )
+
+
+def _run(run: dict[str, Any]) -> str:
+    return (
+        f"run {run['id']} by {run['requested_by']}, {run['finished_at']}: {run['groups']} groups, {run['items']} "
+        f"drawn responses, {run['missing']} without a label"
+    )
+
+
+def _draw(facts: dict[str, Any], labels: list[dict[str, Any]]) -> str:
+    chance = f"probability {facts['sampling_probability']!r}"
+    if not facts["sampled"]:
+        return f"not drawn for the audit sample ({chance})"
+    waits = "" if labels else "; nobody has labelled it yet"
+    return f"drawn for the audit sample ({chance}){waits}"
+
+
+def _label(row: dict[str, Any]) -> str:
+    return (
+        f"{row['response_id']}: severity {row['severity']!r} ({row['kind']}) by {row['labeller']}, "
+        f"{row['labelled_at']}, by {row['source']}"
+    )
+
+
+def _seal(found: dict[str, Any]) -> str:
+    line, checkpoint = found["line"], found["checkpoint"]
+    fits = "which fits what the tables say" if is_linked(found) else "which DOES NOT FIT what the tables say"
+    covered = (
+        "no checkpoint covers it yet"
+        if checkpoint is None
+        else f"checkpoint {checkpoint['sequence']} of {checkpoint['made_at']} covers it"
+    )
+    return f"link {line['height']}, {line['hash'][:16]}..., {fits}; {covered}"

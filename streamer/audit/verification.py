@@ -1,0 +1,158 @@
+"""`audit verify`: the whole record derived again from its tables, against checkpoints kept elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streamer.audit import signing
+from streamer.audit.rederive import ActionRules, contradiction
+from streamer.audit.standalone.verify_bundle import Verifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from streamer.audit.rescoring import Rescorer
+    from streamer.policy import GateRevision
+    from streamer.recalibration.run import SampledGroup
+
+
+class Snapshot(Protocol):
+    """The record at one moment, as evidence; docs/audit.md has the form of the lines."""
+
+    def head(self) -> dict[str, Any]:
+        """Which record this is, and where each of its chains ends."""
+        ...
+
+    def control(self) -> Iterator[dict[str, Any]]:
+        """Every entry of the control chain."""
+        ...
+
+    def outcomes(self) -> Iterator[dict[str, Any]]:
+        """Every outcome, partition by partition, in the order of its chain."""
+        ...
+
+    def checkpoints(self) -> Iterator[bytes]:
+        """Every checkpoint that the database has."""
+        ...
+
+    def unchained(self) -> Iterator[dict[str, Any]]:
+        """Rows that belong to no chain."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that does not fit: what kind of check found it, where, and what is wrong, in words."""
+
+    check: str
+    place: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a verification found.
+
+    Attributes
+    ----------
+    faults : the first ones, in the order of the record; empty when everything fits.
+    notes : what could not be checked, and why.
+    counts : how much was checked; `faults` tells how many there are in all.
+    """
+
+    faults: tuple[Fault, ...]
+    notes: tuple[str, ...]
+    counts: Mapping[str, int]
+
+
+def verify_record(
+    snapshot: Snapshot,
+    *,
+    keys: Sequence[bytes],
+    outside: Sequence[bytes] | None,
+    origin: str,
+    revisions: Callable[[str], Sequence[GateRevision]],
+    inputs: Callable[[int], Sequence[SampledGroup]],
+    rescorer: Rescorer | None = None,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> Report:
+    """Verify a record.
+
+    Parameters
+    ----------
+    snapshot : opened after `outside` was read.
+    keys : public keys, 32 bytes each, that checkpoints may be signed with.
+    outside : checkpoints from where whoever can write the database cannot; None: the database's own are used.
+    origin : where these come from, in words.
+    revisions : every revision of a gate.
+    inputs : what a calibration run has read, in order of decision.
+    rescorer : scores stored texts again; None: scores are taken as they are.
+    progress : told how many outcomes are done.
+    """
+    verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules())
+    if outside is None:
+        verifier.notes["outside"] = (
+            "checkpoints were taken from the database itself: whoever can change the record could have removed"
+            " the newest of them; give --checkpoints"
+        )
+    else:
+        verifier.checkpoints(outside, origin=origin)
+    verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
+    head = snapshot.head()
+    verifier.control(head, _calibrated_again(snapshot.control(), verifier, revisions, inputs))
+    verifier.outcomes(_watched(snapshot.outcomes(), verifier, rescorer, progress))
+    if rescorer is not None:
+        rescorer.finish(verifier)
+    verifier.unchained(snapshot.unchained())
+    verifier.heads(head)
+    return Report(
+        faults=tuple(Fault(**fault) for fault in verifier.faults),
+        notes=tuple(verifier.notes.values()),
+        counts=dict(sorted(verifier.counts.items())),
+    )
+
+
+def _calibrated_again(
+    lines: Iterable[dict[str, Any]],
+    verifier: Verifier,
+    revisions: Callable[[str], Sequence[GateRevision]],
+    inputs: Callable[[int], Sequence[SampledGroup]],
+) -> Iterator[dict[str, Any]]:
+    """Pass the lines on; calibrate each run again once the verifier has seen its line."""
+    for line in lines:
+        yield line
+        row = line["row"]
+        if line["kind"] != "calibration_runs" or row is None:
+            continue
+        place = f"control, link {line['height']}, calibration_runs id {row['id']}"
+        gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
+        if gate is None:
+            verifier.fault("policy", place, f"there is no revision {row['gate_revision']} of {row['gate']}")
+            continue
+        columns = row["candidates"]["columns"]
+        found = contradiction(
+            row,
+            [dict(zip(columns, values, strict=True)) for values in line["candidates"]],
+            gate=gate,
+            inputs=inputs,
+            started_at=datetime.fromisoformat(row["started_at"]),
+        )
+        verifier.counts["calibrations derived again"] += 1
+        if found is not None:
+            verifier.fault("policy", place, found)
+
+
+def _watched(
+    lines: Iterable[dict[str, Any]],
+    verifier: Verifier,
+    rescorer: Rescorer | None,
+    progress: Callable[[int], None],
+) -> Iterator[dict[str, Any]]:
+    for done, line in enumerate(lines, 1):
+        yield line
+        if rescorer is not None and line["kind"] == "decision" and line.get("facts") is not None:
+            rescorer.take(line, verifier)
+        if done % 100 == 0:
+            progress(done)

@@ -1,0 +1,244 @@
+"""`streamer audit`: the record of a decision, and whether the record can be trusted."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamer.cli import FOUND
+from streamer.cli import options as opt
+
+app = typer.Typer(no_args_is_help=True, help="The record: told, verified, exported, sealed by checkpoints.")
+
+_KeysOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--public-key",
+        metavar="FILE",
+        help="PEM file with the keys that checkpoints may be signed with; default: the configured ones.",
+    ),
+]
+_CheckpointsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoints",
+        metavar="FILE|topic",
+        help="Checkpoints kept outside the database; default: the configured file, if it is there.",
+    ),
+]
+
+
+@app.command()
+def show(
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The batch_id of the event.")],
+    gate: opt.GateFilter = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", metavar="N", min=1, help="Only this attempt.")
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Tell the story of a decision: what came, what was decided and why, by which policy, and how it is sealed."""
+    from streamer import wiring
+    from streamer.audit.story import is_linked, tell
+    from streamer.cli.console import print_json, print_pairs, say
+    from streamer.errors import UsageError
+    from streamer.settings import load_settings
+
+    with wiring.open_store(load_settings()) as store, store.evidence.snapshot() as snapshot:
+        found = snapshot.decisions_of(batch, gate=gate, attempt=attempt)
+    if not found:
+        raise UsageError(
+            f"no decision about a batch {batch!r} is recorded" + (f" for gate {gate}" if gate else "")
+        )
+    for number, one in enumerate(found):
+        if json:
+            print_json(one | {"linked": is_linked(one)})
+            continue
+        if number:
+            say("")
+        print_pairs(tell(one))
+    if not all(is_linked(one) for one in found):
+        raise typer.Exit(FOUND)
+
+
+@app.command()
+def verify(
+    checkpoints: _CheckpointsOption = None,
+    public_key: _KeysOption = None,
+    rescore: Annotated[
+        bool, typer.Option("--rescore", help="Score the stored texts again with the configured encoder.")
+    ] = False,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="T",
+            min=0,
+            help="How far a score may lie from the stored one; default 1e-5.",
+        ),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Derive the whole record again, and name the first row that does not fit. Exit status 3 when one does not.
+
+    Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
+    run's inputs and seed. Read docs/audit.md for what it finds, and what nobody can find without checkpoints from
+    outside the database.
+    """
+    from streamer import wiring
+    from streamer.audit.verification import verify_record
+    from streamer.cli.console import note, print_json, progress, say, warn
+    from streamer.settings import load_settings
+
+    settings = load_settings()
+    keys = wiring.trusted_keys(settings, public_key)
+    outside = wiring.outside_checkpoints(settings, checkpoints)
+    with wiring.open_store(settings) as store:
+        rescorer = wiring.rescorer(settings, tolerance) if rescore else None
+        total = sum(store.reports.chain_heights().values())
+        with store.evidence.snapshot() as snapshot, progress("verify", total) as done:
+            report = verify_record(
+                snapshot,
+                keys=keys,
+                outside=None if outside is None else outside[0],
+                origin="" if outside is None else outside[1],
+                revisions=store.gates.history,
+                inputs=store.calibration.inputs,
+                rescorer=rescorer,
+                progress=done,
+            )
+    if json:
+        print_json(
+            {
+                "ok": not report.faults,
+                "faults": [{"check": f.check, "place": f.place, "detail": f.detail} for f in report.faults],
+                "not_checked": list(report.notes),
+                "counts": report.counts,
+            }
+        )
+    else:
+        for fault in report.faults:
+            say(f"{fault.place}: {fault.detail}")
+        for text in report.notes:
+            warn(f"not checked: {text}")
+        note(", ".join(f"{count} {name}" for name, count in report.counts.items()))
+        say(
+            f"{report.counts['faults']} things do not fit; the first is {report.faults[0].place}."
+            if report.faults
+            else "Everything that could be checked fits."
+        )
+    if report.faults:
+        raise typer.Exit(FOUND)
+
+
+@app.command()
+def export(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="A new folder, or a file that ends in .zip.")
+    ],
+    gate: opt.GateFilter = None,
+    texts: Annotated[
+        bool, typer.Option("--texts/--no-texts", help="With prompts and answers, or with their seals alone.")
+    ] = True,
+    salts: Annotated[
+        bool,
+        typer.Option(
+            "--salts/--no-salts",
+            help="Reveal the salts of audit draws. Who knows one can tell which batches will be looked at.",
+        ),
+    ] = True,
+    public_key: _KeysOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Write a bundle that anybody can verify without this package, with one file of Python's standard library.
+
+    The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate the other
+    gates' links are there (a chain has no holes), without their texts, actions and salts.
+    """
+    from streamer import wiring
+    from streamer.audit.bundle import write_bundle
+    from streamer.cli.console import note, print_json, progress, say
+    from streamer.events.cloudevents import rfc3339
+    from streamer.settings import load_settings
+
+    settings = load_settings()
+    with wiring.open_store(settings) as store:
+        if gate is not None:
+            store.gates.get(gate)
+        total = sum(store.reports.chain_heights().values())
+        with store.evidence.snapshot() as snapshot, progress("export", total) as done:
+            manifest = write_bundle(
+                snapshot,
+                out,
+                keys=wiring.trusted_keys(settings, public_key),
+                made_at=rfc3339(wiring.now()),
+                gate=gate,
+                texts=texts,
+                salts=salts,
+                progress=done,
+            )
+    if json:
+        print_json({"path": str(out), "manifest": manifest})
+        return
+    lines = ", ".join(f"{part['lines']} in {name}" for name, part in manifest["files"].items())
+    say(f"Written to {out}: {lines}.")
+    if salts:
+        note("It reveals the salts of audit draws: give it to auditors, not to publishers of batches.")
+
+
+@app.command()
+def checkpoint(json: opt.JsonOption = False) -> None:
+    """Make a checkpoint now: sign where every chain stands, publish it, and append it to the configured file."""
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.cli.outbox import announce_now
+    from streamer.events.checkpoints import decode_checkpoint
+    from streamer.settings import load_settings
+
+    settings = load_settings()
+    with wiring.open_store(settings) as store:
+        checkpointer = wiring.checkpointer(settings, store)
+        made = checkpointer.make()
+        checkpointer.keep_up()
+        newest = store.checkpoints.newest()
+    if made is not None:
+        announce_now(settings)
+    sequence = None if newest is None else decode_checkpoint(newest).sequence
+    if json:
+        print_json({"made": made is not None, "sequence": sequence})
+    elif made is None:
+        say(f"Nothing has happened since checkpoint {sequence}.")
+    else:
+        say(f"Checkpoint {sequence} is made.")
+
+
+@app.command()
+def keygen(
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="New file for the private key; FILE.pub gets the public one."
+        ),
+    ],
+) -> None:
+    """Make a key pair for checkpoints. The private key stays with the workers, the public one goes to auditors."""
+    import os
+
+    from streamer.audit.signing import generate_keys
+    from streamer.cli.console import say
+    from streamer.errors import UsageError
+
+    private, public = generate_keys()
+    beside = out.with_name(out.name + ".pub")
+    try:
+        for path, text, mode in ((out, private, 0o600), (beside, public, 0o644)):
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="ascii"
+            ) as file:
+                file.write(text)
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+    say(
+        f"{out}: the private key; name it by STREAMER_AUDIT_PRIVATE_KEY_FILE where workers run, and nowhere else."
+    )
+    say(f"{beside}: the public key, for whoever verifies.")

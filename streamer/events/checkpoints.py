@@ -1,0 +1,136 @@
+"""The topic `checkpoints`, out: where every hash chain stood at a moment, signed, each naming the one before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from streamer.errors import BadMessage
+from streamer.events import cloudevents, codes, json_structure
+from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.identifiers import GateName  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.journal import OutboxMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA: Final = "streamer.checkpoints.v1"
+DATASCHEMA: Final = "urn:streamer:schema:checkpoints:v1"
+
+CHECKPOINT_NAMESPACE: Final = uuid.UUID("a9becd1c-e88e-4cd2-b9f5-0a103b73cbce")
+"""The namespace of the ids of checkpoint events; it must never change."""
+
+SIGNATURE_DOMAIN: Final = b"streamer.checkpoint.v1\x00"
+"""What precedes the signed bytes, so that a signature of ours means nothing elsewhere."""
+
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal.")]
+Height = Annotated[int, Meta(ge=0)]
+
+
+class ControlHeadV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The end of the control chain: gates, policies, calibration runs, labels that came by a file."""
+
+    height: Height
+    hash: Digest
+
+
+class PartitionHeadV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The end of one partition's chain of outcomes."""
+
+    log_id: str
+    topic: str
+    partition: Annotated[int, Meta(ge=0)]
+    height: Height
+    hash: Digest
+    next_offset: Annotated[int, Meta(ge=0, description="Every offset below it is settled.")]
+
+
+class GateCommitmentV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Binds a gate's secrets before they are used: the salt of its audit draw, the seed of its calibrations."""
+
+    gate: GateName
+    salt: Digest
+    seed: Digest
+
+
+class CheckpointsV1(Event, frozen=True, gc=False, kw_only=True):
+    """Where every chain stood. `sequence` counts from 1 without holes, and `previous` is the SHA-256 of the whole
+    checkpoint before it, so that leaving one out shows.
+
+    The signature is Ed25519 over `streamer.checkpoint.v1`, a zero byte, and the canonical JSON of everything but the
+    field `signature`.
+    """
+
+    schema: Literal["streamer.checkpoints.v1"]
+    record_id: Annotated[Digest, Meta(description="Which record this is: drawn once for each database.")]
+    sequence: Annotated[int, Meta(ge=1)]
+    previous: Digest | None
+    made_at: Annotated[datetime, Meta(tz=True)]
+    control: ControlHeadV1
+    partitions: tuple[PartitionHeadV1, ...]
+    gates: tuple[GateCommitmentV1, ...]
+    key_id: Annotated[Digest, Meta(description="SHA-256 of the 32 bytes of the public key.")]
+    signature: Annotated[str, Meta(description="Base64 of 64 bytes.")]
+
+
+_reader = Reader(CheckpointsV1, SCHEMA)
+
+
+def encode_checkpoint(facts: dict[str, Any], *, sign: Callable[[bytes], str]) -> bytes:
+    """Sign and write a checkpoint, as canonical JSON; `facts` are all fields but `signature`."""
+    value = canonical_json(facts | {"signature": sign(SIGNATURE_DOMAIN + canonical_json(facts))})
+    _reader.read(value)  # what we publish, every reader must take
+    return value
+
+
+def signed_bytes(value: bytes) -> bytes:
+    """Return what the signature of a checkpoint covers, fields of later versions included."""
+    facts = json.loads(value)
+    facts.pop("signature", None)
+    return SIGNATURE_DOMAIN + canonical_json(facts)
+
+
+def checkpoint_hash(value: bytes) -> str:
+    """Return what the next checkpoint names as `previous`."""
+    return hashlib.sha256(value).hexdigest()
+
+
+def decode_checkpoint(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> CheckpointsV1:
+    """Read a checkpoint; its signature is not looked at.
+
+    Raises
+    ------
+    BadMessage
+        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    """
+    event = _reader.read(value, limits)
+    json_structure.check_structure(value or b"", limits.max_depth)
+    if (event.sequence == 1) != (event.previous is None):
+        raise BadMessage(codes.INVALID_FIELD, "the first checkpoint, and only that, has no previous one")
+    return event
+
+
+def checkpoint_message(value: bytes, *, topic: str) -> OutboxMessage:
+    """Make the message that publishes a checkpoint; its key is the record's id, so that order is kept."""
+    event = decode_checkpoint(value)
+    name = canonical_json([event.record_id, event.sequence]).decode()
+    return OutboxMessage(
+        topic=topic,
+        key=event.record_id.encode(),
+        value=value,
+        headers=cloudevents.headers(
+            type=SCHEMA,
+            source=f"urn:streamer:record:{event.record_id}",
+            subject=str(event.sequence),
+            time=event.made_at,
+            id=str(uuid.uuid5(CHECKPOINT_NAMESPACE, name)),
+            dataschema=DATASCHEMA,
+        ),
+    )

@@ -1,0 +1,106 @@
+"""Real parts for checking the record: keys, the maker of checkpoints, and checkpoints from elsewhere."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+from streamer.wiring.parts import connection, now, topics
+
+if TYPE_CHECKING:
+    from streamer.audit.checkpointing import Checkpointer
+    from streamer.audit.rescoring import Rescorer
+    from streamer.settings import Settings
+    from streamer.store import Store
+
+TOPIC = "topic"
+"""What `--checkpoints` calls the topic; anything else is a file."""
+
+
+def checkpointer(settings: Settings, store: Store) -> Checkpointer:
+    """Return what makes checkpoints. Raises `UsageError` when no private key is configured, or it is none."""
+    from streamer.audit.checkpoint_file import CheckpointFile
+    from streamer.audit.checkpointing import Checkpointer
+    from streamer.audit.signing import Signer
+
+    if settings.audit.private_key is None:
+        raise UsageError(
+            "no key to sign checkpoints with is configured; `streamer audit keygen --out FILE` makes one, and"
+            " STREAMER_AUDIT_PRIVATE_KEY_FILE names it"
+        )
+    file = settings.audit.checkpoint_file
+    return Checkpointer(
+        store.checkpoints,
+        signer=Signer(settings.audit.private_key),
+        topic=topics(settings).checkpoints,
+        file=None if file is None else CheckpointFile(Path(file)),
+        every=timedelta(seconds=settings.audit.checkpoint_every_seconds),
+        clock=now,
+    )
+
+
+def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
+    """Return the public keys, 32 bytes each, that checkpoints may be signed with; empty when there are none.
+
+    Those in `file`, or else those that are configured, or else that of the configured private key.
+    """
+    from streamer.audit.signing import Signer, read_public_keys
+
+    if file is not None:
+        try:
+            return read_public_keys(file.read_text("utf-8"), place=str(file))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read the public keys {file}: {error}") from error
+    if settings.audit.public_keys is not None:
+        return read_public_keys(settings.audit.public_keys, place="audit.public_keys")
+    if settings.audit.private_key is not None:
+        return [Signer(settings.audit.private_key).public_key]
+    return []
+
+
+def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[bytes], str] | None:
+    """Read checkpoints that are kept outside the database, and say in words where that is.
+
+    `where` is a file, or ``topic``; None: the configured file, if there is one. Returns None when there is none.
+    """
+    from streamer.audit.checkpoint_file import CheckpointFile
+
+    if where == TOPIC:
+        return _from_topic(settings), f"the topic {topics(settings).checkpoints}"
+    named = where if where is not None else settings.audit.checkpoint_file
+    if named is None or (where is None and not Path(named).exists()):
+        return None
+    return CheckpointFile(Path(named)).read(), f"the file {named}"
+
+
+def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
+    """Return what scores stored texts again, with the configured encoder; loading it takes seconds."""
+    from streamer.audit.rescoring import TOLERANCE, Rescorer
+    from streamer.wiring.worker import encoder
+
+    cached = encoder(settings)
+    if cached is None:
+        raise UsageError("scoring again needs an encoder; STREAMER_ENCODER_NAME is none")
+    return Rescorer(
+        encoder_id=cached.identity.id,
+        embed=cached.embed,
+        tolerance=TOLERANCE if tolerance is None else tolerance,
+    )
+
+
+def _from_topic(settings: Settings) -> list[bytes]:
+    from streamer.stream.tail import Tail
+    from streamer.stream.topics import log_bounds
+
+    reached, topic = connection(settings), topics(settings).checkpoints
+    ends = {number: end for (_, number), (first, end) in log_bounds(reached, [topic]).items() if end > first}
+    found: list[bytes] = []
+    with Tail(reached, topic, from_beginning=True) as tail:
+        for record in tail.records(idle=5.0, stop=lambda: not ends):
+            # A tombstone is no checkpoint either, and is to be named.
+            found.append(record.value or b"")
+            if record.offset + 1 >= ends.get(record.partition, 0):
+                ends.pop(record.partition, None)
+    return found

@@ -1,0 +1,212 @@
+"""A record as real traffic leaves it: decided by the real decider, labelled, calibrated, closed, rolled back, signed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer import wiring
+from streamer.audit import signing
+from streamer.audit.verification import Report, verify_record
+from streamer.deciding.decider import BatchDecider
+from streamer.deciding.policy_book import PolicyBook
+from streamer.events.cloudevents import rfc3339
+from streamer.journal import BatchKey, DataGap, LabelRevision, Partition, Record, Slice
+from streamer.policy import GateSettings
+from streamer.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from streamer.scoring.encoder import CachedEncoder
+    from streamer.store import Store
+
+PRIVATE, PUBLIC = signing.generate_keys()
+KEYS = signing.read_public_keys(PUBLIC, place="the test")
+LOG = "log-1"
+
+
+@dataclass
+class Scribe:
+    """Writes traffic into a database as a worker and the commands do, without a broker."""
+
+    store: Store
+    settings: Settings
+    encoder: CachedEncoder | None = None
+    next_offsets: dict[Partition, int] = field(default_factory=dict)
+
+    def deliver(self, values: Iterable[bytes], *, partition: int = 0, topic: str = "responses") -> None:
+        """Let a worker decide records of one partition and commit them in one transaction."""
+        topics = wiring.topics(self.settings)
+        place = Partition(LOG, getattr(topics, topic), partition)
+        lease = self.store.lease([place])[place]
+        headers = (("traceparent", b"00-" + b"1" * 32 + b"-" + b"2" * 16 + b"-01"),)
+        records = [
+            Record(place, lease.next_offset + i, b"k", value, headers, 1_700_000_000_000 + i)
+            for i, value in enumerate(values)
+        ]
+        book = PolicyBook(self.store.policies.active, limits=wiring.limits(self.settings))
+        book.refresh()
+        decider = BatchDecider(
+            book=book,
+            known=self.store.known,
+            encoder=self.encoder,
+            topics=topics,
+            limits=wiring.limits(self.settings),
+            clock=wiring.now,
+        )
+        outcomes = tuple(decider.outcomes(records))
+        self.store.commit(
+            [Slice(lease, lease.next_offset, records[-1].offset + 1, outcomes)], now=wiring.now()
+        )
+
+    def gate(self, name: str, **settings: Any) -> None:
+        chosen = {"encoder": "event", "mode": "enforce", "audit_probability": 1.0} | settings
+        self.store.gates.create(name, GateSettings(**chosen), by="ana", reason="test")
+
+    def import_labels(self, gate: str, numbers: Iterable[int], *, labeller: str = "ana") -> None:
+        self.store.labels.add([label(gate, number, labeller=labeller) for number in numbers])
+
+    def recalibrate(self, gate: str) -> None:
+        wiring.recalibrate(self.settings, gate, by="ana", reason="labels came")
+
+    def checkpoint(self) -> None:
+        checkpointer = wiring.checkpointer(self.settings, self.store)
+        assert checkpointer.make() is not None
+        checkpointer.keep_up()
+
+
+def settings_for(url: str, directory: Path) -> Settings:
+    """Settings with a key and a file for checkpoints."""
+    return load_settings(
+        database={"url": url},
+        audit={
+            "private_key": PRIVATE,
+            "public_keys": PUBLIC,
+            "checkpoint_file": str(directory / "checkpoints.jsonl"),
+        },
+    )
+
+
+def event(gate: str, number: int, **changes: Any) -> bytes:
+    """A batch of four responses with embeddings of their own: the higher the number's digit, the better they agree."""
+    rng = np.random.default_rng(number)
+    centre = rng.normal(size=8)
+    spread = 0.2 + 0.3 * (number % 7)
+    content: dict[str, Any] = {
+        "schema": "streamer.responses.v1",
+        "gate": gate,
+        "batch_id": f"batch-{number}",
+        "prompt": f"question {number} — ünïcode",
+        "references": ["one", "two"] if number % 2 else None,
+        "metadata": {"kind": "odd" if number % 2 else "even", "n": 1e300},
+        "responses": [
+            {
+                "id": f"r{i}",
+                "text": f"answer {i} of {number}" if (number + i) % 11 else " ",
+                "embedding": (centre + spread * rng.normal(size=8)).round(4).tolist(),
+            }
+            for i in range(4)
+        ],
+    }
+    return json.dumps(content | changes).encode()
+
+
+def label_event(gate: str, number: int, *, severity: float = 0.0, response: str = "r0") -> bytes:
+    return json.dumps(
+        {
+            "schema": "streamer.labels.v1",
+            "gate": gate,
+            "batch_id": f"batch-{number}",
+            "response_id": response,
+            "severity": severity,
+            "kind": "human",
+            "labeller": "bob",
+            "labelled_at": "2026-01-01T00:00:00Z",
+        }
+    ).encode()
+
+
+def label(gate: str, number: int, *, labeller: str = "ana") -> LabelRevision:
+    return LabelRevision(
+        key=BatchKey(gate, f"batch-{number}", 1),
+        response_id=f"r{number % 4}",
+        severity=float(number % 5 == 0),
+        raw_severity=-0.25 if number % 3 else None,
+        kind="human",
+        labeller=labeller,
+        labelled_at=wiring.now(),
+    )
+
+
+def write_history(url: str, directory: Path) -> Settings:
+    """Make the record that the tampering suite changes; three checkpoints, and something after the last."""
+    settings = settings_for(url, directory)
+    wiring.migrate(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate("best", unit="best", alpha=0.3)
+        scribe.gate("each", unit="response", alpha=0.3, audit_probability=0.5, audit_draws=2)
+        scribe.checkpoint()
+        scribe.deliver(event("best", n) for n in range(20))
+        scribe.deliver((event("each", n) for n in range(20)), partition=1)
+        labels = [label_event("best", n, response=f"r{i}") for n in range(15) for i in range(4)]
+        scribe.deliver(labels, topic="labels")
+        scribe.import_labels("each", range(20))
+        scribe.import_labels("best", range(3), labeller="eve")
+        scribe.recalibrate("best")
+        scribe.recalibrate("each")
+        scribe.checkpoint()
+        scribe.deliver(
+            [
+                *(event("best", n) for n in range(20, 34)),
+                event("best", 3),  # a duplicate
+                event("best", 4, prompt="another question"),  # a conflict
+                b"\xff\xfe rubbish",
+                event("nobody", 1),
+                event("best", 40, responses=[{"id": "a", "text": "alone"}]),  # too few to be scored
+                event("best", 41, attempt=7),
+            ]
+        )
+        scribe.deliver((event("each", n) for n in range(20, 30)), partition=1)
+        place = Partition(LOG, wiring.topics(settings).responses, 1)
+        lease = store.lease([place])[place]
+        store.record_gap(lease, DataGap(place, lease.next_offset, lease.next_offset + 2))
+        store.gates.revise("best", {"audit_probability": 0.25}, by="ana", reason="fewer labels")
+        scribe.recalibrate("best")
+        newest = store.policies.newest("best").version
+        store.policies.close("best", by="ana", reason="an incident")
+        store.policies.rollback("best", newest, by="ana", reason="it is over")
+        scribe.deliver((event("best", n) for n in range(50, 56)), partition=1)
+        scribe.checkpoint()
+        scribe.deliver(event("each", n) for n in range(60, 64))
+    return settings
+
+
+def verify(
+    settings: Settings, *, outside: list[bytes] | None = None, from_database: bool = False, **options: Any
+) -> Report:
+    """`audit verify`, with the checkpoints of the file unless told otherwise."""
+    found = wiring.outside_checkpoints(settings, None)
+    kept = outside if outside is not None else found[0] if found is not None else None
+    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+        return verify_record(
+            snapshot,
+            keys=KEYS,
+            outside=None if from_database else kept,
+            origin="the file",
+            revisions=store.gates.history,
+            inputs=store.calibration.inputs,
+            **options,
+        )
+
+
+def export(settings: Settings, target: Path, **options: Any) -> dict[str, Any]:
+    from streamer.audit.bundle import write_bundle
+
+    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+        return write_bundle(snapshot, target, keys=KEYS, made_at=rfc3339(wiring.now()), **options)
