@@ -1,0 +1,136 @@
+"""Rules of policies, and the cut, the segment and the random numbers of batches: kept to the bit, and under seal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.errors import UsageError
+from streamer.recalibration.run import calibrate_gate
+from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from tests.integration.store.conftest import START
+
+if TYPE_CHECKING:
+    from streamer.policy import Policy
+    from tests.integration.store.conftest import World
+
+LATER = START + timedelta(hours=100)
+
+GATES: dict[str, tuple[dict[str, Any], type]] = {
+    "plain": ({}, type(INDICATOR)),
+    "smooth": ({"shape": "smooth", "width": 0.01}, Chance),
+    "quantile": ({"shape": "quantile"}, Quantile),
+    "rank": ({"shape": "rank", "unit": "response"}, Rank),
+    "transductive": ({"method": "transductive", "unit": "response", "audit_draws": 2}, Transductive),
+    "segments": ({"segment_by": "language"}, Segments),
+}
+
+
+def calibrated(world: World, name: str, settings: dict[str, Any]) -> Policy:
+    """Fill a gate with labelled batches of two languages, calibrate it, and return its policy."""
+    policy = world.gate(name, alpha=0.2, **settings)
+    world.commit(
+        world.slice(
+            world.lease(len(world.store.gates.list())),
+            *(
+                world.decision(
+                    n,
+                    f"{name}{n}",
+                    number=len(world.store.gates.list()),
+                    policy=policy,
+                    scores=(n / 60, (n + 7) / 100),
+                    metadata={"language": ("de", "en")[n % 2]},
+                    drawn=(0, 1),
+                )
+                for n in range(40)
+            ),
+        )
+    )
+    world.store.labels.add(
+        [
+            replace(world.label(float(n < 12), f"{name}{n}", response_id=response), key=key)
+            for n in range(40)
+            for response in "ab"
+            for key in [world.label(0, f"{name}{n}").key._replace(gate=name)]
+        ],
+        now=START,
+    )
+    run = calibrate_gate(world.store.calibration, world.store.gates.get(name), now=LATER)
+    return world.store.calibration.record_run(
+        run, guarantee=run.guarantee, by="bo", reason="first", now=LATER
+    )
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_a_policy_comes_back_with_its_rule(world: World, name: str) -> None:
+    settings, kind = GATES[name]
+    policy = calibrated(world, name, settings)
+    assert isinstance(policy.rule, kind)
+    assert world.store.policies.newest(name) == policy
+    assert world.store.policies.active()[name].policy == policy
+    (stored,) = world.rows("SELECT rule FROM policies WHERE gate = :gate AND version = 2", gate=name)
+    assert (stored[0] is None) == (kind is type(INDICATOR))
+    closed = world.store.policies.close(name, by="bo", reason="stop")
+    assert (closed.state, closed.rule) == ("closed", INDICATOR)
+    assert world.store.policies.rollback(name, 2, by="bo", reason="go on").rule == policy.rule
+    world.store.gates.revise(name, {"alpha": 0.3}, by="bo", reason="more")
+    assert world.store.policies.newest(name).rule == INDICATOR
+    with pytest.raises(UsageError, match="another alpha"):
+        world.store.policies.rollback(name, 2, by="bo", reason="no")
+    assert world.store.verify_chain() == []
+
+
+def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
+    policy = world.policy
+    assert policy is not None
+    plain = world.decision(0, "plain")
+    segment = world.decision(1, "segment", cut=Cut("cut", -0.125), segment="dé\u2028")
+    opened = world.decision(2, "open", cut=Cut.at(-math.inf), segment="")
+    dithered = world.decision(3, "dithered")
+    dithered = replace(
+        dithered, responses=tuple(replace(r, uniform=0.1 + i / 3) for i, r in enumerate(dithered.responses))
+    )
+    world.commit(world.slice(world.lease(), plain, segment, opened, dithered))
+    assert world.rows("SELECT cut_state, cut_threshold, segment FROM decisions ORDER BY batch") == [
+        (None, None, None),
+        ("cut", -0.125, "dé\u2028"),
+        ("open", None, ""),
+        (None, None, None),
+    ]
+    assert world.rows("SELECT uniform FROM responses WHERE uniform IS NOT NULL ORDER BY position") == [
+        (0.1,),
+        (0.1 + 1 / 3,),
+    ]
+    assert world.store.verify_chain() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE decisions SET segment = 'en' WHERE batch = 2",
+        "UPDATE decisions SET segment = NULL WHERE batch = 2",
+        "UPDATE decisions SET cut_threshold = 0.25 WHERE batch = 2",
+        "UPDATE decisions SET cut_state = 'open', cut_threshold = NULL WHERE batch = 2",
+        "UPDATE decisions SET segment = 'en' WHERE batch = 1",
+        "UPDATE responses SET uniform = 0.5 WHERE batch = 3 AND position = 1",
+        "UPDATE responses SET uniform = NULL WHERE batch = 3",
+        "UPDATE responses SET uniform = 0.5 WHERE batch = 1",
+    ],
+)
+def test_a_change_of_what_served_a_batch_is_named(world: World, statement: str) -> None:
+    dithered = world.decision(2, "c")
+    world.commit(
+        world.slice(
+            world.lease(),
+            world.decision(0, "a"),
+            world.decision(1, "b", cut=Cut("cut", 0.5), segment="de"),
+            replace(dithered, responses=tuple(replace(r, uniform=0.25) for r in dithered.responses)),
+        )
+    )
+    world.tamper(statement)
+    (fault,) = world.store.verify_chain()
+    assert "decision is not what was recorded" in fault.detail
