@@ -30,5 +30,18 @@ class Unavailable(StreamerError):
     """A part (database, broker, encoder) is away; the same call may succeed later, so retry with back-off."""
 
 
+class TopicRecreated(StreamerError):
+    """A topic was deleted and made anew since its progress was stored.
+
+    Parameters
+    ----------
+    topic : its name.
+    """
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"the topic {topic} was made anew since its progress was stored")
+        self.topic = topic
+
+
 class Fenced(StreamerError):
     """Another worker holds this partition's lease: whatever was to be written must not be."""

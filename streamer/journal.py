@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _AT_ONCE = timedelta(0)
+
+NO_IDS: Mapping[str, str] = MappingProxyType({})
+"""The ids of topics whose broker tells none."""
 
 
 class Partition(NamedTuple):
@@ -191,8 +195,14 @@ class DataGap:
 class Journal(Protocol):
     """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is away."""
 
-    def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one)."""
+    def lease(
+        self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
+    ) -> dict[Partition, Lease]:
+        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one).
+
+        `topic_ids` are the broker's ids of their topics, as far as they are known. Raises `TopicRecreated` when a
+        topic with outcomes had another one.
+        """
         ...
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:

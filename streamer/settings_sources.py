@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from streamer.dev_session import DEV_SESSION_FILE, find_dev_session
 from streamer.errors import UsageError
+from streamer.failpoints import VARIABLE as FAILPOINTS_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +67,7 @@ def unknown_variables(settings_type: type[BaseSettings], environment: Mapping[st
     They are reported and never an error, because container platforms invent such names (a service called
     ``streamer`` makes Kubernetes set ``STREAMER_SERVICE_HOST``).
     """
-    known = {CONFIG_VARIABLE, DEBUG_VARIABLE}
+    known = {CONFIG_VARIABLE, DEBUG_VARIABLE, FAILPOINTS_VARIABLE}
     open_ended = []
     for group, field, leaf in leaves(settings_type):
         name = variable_name(group, field)

@@ -1,17 +1,13 @@
-"""`streamer dead-letters`: messages that were refused, and why."""
+"""`streamer dead-letters`: messages that were refused, why, and sending them again once the cause is gone."""
 
 from typing import Annotated
 
 import typer
 
+from streamer.cli import options as opt
 from streamer.cli.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="Messages that were refused, and why.")
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `list` a subcommand although it is the only one."""
+app = typer.Typer(no_args_is_help=True, help="Messages that were refused, why, and sending them again.")
 
 
 @app.command("list")
@@ -48,3 +44,43 @@ def list_(
             for one in letters
         ],
     )
+
+
+@app.command()
+def replay(
+    identities: Annotated[
+        list[int] | None, typer.Argument(metavar="[ID]...", help="Ids, as `dead-letters list` shows them.")
+    ] = None,
+    code: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="All of this error code that were not sent again before."),
+    ] = None,
+    by: opt.ByOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Send refused messages to their topic again, as they were: bytes, key and headers.
+
+    Do it once the cause is gone: the gate was created, a limit was raised. Each gets a new outcome at a new offset;
+    what is still wrong is refused again. Who did it is noted at the dead letter.
+    """
+    from streamer import wiring
+    from streamer.cli.console import counted, note, print_json, say
+    from streamer.cli.outbox import announce_now
+    from streamer.errors import UsageError
+    from streamer.settings import load_settings
+
+    if bool(identities) == (code is not None):
+        raise UsageError("name the dead letters: either their ids, or --code CODE for all of one error code")
+    actor = opt.who(by)
+    settings = load_settings()
+    with wiring.open_store(settings) as store:
+        wanted = identities or store.dead_letters.never_replayed(code or "")
+        count = store.dead_letters.replay(wanted, by=actor) if wanted else 0
+    if count:
+        announce_now(settings)
+    if json:
+        print_json({"replayed": count})
+    elif count:
+        say(f"Sent {counted(count, 'message', 'messages')} again.")
+    else:
+        note(f"No message of the code {code} waits to be sent again.")

@@ -38,7 +38,8 @@ def worker(
     the database says. With --json the first line on standard output is an object with its addresses.
 
     Exit status: 0 it drained when told to stop, 1 it crashed, 65 too many records were refused, 70 another worker
-    has taken its partitions, 75 the database gave no lease in time, 78 a topic was deleted and made anew.
+    has taken its partitions, 75 the database gave no lease in time, 78 a topic was deleted and made anew, 124 it was
+    told to stop and did not end in time.
     """
     from streamer import wiring
     from streamer.settings import load_settings

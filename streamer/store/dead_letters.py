@@ -70,6 +70,20 @@ class DeadLetters:
         with self._database.reading() as connection:
             return {row.code: row.n for row in connection.execute(query.order_by(dead_letters.c.code))}
 
+    def never_replayed(self, code: str) -> builtins.list[int]:
+        """Ids of this error code that were not sent again before and still have their bytes, the oldest first."""
+        query = (
+            sa.select(dead_letters.c.id)
+            .where(
+                dead_letters.c.code == code,
+                dead_letters.c.replayed_at.is_(None),
+                dead_letters.c.erased_at.is_(None),
+            )
+            .order_by(dead_letters.c.id)
+        )
+        with self._database.reading() as connection:
+            return [*connection.execute(query).scalars()]
+
     def replay(self, identities: Sequence[int], *, by: str, now: datetime | None = None) -> int:
         """Send the original bytes to their topic again (by the outbox) and note who did; all or none.
 

@@ -15,6 +15,7 @@ from sqlalchemy import event, exc
 
 from streamer.errors import Unavailable, UsageError
 from streamer.events.codec import canonical_json
+from streamer.failpoints import disarmed
 from streamer.redaction import redact_text
 from streamer.store.transport import protected
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy.engine.interfaces import DBAPIConnection
+
+    from streamer.failpoints import Failpoint
 
 T = TypeVar("T")
 
@@ -95,10 +98,13 @@ class Database:
         ``sqlite:///file`` or ``postgresql://user:password@host/database``, libpq's parameters as its query.
     insecure
         Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
+    failpoint
+        Called with ``in_transaction`` and ``after_transaction`` by whatever writes.
     """
 
-    def __init__(self, url: str, *, insecure: bool = False) -> None:
+    def __init__(self, url: str, *, insecure: bool = False, failpoint: Failpoint = disarmed) -> None:
         self.url = parse_url(url)
+        self._failpoint = failpoint
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
             self.engine = sa.create_engine(
@@ -153,7 +159,10 @@ class Database:
         for attempt in range(_ATTEMPTS):
             try:
                 with self.errors(), self.engine.begin() as connection:
-                    return work(connection)
+                    done = work(connection)
+                    self._failpoint("in_transaction")
+                self._failpoint("after_transaction")
+                return done
             except exc.DBAPIError as error:
                 if not isinstance(error.orig, _COLLISIONS):
                     raise

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from streamer.errors import Fenced
-from streamer.journal import Lease, Partition
+from streamer.errors import Fenced, TopicRecreated
+from streamer.journal import NO_IDS, Lease, Partition
 from streamer.store import control
 from streamer.store.chain import genesis
 from streamer.store.schema import data_gaps, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from streamer.journal import DataGap
@@ -30,12 +30,21 @@ class Position(NamedTuple):
 
 
 def take_leases(
-    connection: sa.Connection, partitions: Sequence[Partition], now: datetime
+    connection: sa.Connection,
+    partitions: Sequence[Partition],
+    now: datetime,
+    *,
+    topic_ids: Mapping[str, str] = NO_IDS,
 ) -> dict[Partition, Lease]:
-    """Raise each partition's epoch by one; whoever wrote under the old one is fenced from now on."""
+    """Raise each partition's epoch by one; whoever wrote under the old one is fenced from now on.
+
+    The topic's id is kept from when it is first known, or from when the first outcome is still to come. Raises
+    `TopicRecreated` where the stored one is another.
+    """
     insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
     leases = {}
     for partition in sorted(set(partitions)):
+        given = topic_ids.get(partition.topic)
         row = connection.execute(
             insert(progress)
             .values(
@@ -46,14 +55,27 @@ def take_leases(
                 next_offset=0,
                 chain_height=0,
                 chain_hash=genesis(partition),
+                topic_id=given,
                 updated_at=now,
             )
             .on_conflict_do_update(
                 index_elements=[progress.c.log_id, progress.c.topic, progress.c.partition],
-                set_={"epoch": progress.c.epoch + 1, "updated_at": now},
+                set_={
+                    "epoch": progress.c.epoch + 1,
+                    "topic_id": sa.case(
+                        (
+                            progress.c.next_offset == 0,
+                            sa.func.coalesce(sa.literal(given), progress.c.topic_id),
+                        ),
+                        else_=sa.func.coalesce(progress.c.topic_id, sa.literal(given)),
+                    ),
+                    "updated_at": now,
+                },
             )
-            .returning(progress.c.epoch, progress.c.next_offset)
+            .returning(progress.c.epoch, progress.c.next_offset, progress.c.topic_id)
         ).one()
+        if given is not None and row.topic_id != given:
+            raise TopicRecreated(partition.topic)
         leases[partition] = Lease(partition, row.epoch, row.next_offset)
     return leases
 

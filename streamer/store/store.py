@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from streamer.failpoints import disarmed
+from streamer.journal import NO_IDS
 from streamer.store import commit, outbox, progress
 from streamer.store.calibration_runs import Calibrations
 from streamer.store.checkpoints import Checkpoints
@@ -13,7 +15,6 @@ from streamer.store.encoders import Encoders
 from streamer.store.engine import Database
 from streamer.store.evidence import Evidence
 from streamer.store.gates import Gates
-from streamer.store.judgements import Judgements
 from streamer.store.labels import Labels
 from streamer.store.migrate import require_migrated
 from streamer.store.policies import Policies
@@ -21,10 +22,11 @@ from streamer.store.reports import Reports
 from streamer.store.verify import verify_chain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
+    from streamer.failpoints import Failpoint
     from streamer.journal import (
         BatchKey,
         DataGap,
@@ -46,8 +48,8 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, checkpoints, evidence : the
-        parts, by subject.
+    gates, policies, encoders, labels, calibration, dead_letters, reports, checkpoints, evidence : the parts, by
+        subject.
     """
 
     def __init__(
@@ -65,17 +67,23 @@ class Store:
         self.policies = Policies(database, clock=clock, policy_message=policy_message)
         self.encoders = Encoders(database, clock=clock)
         self.labels = Labels(database, clock=clock)
-        self.judgements = Judgements(database, clock=clock)
         self.calibration = Calibrations(database, policy_message=policy_message)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
         self.checkpoints = Checkpoints(database)
         self.evidence = Evidence(database)
 
-    def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one)."""
+    def lease(
+        self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
+    ) -> dict[Partition, Lease]:
+        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one).
+
+        `topic_ids` are the broker's ids of their topics, as far as they are known; raises `TopicRecreated`.
+        """
         now = self._clock()
-        return self._database.writing(lambda connection: progress.take_leases(connection, partitions, now))
+        return self._database.writing(
+            lambda connection: progress.take_leases(connection, partitions, now, topic_ids=topic_ids)
+        )
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
         """Write that offsets are lost for good, and move progress past them. Safe to repeat. Raises `Fenced`."""
@@ -152,6 +160,7 @@ def open_store(
     clock: Callable[[], datetime],
     policy_message: PolicyMessage,
     dead_letter_message: DeadLetterMessage,
+    failpoint: Failpoint = disarmed,
 ) -> Store:
     """Open a migrated database.
 
@@ -168,6 +177,8 @@ def open_store(
     dead_letter_message
         The message for a record (refused with this code and detail) that the store itself
         has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
+    failpoint
+        Called where a test may want to break a transaction.
 
     Raises
     ------
@@ -176,7 +187,7 @@ def open_store(
     Unavailable
         When the server cannot be reached.
     """
-    database = Database(url, insecure=insecure)
+    database = Database(url, insecure=insecure, failpoint=failpoint)
     try:
         require_migrated(database)
     except BaseException:

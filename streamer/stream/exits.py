@@ -19,7 +19,9 @@ class WorkerExit(IntEnum):
     LEASE_TIMEOUT = 75
     """No lease from the database in time; start again."""
     LOG_RECREATED = 78
-    """A topic ends before the stored progress: it was deleted and made anew."""
+    """A topic is not the one that the stored progress is of: it was deleted and made anew."""
+    STOP_OVERDUE = 124
+    """Told to stop, it did not come to an end by itself in time; nothing is lost by that."""
 
 
 class WorkerHalted(StreamerError):

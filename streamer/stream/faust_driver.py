@@ -17,6 +17,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import (
     ConsumerStoppedError,
     KafkaError,
+    NodeNotReadyError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
@@ -28,6 +29,7 @@ from faust.types import TP, ConsumerMessage
 from streamer.journal import Partition, Record
 from streamer.stream.header_names import accept_any_header_name
 from streamer.stream.intake import RECORD_OVERHEAD, Fetched
+from streamer.stream.topic_identity import TopicIdsRequest, ids_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -198,6 +200,20 @@ class StampingThread(AIOKafkaConsumerThread):
         earliest = await consumer.beginning_offsets(tps)
         end = await consumer.end_offsets(tps)
         return {tp: (earliest[tp], end[tp]) for tp in tps}
+
+    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The broker's ids of the topics that exist; empty where the broker has none."""
+        return cast("dict[str, str]", await self.call_thread(self._topic_ids, frozenset(topics)))
+
+    async def _topic_ids(self, topics: frozenset[str]) -> dict[str, str]:
+        client: Any = self._ensure_consumer()._client
+        node = client.get_random_node()
+        if node is None:
+            raise NodeNotReadyError("no broker is known")
+        try:
+            return ids_in(await client.send(node, TopicIdsRequest(topics)))
+        except NotImplementedError:
+            return {}  # a broker before Kafka 2.8, or the embedded one
 
     async def commit_progress(self, offsets: Mapping[TP, int]) -> bool:
         """Tell the group how far we are, for lag tools alone; False when the broker did not take it."""

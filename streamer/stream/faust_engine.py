@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -15,12 +15,13 @@ from faust.types import TP
 from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
 from streamer.stream.exits import WorkerExit, WorkerHalted
-from streamer.stream.faust_driver import LeasingTransport, ReaderApp
+from streamer.stream.faust_settings import consumer_defaults, reader_app
 from streamer.stream.intake import Intake, Verdict
 from streamer.stream.leasing import Bounds, Leasing
+from streamer.stream.topic_identity import made_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.faust_driver import LeasingConsumer, StampedMessage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from streamer.stream.reader_limits import ReaderLimits
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 _LOST_AFTER = 5.0
 """Seconds without an arrival after which a record that left the fetcher counts as lost."""
@@ -62,6 +64,10 @@ class Engine(Protocol):
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
         """What the broker has of each partition."""
+        ...
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The broker's ids of the topics, as far as it has any."""
         ...
 
     def assigned(self) -> set[Partition]:
@@ -114,14 +120,15 @@ class FaustEngine:
         self._unleased_since: float | None = None
         self._told: dict[TP, int] = {}
         self._unknown: frozenset[str] = frozenset()
+        self._identities: dict[str, str] = {}
         self._commit_at = self._learn_at = 0.0
         self._stopping = False
         self.consumer_arguments: Mapping[str, Any] = {
-            **_consumer_defaults(limits),
+            **consumer_defaults(limits),
             **connection.for_aiokafka(AIOKafkaConsumer),
             "group_id": group_id,
         }
-        self._app = _reader_app(connection, group_id, limits)
+        self._app = reader_app(connection, group_id, limits)
         self._app.hooks = self
         source = self._app.topic(
             *topics,
@@ -178,17 +185,25 @@ class FaustEngine:
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
         """Ask the broker, for as long as it takes."""
+        bounds = await self._asked(lambda: self._consumer.thread.bounds([_tp(one) for one in partitions]))
+        return {one: Bounds(*bounds[_tp(one)]) for one in partitions}
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Ask the broker, for as long as it takes."""
+        return await self._asked(lambda: self._consumer.thread.topic_ids(topics))
+
+    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
         backoff = Backoff()
         while True:
             try:
-                bounds = await self._consumer.thread.bounds([_tp(one) for one in partitions])
+                answer = await ask()
             except (KafkaError, TimeoutError, OSError) as error:
                 self._tell("broker", False)
                 log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
                 await asyncio.sleep(backoff.next_delay())
                 continue
             self._tell("broker", True)
-            return {one: Bounds(*bounds[_tp(one)]) for one in partitions}
+            return answer
 
     def assigned(self) -> set[Partition]:
         """The group's present assignment."""
@@ -301,6 +316,7 @@ class FaustEngine:
         if now >= self._learn_at:
             self._learn_at = now + _LEARN_EVERY
             self._unknown = await self._consumer.thread.learn_topics(self._topics)
+            await self._check_identities()
         if self._app.rebalancing or self._resetting is not None:
             return
         self._check_leases(now)
@@ -310,6 +326,16 @@ class FaustEngine:
         if now >= self._commit_at:
             self._commit_at = now + _COMMIT_EVERY
             await self._commit_progress()
+
+    async def _check_identities(self) -> None:
+        """A topic can be deleted, made anew and filled past our offsets between two fetches, which know only names."""
+        try:
+            found = await self._consumer.thread.topic_ids(self._topics)
+        except (KafkaError, TimeoutError, OSError):
+            return  # away; whatever else asks the broker tells of it
+        for topic, identity in found.items():
+            if self._identities.setdefault(topic, identity) != identity:
+                self._fail(WorkerHalted(WorkerExit.LOG_RECREATED, made_anew(topic)))
 
     def _check_leases(self, now: float) -> None:
         if not self.assigned() - set(self._intake.leases):
@@ -356,44 +382,3 @@ class FaustEngine:
 
 def _tp(partition: Partition) -> TP:
     return TP(partition.topic, partition.number)
-
-
-def _consumer_defaults(limits: ReaderLimits) -> dict[str, Any]:
-    """What the user's own client properties may replace."""
-    return {
-        "client_id": "streamer-worker",
-        "fetch_max_wait_ms": 100,
-        "max_partition_fetch_bytes": limits.max_fetch_bytes,
-        "max_poll_records": limits.max_poll_records,
-        "request_timeout_ms": int(limits.request_timeout * 1000),
-        "session_timeout_ms": int(limits.session_timeout * 1000),
-        "rebalance_timeout_ms": int(limits.request_timeout * 1000),
-        "heartbeat_interval_ms": int(limits.heartbeat_interval * 1000),
-        "max_poll_interval_ms": 1_000_000,
-        "metadata_max_age_ms": 60_000,
-    }
-
-
-def _reader_app(connection: KafkaConnection, group_id: str, limits: ReaderLimits) -> ReaderApp:
-    app = ReaderApp(
-        group_id,
-        broker=[f"kafka://{server}" for server in connection.servers],
-        web_enabled=False,
-        datadir="/nonexistent",
-        store="memory://",
-        topic_disable_leader=True,
-        topic_allow_declare=False,
-        stream_wait_empty=False,  # events without an outcome are read again, so nobody has to wait for them
-        stream_recovery_delay=0,
-        # The budget bounds what is underway; the queue itself must never be the one to refuse.
-        stream_buffer_maxsize=4 * limits.max_buffered_records,
-        consumer_auto_offset_reset="earliest",
-        consumer_max_fetch_size=limits.max_fetch_bytes,
-        broker_session_timeout=limits.session_timeout,
-        broker_heartbeat_interval=limits.heartbeat_interval,
-        broker_request_timeout=limits.request_timeout,
-        broker_max_poll_records=limits.max_poll_records,
-    )
-    app.finalize()
-    app.transport = LeasingTransport(app.conf.broker_consumer, app)
-    return app

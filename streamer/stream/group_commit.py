@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from streamer.failpoints import Failpoint
     from streamer.journal import Outcome, OutcomeKind
     from streamer.stream.dead_letter_cap import DeadLetterCap
     from streamer.stream.decider import Decider
@@ -42,7 +43,8 @@ class GroupCommit:
     max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
     tell : told whether a part answers.
-    failpoint : called with ``after_score``, ``before_commit`` and ``after_commit``.
+    failpoint : called with ``while_scoring`` in `executor`, and with ``after_score``, ``before_commit`` and
+        ``after_commit``.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class GroupCommit:
         observer: StreamObserver,
         on_commit: Callable[[], None],
         tell: Callable[[str, bool], None],
-        failpoint: Callable[[str], None],
+        failpoint: Failpoint,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._intake = intake
@@ -121,7 +123,12 @@ class GroupCommit:
     async def _decide(self, runs: list[Run]) -> list[Outcome] | None:
         records = [record for run in runs for record in run.records]
         began = time.monotonic()
-        outcomes = await self._while_held(runs, lambda: self._decider.outcomes(records), part="decider")
+
+        def decide() -> list[Outcome]:
+            self._failpoint("while_scoring")
+            return self._decider.outcomes(records)
+
+        outcomes = await self._while_held(runs, decide, part="decider")
         if outcomes is None:
             return None
         if len(outcomes) != len(records) or any(

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from streamer.errors import Fenced
+from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import DataGap, Journal, Lease, Partition
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.topic_identity import made_anew
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
     from concurrent.futures import Executor
 
+    from streamer.failpoints import Failpoint
     from streamer.stream.intake import Intake
     from streamer.stream.observer import StreamObserver
 
@@ -40,6 +42,7 @@ class Leasing:
     bounds : asks the broker for the bounds of partitions.
     tell : told whether the database answers.
     failpoint : called with ``after_lease``.
+    topic_ids : asks the broker for the ids of topics, which the lease then compares with the stored ones.
     """
 
     def __init__(
@@ -51,7 +54,8 @@ class Leasing:
         bounds: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, Bounds]]],
         observer: StreamObserver,
         tell: Callable[[str, bool], None],
-        failpoint: Callable[[str], None],
+        failpoint: Failpoint,
+        topic_ids: Callable[[Collection[str]], Awaitable[Mapping[str, str]]],
     ) -> None:
         self._journal = journal
         self._intake = intake
@@ -60,6 +64,7 @@ class Leasing:
         self._observer = observer
         self._tell = tell
         self._failpoint = failpoint
+        self._topic_ids = topic_ids
         self._lock = asyncio.Lock()
         self._generation: int | None = None
 
@@ -97,13 +102,19 @@ class Leasing:
 
     async def _lease(self, generation: int, partitions: list[Partition]) -> None:
         began = time.monotonic()
-        leases = await until_available(
-            self._executor,
-            lambda: self._journal.lease(partitions),
-            part="database",
-            wanted=self._current(generation),
-            tell=self._tell,
-        )
+        ids = await self._topic_ids({partition.topic for partition in partitions})
+        if generation != self._generation:
+            return
+        try:
+            leases = await until_available(
+                self._executor,
+                lambda: self._journal.lease(partitions, topic_ids=ids),
+                part="database",
+                wanted=self._current(generation),
+                tell=self._tell,
+            )
+        except TopicRecreated as error:
+            raise WorkerHalted(WorkerExit.LOG_RECREATED, made_anew(error.topic)) from error
         if leases is None or generation != self._generation:
             return
         self._failpoint("after_lease")

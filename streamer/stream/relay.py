@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Executor
 
+    from streamer.failpoints import Failpoint
     from streamer.journal import Journal, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.latency import LatencyLedger
@@ -63,7 +64,7 @@ class Relay:
     max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
     batch : rows read and published at a time.
     idle_poll : seconds between looks when nobody called `wake`.
-    failpoint : called with ``after_publish``.
+    failpoint : called with ``before_publish``, ``after_publish`` and ``after_mark``.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Relay:
         ledger: LatencyLedger,
         observer: StreamObserver,
         tell: Callable[[str, bool], None],
-        failpoint: Callable[[str], None],
+        failpoint: Failpoint,
         batch: int = 1000,
         idle_poll: float = 1.0,
     ) -> None:
@@ -149,6 +150,7 @@ class Relay:
         """Send the rows and mark what the broker has; those that have to be tried again, in order."""
         began = time.monotonic()
         failed: dict[str, BaseException] = {}
+        self._failpoint("before_publish")
         if together:
             results = await self._send(rows, failed)
         else:
@@ -157,6 +159,7 @@ class Relay:
         if published:
             self._failpoint("after_publish")
             await self._in_database(lambda: self._journal.mark_published([row.id for row in published]))
+            self._failpoint("after_mark")
             self._observer.stage("publish", time.monotonic() - began)
         again: list[OutboxMessage] = []
         for row, error in zip(rows, results, strict=True):

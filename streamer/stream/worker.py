@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from streamer.failpoints import disarmed
 from streamer.stream.backoff import until_available
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.exits import WorkerExit, WorkerHalted
@@ -29,12 +30,14 @@ from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.observer import SilentObserver
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Relay
+from streamer.stream.stop_deadline import StopDeadline
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
+    from streamer.failpoints import Failpoint
     from streamer.journal import Journal
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.decider import Decider
@@ -52,6 +55,8 @@ class WorkerLimits:
     max_commit_records, max_commit_bytes : of one group commit.
     max_output_bytes : the largest message that the relay publishes: an input and why it was refused fit in.
     drain_timeout : how long a stop waits for what was taken.
+    stop_timeout : how long a stop may last in all, the drain, the farewells and the end of the process included; then
+        the process is ended.
     """
 
     reader: ReaderLimits = field(default_factory=ReaderLimits)
@@ -60,6 +65,7 @@ class WorkerLimits:
     max_commit_bytes: int = 16 * 1024 * 1024
     max_output_bytes: int = (1024 + 64) * 1024
     drain_timeout: float = 10.0
+    stop_timeout: float = 45.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +96,9 @@ async def run_worker(
     limits: WorkerLimits | None = None,
     health: WorkerHealth | None = None,
     stop: asyncio.Event | None = None,
-    failpoint: Callable[[str], None] = lambda _name: None,
+    failpoint: Failpoint = disarmed,
     terminate: Callable[[int], None] = exit_at_once,
+    deadline: StopDeadline | None = None,
 ) -> None:
     """Read `topics`, decide, record and publish, until SIGTERM, SIGINT or `stop`; then drain and return.
 
@@ -108,9 +115,10 @@ async def run_worker(
     limits : bounds and timeouts.
     stop : set it to end the worker as SIGTERM does.
     health : is told everything, and tells whether the worker is ready; give it the observer.
-    failpoint : called with the name of each step passed: ``after_lease``, ``after_score``,
-        ``before_commit``, ``after_commit``, ``after_publish``.
+    failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
     terminate : ends the process of a zombie at once with the status; must not return outside tests.
+    deadline : begins when the worker does to stop, for whatever reason, and is the caller's to call off; by default
+        one of `limits.stop_timeout` that is called off on return.
 
     Raises
     ------
@@ -118,8 +126,18 @@ async def run_worker(
         When the worker cannot or must not go on; it has the exit status for the process.
     """
     stopping = stop or asyncio.Event()
+    limits = limits or WorkerLimits()
+    ending = deadline or StopDeadline(limits.stop_timeout, terminate)
     limit_client_logs()
-    with _signals_set(stopping), _threads("commit", "lease", "relay", "follow") as threads:
+    with (
+        _signals_set(stopping),
+        _threads("commit", "lease", "relay", "follow") as threads,
+        contextlib.ExitStack() as stack,
+    ):
+        if deadline is None:
+            stack.callback(ending.call_off)
+        told = asyncio.create_task(_begin_when(stopping, ending), name="stream-stop-deadline")
+        stack.callback(told.cancel)
         worker = _Worker(
             connection=connection,
             topics=topics,
@@ -127,10 +145,11 @@ async def run_worker(
             journal=journal,
             decider=decider,
             thresholds=thresholds,
-            limits=limits or WorkerLimits(),
+            limits=limits,
             health=health or WorkerHealth(SilentObserver()),
             stopping=stopping,
             failpoint=failpoint,
+            deadline=ending,
             terminate=terminate,
             threads=threads,
         )
@@ -155,7 +174,8 @@ class _Worker:
         limits: WorkerLimits,
         health: WorkerHealth,
         stopping: asyncio.Event,
-        failpoint: Callable[[str], None],
+        failpoint: Failpoint,
+        deadline: StopDeadline,
         terminate: Callable[[int], None],
         threads: dict[str, ThreadPoolExecutor],
     ) -> None:
@@ -169,6 +189,7 @@ class _Worker:
         self._health = health
         self._stopping = stopping
         self._failpoint = failpoint
+        self._deadline = deadline
         self._terminate = terminate
         self._threads = threads
 
@@ -201,6 +222,7 @@ class _Worker:
             observer=self._health,
             tell=self._health.part,
             failpoint=self._failpoint,
+            topic_ids=engine.topic_ids,
         )
         await self._read(engine, leasing, intake)
 
@@ -259,6 +281,7 @@ class _Worker:
                 await self._drain(engine, intake, relay, relaying)
         except BaseException as error:
             self._health.stopping = str(error) or type(error).__name__
+            self._deadline.begin(int(error.status if isinstance(error, WorkerHalted) else WorkerExit.CRASHED))
             if isinstance(error, WorkerHalted) and error.status is WorkerExit.FENCED:
                 log.error("stream.worker_halted", status="fenced", reason=str(error))
                 self._terminate(int(error.status))  # before anything else: a farewell would be a write
@@ -322,6 +345,11 @@ class _Worker:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+
+async def _begin_when(stopping: asyncio.Event, deadline: StopDeadline) -> None:
+    await stopping.wait()
+    deadline.begin(int(WorkerExit.STOP_OVERDUE))
 
 
 @contextlib.contextmanager

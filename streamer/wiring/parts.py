@@ -62,6 +62,7 @@ def open_store(settings: Settings) -> Store:
     """Open the audit store; the caller closes it. Raises `UsageError` when it is not migrated."""
     from streamer.events.dead_letters import dead_letter_message
     from streamer.events.thresholds import threshold_event, threshold_message
+    from streamer.failpoints import from_environment
     from streamer.store import open_store as open_database
 
     named = topics(settings)
@@ -77,6 +78,7 @@ def open_store(settings: Settings) -> Store:
         dead_letter_message=partial(
             dead_letter_message, topic=named.dead_letters, max_bytes=limits(settings).max_output_bytes
         ),
+        failpoint=from_environment(),
     )
 
 
@@ -148,13 +150,19 @@ def publish_pending(settings: Settings) -> int:
 
     Raises `Unavailable` when the broker does not answer: a worker will do it.
     """
+    from streamer.failpoints import from_environment
+
+    failpoint = from_environment()
     with open_store(settings) as store, publisher(settings) as sending:
         published = 0
         while batch := store.unpublished([], limit=500):
+            failpoint("before_publish")
             for message in batch:
                 sending.send(message.topic, message.value, key=message.key, headers=message.headers)
             sending.flush()
+            failpoint("after_publish")
             store.mark_published([message.id for message in batch])
+            failpoint("after_mark")
             published += len(batch)
         return published
 

@@ -37,18 +37,20 @@ def encoder(settings: Settings) -> CachedEncoder | None:
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
-    """Run one worker until it is told to stop, and return the process's exit status.
+    """Run one worker until it is told to stop, and return the process's exit status; the process must then end.
 
     `announce` gets the addresses once they are known, before the worker is ready.
     """
     from streamer.deciding.decider import BatchDecider
     from streamer.deciding.policy_book import PolicyBook
+    from streamer.failpoints import from_environment
     from streamer.scoring.registry import encoder_identity
     from streamer.stream.dead_letter_cap import DeadLetterLimits
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
     from streamer.stream.reader_limits import ReaderLimits
-    from streamer.stream.worker import Thresholds, WorkerLimits
+    from streamer.stream.stop_deadline import StopDeadline
+    from streamer.stream.worker import Thresholds, WorkerLimits, exit_at_once
     from streamer.stream.worker import run_worker as run_stream
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
@@ -62,6 +64,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     metrics = Metrics(encoder=encoder_id)
     health = WorkerHealth(StreamTelemetry(metrics))
     loading = threading.Event()
+    # Never called off: it also ends an interpreter that waits for a thread which does not come back.
+    deadline = StopDeadline(WorkerLimits().stop_timeout, exit_at_once)
     with ExitStack() as stack:
         http = stack.enter_context(
             TelemetryServer(
@@ -132,6 +136,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                         max_output_bytes=bounds.max_output_bytes,
                     ),
                     health=health,
+                    failpoint=from_environment(),
+                    deadline=deadline,
                 )
             )
         except WorkerHalted as halted:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import Site, a_site
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
+
+_MATRIX = Matrix()
 
 
 @pytest.fixture
@@ -35,3 +38,16 @@ def own_site(
     url = own_postgres_server.create_database()
     with ExitStack() as stack, a_site(own_kafka_broker, url, "own.", tmp_path, stack) as one:
         yield one
+
+
+@pytest.fixture
+def matrix() -> Matrix:
+    """Where a test leaves what its case of the fault matrix came to."""
+    return _MATRIX
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of a long run."""
+    if LONG and _MATRIX.rows:
+        terminalreporter.section("the fault matrix")
+        terminalreporter.write_line(_MATRIX.table())

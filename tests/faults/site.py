@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -16,13 +17,15 @@ import numpy as np
 from streamer import wiring
 from streamer.calibration import Threshold
 from streamer.policy import GateSettings
-from streamer.recalibration.run import CalibrationRun, Candidate
+from streamer.recalibration.candidates import Candidate
+from streamer.recalibration.run import CalibrationRun
+from streamer.rules import INDICATOR
 from streamer.settings import Settings, load_settings
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -42,29 +45,35 @@ class Site:
     directory: Path
     stack: ExitStack
     workers: list[WorkerProcess] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def start_worker(self, **settings: str) -> WorkerProcess:
+    def start_worker(self, *, program: Sequence[str] = ("-m", "streamer"), **settings: str) -> WorkerProcess:
         """A new worker process; its settings are the site's, and those given."""
-        worker = WorkerProcess(
-            self.environment | settings, self.directory / f"worker-{len(self.workers) + 1}.log"
-        )
+        log = self.directory / f"worker-{next(self._numbers)}.log"
+        worker = WorkerProcess(self.environment | settings, log, program=program)
         self.workers.append(worker)
         self.stack.callback(worker.close)
         return worker
 
-    def command(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run `streamer ...` with the site's settings in a process of its own; it must succeed."""
+    def command(
+        self, *arguments: str, status: int = 0, seconds: float = 60, **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `streamer ...` with the site's settings, and those given, in a process of its own; it must succeed."""
         done = subprocess.run(
             [sys.executable, "-m", "streamer", *arguments],
             cwd=self.directory,
-            env=_own_environment() | self.environment,
+            env=self.whole_environment() | settings,
             capture_output=True,
             text=True,
             timeout=seconds,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == status, done.stderr
         return done
+
+    def whole_environment(self) -> dict[str, str]:
+        """The environment of a process with the site's settings."""
+        return _own_environment() | self.environment
 
     def decided(self) -> int:
         """How many batches have a decision."""
@@ -93,6 +102,8 @@ def a_site(
         "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers",
         "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
         "STREAMER_DATABASE_URL": database_url,
+        # A worker that was killed is missed soon. Heartbeats come every second.
+        "STREAMER_KAFKA_PROPERTIES_SESSION_TIMEOUT_MS": "3000",
         "STREAMER_ENCODER_NAME": "none",
         "STREAMER_LOGGING_FORMAT": "json",
     }
@@ -128,7 +139,7 @@ def put_in_force(store: Store, cut: float) -> None:
         gate=gate,
         groups=(),
         labelled_groups=(),
-        candidates=(Candidate(method=gate.settings.method, threshold=threshold),),
+        candidates=(Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=INDICATOR),),
         effective_alpha=gate.settings.alpha,
         seed=gate.seed,
         older_than=now,

@@ -62,13 +62,13 @@ def test_a_topic_made_anew_is_refused_with_what_to_do(
     kafka_broker.delete_topics([topic])
     time.sleep(1)
     kafka_broker.create_topic(topic, site.settings.kafka.partitions)
-    publish(site, 200, 20)
+    publish(site, 200, 400)  # past the stored progress of every partition
     if not running:
         worker = site.start_worker()
     assert worker.process.wait(60) == WorkerExit.LOG_RECREATED, worker.log_tail()
-    assert "the topic was deleted and made anew" in worker.log_tail()
+    assert f"the topic {topic} was deleted and made anew" in worker.log_tail()
     assert "new prefix" in worker.log_tail()
-    assert site.decided() == 200
+    assert running or site.decided() == 200
     assert not site.store.verify_chain()
 
 

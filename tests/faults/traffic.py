@@ -33,7 +33,8 @@ class Traffic:
     """A thread that publishes about `rate` records a second; also a context manager.
 
     Of a hundred records about eighty are new batches, and the others repeat one in another partition at the
-    same time, contradict one in another partition, label one, or are rubbish.
+    same time, contradict one in another partition, label one, or are rubbish. Batches have one of 64 keys, which
+    choose their partition.
 
     Attributes
     ----------
@@ -64,7 +65,14 @@ class Traffic:
         )
         self._thread = threading.Thread(target=self._run, name="test-traffic", daemon=True)
 
-    def _send(self, topic: str, partition: int, value: bytes | None, batch: str | None = None) -> None:
+    def _send(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        batch: str | None = None,
+        key: bytes | None = None,
+    ) -> None:
         def told(error: Any, _message: Any) -> None:
             if error is not None:
                 self._error = RuntimeError(str(error))
@@ -75,7 +83,7 @@ class Traffic:
 
         while True:
             try:
-                self._producer.produce(topic, value, partition=partition, on_delivery=told)
+                self._producer.produce(topic, value, key=key, partition=partition, on_delivery=told)
             except BufferError:
                 self._producer.poll(0.1)
             else:
@@ -85,9 +93,11 @@ class Traffic:
         rng, number = self._rng, self._next
         self._next += 1
         batch = f"batch-{number}"
-        here, there = rng.sample(range(self._partitions), 2)
+        number_of_key = rng.randrange(64)
+        here = number_of_key % self._partitions
+        there = (here + rng.randrange(1, self._partitions)) % self._partitions
         kind = rng.random()
-        self._send(self._responses, here, event(number), batch)
+        self._send(self._responses, here, event(number), batch, key=b"key-%d" % number_of_key)
         if kind < 0.07:
             self._send(self._responses, there, event(number), batch)
         elif kind < 0.12:

@@ -11,21 +11,27 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
 
 class WorkerProcess:
-    """`streamer worker` with settings by environment; its log goes to a file."""
+    """`streamer worker` with settings by environment; its log goes to a file.
 
-    def __init__(self, settings: dict[str, str], log: Path) -> None:
+    `program` is what runs it, for a test that changes the process first.
+    """
+
+    def __init__(
+        self, settings: dict[str, str], log: Path, *, program: Sequence[str] = ("-m", "streamer")
+    ) -> None:
         self._log = log
         environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "streamer", "worker", "--json"],
+                [sys.executable, *program, "worker", "--json"],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=log.parent,
@@ -81,6 +87,22 @@ class WorkerProcess:
     def log_tail(self, characters: int = 3000) -> str:
         """The end of what it has logged."""
         return self._log.read_text(errors="replace")[-characters:]
+
+    def wait_for_log(self, words: str, seconds: float = 60) -> None:
+        """Wait until it has logged this."""
+        deadline = time.monotonic() + seconds
+        while words not in self._log.read_text(errors="replace"):
+            assert time.monotonic() < deadline, f"{words!r} was not logged:\n{self.log_tail()}"
+            time.sleep(0.02)
+
+    def wait_until_killed(self, seconds: float = 60) -> None:
+        """Wait until it has killed itself, as its failpoint was told to."""
+        assert self.process.wait(seconds) == -signal.SIGKILL, self.log_tail()
+
+    def resident_bytes(self) -> int:
+        """Memory that it has in RAM now."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def close(self) -> None:
         if self.process.poll() is None:

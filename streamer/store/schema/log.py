@@ -26,6 +26,7 @@ progress = sa.Table(
     sa.Column("chain_height", BIGINT, nullable=False),
     sa.Column("chain_hash", sa.LargeBinary, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("topic_id", sa.Text, comment="the broker's; NULL where it has none"),
     check("partition", "partition >= 0"),
     check("epoch", "epoch >= 1"),
     check("next_offset", "next_offset >= 0"),

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import Fenced, Unavailable
-from streamer.journal import DeadLetter, Decision, Lease
+from streamer.journal import NO_IDS, DeadLetter, Decision, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from streamer.journal import (
@@ -47,7 +47,9 @@ class MemoryJournal:
     actions: dict[BatchKey, OutboxMessage] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def lease(self, partitions: Sequence[Partition]) -> dict[Partition, Lease]:
+    def lease(
+        self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
+    ) -> dict[Partition, Lease]:
         self.before("lease")
         with self._lock:
             leases = {}

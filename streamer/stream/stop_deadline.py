@@ -1,0 +1,72 @@
+"""The end that a stop has at the latest, whatever a library does with a cancellation or a thread with a call."""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = structlog.get_logger(__name__)
+
+
+class StopDeadline:
+    """Ends the process if it is still there some time after it began to stop.
+
+    It waits on a daemon thread of its own, so that neither a busy event loop nor the interpreter's wait for other
+    threads delays it.
+
+    Parameters
+    ----------
+    seconds : how long a stop may take in all.
+    terminate : ends the process at once with the status.
+    """
+
+    def __init__(self, seconds: float, terminate: Callable[[int], None]) -> None:
+        self._seconds = seconds
+        self._terminate = terminate
+        self._lock = threading.Lock()
+        self._called_off = threading.Event()
+        self._status: int | None = None
+
+    def begin(self, status: int) -> None:
+        """The process stops now, and ends with `status` if it has to be ended; only the first call starts the wait."""
+        with self._lock:
+            if self._status is not None:
+                return
+            self._status = status
+        threading.Thread(
+            target=self._wait, args=(status,), name="streamer-stop-deadline", daemon=True
+        ).start()
+
+    def call_off(self) -> None:
+        """The stop is over, and the process goes on for other reasons (as a test's does)."""
+        self._called_off.set()
+
+    def _wait(self, status: int) -> None:
+        if self._called_off.wait(self._seconds):
+            return
+        log.error(
+            "stream.stop_overdue",
+            seconds=self._seconds,
+            status=status,
+            detail="something did not let go; what was not recorded is decided by the next owner",
+        )
+        # Where every thread stands: code and lines, no values.
+        if _has_descriptor(sys.stderr):
+            faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+        self._terminate(status)
+
+
+def _has_descriptor(stream: object) -> bool:
+    try:
+        stream.fileno()  # type: ignore[attr-defined]
+    except (AttributeError, OSError, io.UnsupportedOperation):
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""The table of what the fault cases found: printed at the end of a long run, and kept in ``docs/reliability.md``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.faults.oracle import Findings
+
+LONG = os.environ.get("STREAMER_TEST_FAULTS") == "long"
+"""Whether this is `make faults`: every case in full. Otherwise each runs in a short, seeded form."""
+
+only_long = pytest.mark.skipif(not LONG, reason="takes minutes: make faults")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case: what the oracle found, and the seconds from the end of the fault until nothing waited any more."""
+
+    case: str
+    found: Findings
+    seconds: float | None
+
+
+class Matrix:
+    """Rows, in the order in which the cases ended."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def add(self, case: str, found: Findings, *, seconds: float | None = None) -> None:
+        """Keep the outcome of one case, which the oracle has found in order; `case` begins with its number."""
+        self.rows.append(Row(case, found, seconds))
+
+    def table(self) -> str:
+        """The rows in Markdown, by number of the case."""
+        head = (
+            "case",
+            "events",
+            "lost",
+            "decided",
+            "refused",
+            "duplicated",
+            "conflicting",
+            "seconds to recover",
+        )
+        lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        for row in sorted(self.rows, key=lambda one: (int(one.case.split()[0]), one.case)):
+            found = row.found
+            numbers = (
+                found.events,
+                found.lost,
+                found.decisions,
+                found.dead_letters,
+                found.republished,
+                found.conflicting,
+            )
+            seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+            lines.append(f"| {row.case} | {' | '.join(map(str, numbers))} | {seconds} |")
+        return "\n".join(lines)

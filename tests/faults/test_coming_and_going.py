@@ -1,0 +1,84 @@
+"""Case 6: workers join and leave while one stays; run for long, its memory must not grow.
+
+``STREAMER_TEST_SOAK_MINUTES=30`` is the soak; from then on its resident memory's slope is asserted.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from streamer.stream.exits import WorkerExit
+from tests.faults.matrix import LONG
+from tests.faults.site import GATE, wait_until
+from tests.faults.traffic import Traffic
+
+if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
+    from tests.faults.site import Site
+    from tests.faults.worker_process import WorkerProcess
+
+SOAK_MINUTES = float(os.environ.get("STREAMER_TEST_SOAK_MINUTES", "0"))
+SECONDS = SOAK_MINUTES * 60 or (60 if LONG else 15)
+EVERY = 20.0 if SOAK_MINUTES else 5.0
+RATE = 40 if SOAK_MINUTES else 120
+LARGEST_SLOPE = 1.0
+"""MiB a minute, over the last two thirds of a soak of half an hour or more."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS * 1.5 + 300)
+def test_workers_join_and_leave_while_one_stays(site: Site, matrix: Matrix) -> None:
+    rng = random.Random(6)
+    survivor = site.start_worker()
+    others: list[WorkerProcess] = []
+    memory: list[tuple[float, int]] = []
+    began = time.monotonic()
+    turn = began + 1
+    with Traffic(site, seed=6, rate=RATE) as traffic:
+        while (now := time.monotonic()) < began + SECONDS:
+            assert not survivor.ended, survivor.log_tail()
+            if now >= turn:
+                turn = now + EVERY
+                if len(others) < 2 and (not others or rng.random() < 0.5):
+                    others.append(site.start_worker())
+                else:
+                    _leave(others.pop(0), rng)
+            memory.append((now - began, survivor.resident_bytes()))
+            time.sleep(0.5)
+    stopped = time.monotonic()
+    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 120)
+    seconds = time.monotonic() - stopped
+    found = site.check()
+    assert set(site.store.reports.decided_batches(GATE)) == traffic.batches
+    named = f"6 workers joined and left every {EVERY:g} s for {SECONDS:g} s"
+    matrix.add(named, found, seconds=seconds)
+    slope = _slope(memory)
+    print(
+        f"\nresident memory of the one that stayed: {memory[-1][1] / 2**20:.1f} MiB at the end, most "
+        f"{max(size for _, size in memory) / 2**20:.1f} MiB, slope {slope:+.3f} MiB/min over the last two thirds of "
+        f"{SECONDS / 60:g} min; {found}"
+    )
+    if SOAK_MINUTES >= 30:
+        assert slope < LARGEST_SLOPE
+    for worker in (survivor, *others):
+        assert worker.terminate(40) == WorkerExit.DRAINED
+
+
+def _leave(worker: WorkerProcess, rng: random.Random) -> None:
+    assert not worker.ended, worker.log_tail()
+    if rng.random() < 0.3:
+        worker.kill()
+    else:
+        assert worker.terminate(40) == WorkerExit.DRAINED
+
+
+def _slope(memory: list[tuple[float, int]]) -> float:
+    """MiB a minute, by least squares, without the first third: caches and pools fill in it."""
+    late = [(seconds / 60, size / 2**20) for seconds, size in memory if seconds > SECONDS / 3]
+    return float(np.polyfit(*zip(*late, strict=True), 1)[0])

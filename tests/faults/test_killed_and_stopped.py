@@ -1,0 +1,152 @@
+"""Cases 1 to 3: a worker killed at every step and at random moments, told to stop in the middle, frozen."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.failpoints import POINTS
+from streamer.stream.exits import WorkerExit
+from tests.faults.matrix import LONG, only_long
+from tests.faults.site import publish, wait_until
+from tests.faults.traffic import Traffic
+
+if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
+    from tests.faults.site import Site
+
+RANDOM_KILLS = 50 if LONG else 2
+
+
+@pytest.mark.slow
+def test_killed_at_each_failpoint(site: Site, matrix: Matrix) -> None:
+    """All of them at once: as one dies at its point the others take over, and die at theirs."""
+    with ThreadPoolExecutor(5) as pool:
+        workers = [*pool.map(lambda one: site.start_worker(STREAMER_FAILPOINTS=f"{one}=kill"), POINTS)]
+    published = 0
+    deadline = time.monotonic() + 120
+    while not all(worker.ended for worker in workers):
+        assert time.monotonic() < deadline, [
+            one for one, w in zip(POINTS, workers, strict=True) if not w.ended
+        ]
+        publish(site, published, 20)
+        published += 20
+        time.sleep(0.2)
+    for point, worker in zip(POINTS, workers, strict=True):
+        worker.wait_until_killed()
+        assert f'"point": "{point}"' in worker.log_tail(100_000)
+    seconds = _recover(site, published)
+    found = site.check()
+    assert found.decisions == published
+    assert found.duplicates == found.dead_letters == 0
+    matrix.add(f"1 killed at each of {len(POINTS)} failpoints, all at once", found, seconds=seconds)
+
+
+@only_long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_failpoint_again_and_again(site: Site, matrix: Matrix, point: str) -> None:
+    published = 0
+    slowest = 0.0
+    for passing in (1, 2, 3):
+        if point == "after_lease" and passing > 1:
+            continue  # one lease a generation of the group
+        worker = site.start_worker(STREAMER_FAILPOINTS=f"{point}=kill@{passing}")
+        while not worker.ended:
+            publish(site, published, 30)
+            published += 30
+            time.sleep(0.3)
+        worker.wait_until_killed()
+        slowest = max(slowest, _recover(site, published))
+    found = site.check()
+    assert found.decisions == published
+    assert found.duplicates == found.dead_letters == 0
+    matrix.add(f"1 killed {point.replace('_', ' ')}, at its 1st, 2nd, 3rd passing", found, seconds=slowest)
+
+
+def _recover(site: Site, decided: int) -> float:
+    """Seconds until a new worker has decided everything; the start of its process is part of them."""
+    began = time.monotonic()
+    worker = site.start_worker()
+    wait_until(lambda: site.decided() == decided, "a new worker decides what was left", 60)
+    wait_until(lambda: site.store.reports.outbox_pending() == 0, "and publishes it", 60)
+    seconds = time.monotonic() - began
+    assert worker.terminate() == 0
+    return seconds
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900 if LONG else 200)
+def test_killed_at_random_moments(site: Site, matrix: Matrix) -> None:
+    rng = random.Random(1)
+    slowest = 0.0
+    with Traffic(site, seed=1, rate=120) as traffic:
+        for _ in range(RANDOM_KILLS):
+            before = site.recorded()
+            worker = site.start_worker()
+            began = time.monotonic()
+            wait_until(lambda: site.recorded() > before, "it works", 60)  # noqa: B023 - called at once
+            slowest = max(slowest, time.monotonic() - began)
+            time.sleep(rng.uniform(0, 1.5))
+            worker.kill()
+    began = time.monotonic()
+    worker = site.start_worker()
+    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 120)
+    slowest = max(slowest, time.monotonic() - began)
+    matrix.add(f"1 killed at {RANDOM_KILLS} random moments under load", site.check(), seconds=slowest)
+    assert worker.terminate() == 0
+
+
+@pytest.mark.parametrize("point", ["while_scoring", "in_transaction"])
+def test_told_to_stop_in_the_middle(site: Site, matrix: Matrix, point: str) -> None:
+    publish(site, 0, 300)
+    # The first transaction takes the leases, the second one writes the first decisions.
+    passing = 2 if point == "in_transaction" else 1
+    worker = site.start_worker(STREAMER_FAILPOINTS=f"{point}=sleep:1.5@{passing}")
+    worker.wait_for_log("failpoint.reached")
+    assert site.decided() == 0
+    began = time.monotonic()
+    assert worker.terminate() == WorkerExit.DRAINED
+    assert time.monotonic() - began < 10
+    drained = site.decided()
+    assert drained > 0, "what was taken is decided before it ends"
+    publish(site, 300, 100)
+    began = time.monotonic()
+    site.start_worker()
+    wait_until(lambda: site.decided() == 400, "the next one goes on", 60)
+    seconds = time.monotonic() - began
+    found = site.check()
+    assert found.decisions == 400
+    assert found.republished == 0, "a drain leaves nothing half published"
+    matrix.add(f"2 SIGTERM {point.replace('_', ' ')}", found, seconds=seconds)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("point", ["while_scoring", pytest.param("in_transaction", marks=only_long)])
+def test_frozen_past_the_session_timeout(site: Site, matrix: Matrix, point: str) -> None:
+    with Traffic(site, seed=3, rate=120) as traffic:
+        wait_until(lambda: traffic.total > 20, "there is work", 60)
+        passing = 1 if point == "while_scoring" else 2
+        frozen = site.start_worker(STREAMER_FAILPOINTS=f"{point}=sleep:1@{passing}")
+        frozen.wait_for_log("failpoint.reached")
+        frozen.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        other = site.start_worker()
+        # Frozen with its rows locked, it is PostgreSQL that ends its session, after half a minute.
+        wait_until(lambda: site.recorded() > 50, "the other one takes over", 120)
+        seconds = time.monotonic() - began
+        frozen.process.send_signal(signal.SIGCONT)
+        time.sleep(3)
+    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 60)
+    matrix.add(f"3 frozen {point.replace('_', ' ')} past the session timeout", site.check(), seconds=seconds)
+    assert other.terminate() == WorkerExit.DRAINED
+    # It commits as a zombie and is fenced, or hears of the group first and drops what it has.
+    if not frozen.ended:
+        assert frozen.terminate() == WorkerExit.DRAINED
+    assert frozen.process.returncode in (WorkerExit.DRAINED, WorkerExit.FENCED), frozen.log_tail()

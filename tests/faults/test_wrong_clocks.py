@@ -1,0 +1,42 @@
+"""Case 11: workers whose clocks are a day off, both ways, and publishers who date their records as they like."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+
+from streamer import wiring
+from tests.faults.site import events, publish, wait_until
+
+if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
+    from tests.faults.site import Site
+
+DAY = 86_400
+PROGRAM = str(Path(__file__).with_name("shifted_clock.py"))
+
+
+def test_clocks_a_day_off_both_ways(site: Site, matrix: Matrix) -> None:
+    publish(site, 0, 100)
+    for number, off in enumerate((DAY, -DAY), start=1):
+        worker = site.start_worker(program=(PROGRAM, str(off)))
+        wait_until(lambda: site.decided() == 100 * number, "all batches are decided", 60)  # noqa: B023
+        wait_until(lambda: site.store.reports.outbox_pending() == 0, "and published", 60)
+        worker.wait_until_ready(30)
+        assert worker.terminate() == 0
+        decided = max(one.decided_at for one in site.store.reports.recent(limit=200))
+        if off > 0:
+            assert decided.timestamp() - time.time() > DAY / 2, "its clock was not off"
+        producer = Producer({"bootstrap.servers": site.settings.bootstrap_servers, "log_level": 0})
+        for key, value in events(100 * number, 100):
+            early = int((time.time() - DAY * 365) * 1000)
+            producer.produce(wiring.topics(site.settings).responses, value, key=key, timestamp=early)
+        assert producer.flush(30) == 0
+    site.start_worker()
+    wait_until(lambda: site.decided() == 300, "all batches are decided", 60)
+    found = site.check()
+    assert found.decisions == 300
+    matrix.add("11 workers a day ahead and a day behind", found)

@@ -1,0 +1,66 @@
+"""A stop ends, whatever does not let go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from streamer.stream.stop_deadline import StopDeadline
+
+
+@pytest.mark.expected_errors("stream.stop_overdue")
+def test_the_process_is_ended_once_and_with_the_first_status() -> None:
+    ended: list[int] = []
+    deadline = StopDeadline(0.1, ended.append)
+    deadline.begin(65)
+    deadline.begin(124)
+    time.sleep(0.4)
+    assert ended == [65]
+
+
+def test_a_stop_that_ends_in_time_calls_it_off() -> None:
+    ended: list[int] = []
+    deadline = StopDeadline(0.1, ended.append)
+    deadline.begin(124)
+    deadline.call_off()
+    time.sleep(0.3)
+    assert ended == []
+    assert not [one for one in threading.enumerate() if one.name == "streamer-stop-deadline"]
+
+
+def test_a_task_that_swallows_its_cancellation_and_a_thread_that_hangs_do_not_hold_it() -> None:
+    code = """
+import asyncio, concurrent.futures, sys, time
+from streamer.stream.stop_deadline import StopDeadline
+from streamer.stream.worker import exit_at_once
+
+async def stubborn():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+async def main():
+    asyncio.get_running_loop().run_in_executor(concurrent.futures.ThreadPoolExecutor(1), time.sleep, 3600)
+    task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    StopDeadline(0.5, exit_at_once).begin(124)
+    task.cancel()
+    await task
+
+asyncio.run(main())
+"""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 124, done.stderr
+    assert "stop_overdue" in done.stdout
+    assert "stubborn" not in done.stdout
+    assert "Thread 0x" in done.stderr  # where everything stood
+    assert time.monotonic() - began < 30
