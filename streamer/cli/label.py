@@ -1,4 +1,4 @@
-"""`streamer label`: what waits for a severity, and severities that come back in a file."""
+"""`streamer label`: what waits for a severity, severities that come back in a file, and those that programs give."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from streamer.cli import label_filling
 from streamer.cli import options as opt
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 
-app = typer.Typer(no_args_is_help=True, help="Severities: what waits for one, and import from files.")
+app = typer.Typer(
+    no_args_is_help=True, help="Severities: what waits for one, import from files, labelling by programs."
+)
 
 
 @app.command("import")
@@ -152,7 +155,7 @@ def queue(
     with wiring.open_store(load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
-        tasks = _waiting(store, gate)
+        tasks = waiting(store, gate)
         if out is None:
             count = write_queue(tasks, sys.stdout, chosen)
         else:
@@ -167,7 +170,8 @@ def queue(
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
 
-def _waiting(store: "Store", gate: str | None) -> "Iterator[LabelTask]":
+def waiting(store: "Store", gate: str | None) -> "Iterator[LabelTask]":
+    """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out."""
     from streamer.labelling.label_files import LabelTask
 
     last = None
@@ -182,3 +186,8 @@ def _waiting(store: "Store", gate: str | None) -> "Iterator[LabelTask]":
                 references=one.references,
             )
         last = page[-1]
+
+
+app.command("judge")(label_filling.judge)
+app.command("bertscore")(label_filling.bertscore)
+app.command("lexical")(label_filling.lexical)

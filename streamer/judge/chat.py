@@ -144,7 +144,7 @@ class Chat:
 
     def _of_status(self, error: Any) -> _Failed:
         status: int = error.status_code
-        detail = f"{status}: {error.message}"
+        detail = f"{status}: {error.message.removeprefix(f'Error code: {status} - ')}"
         if status in (401, 403, 404) or error.code == "insufficient_quota":
             raise UsageError(
                 f"the judge's endpoint refuses every request ({self._shown(detail)}): check base_url, model, api_key "

@@ -118,7 +118,7 @@ class Tally:
 
 def fill(
     waiting: Iterable[LabelTask], labeller: Labeller, keep: Keep, *, limit: int | None = None
-) -> Iterator[Tally]:
+) -> Generator[Tally]:
     """Label what waits, and keep each label before the next ones are asked for.
 
     Parameters

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamer.labelling.label_files import LabelTask
     from streamer.labelling.lexical import Match
 
-_ANSWERS_AT_ONCE = 256
+_ANSWERS_AT_ONCE = 64
 """Answers in one transaction: enough for full passes of a model, few enough to be lost without regret."""
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from streamer.journal import LabelRevision
     from streamer.store.engine import Database
+    from streamer.store.schema.types import Row
 
 _IDS_A_QUERY = 500
 
@@ -113,9 +114,8 @@ class Labels:
             names = {label.key.gate for label in revisions}
             if unknown := sorted(names - known_gates(connection, names)):
                 raise UsageError(f"there is no gate {', '.join(map(repr, unknown))}; no label was stored")
-            stored = [row["id"] for row, is_new in add_labels(connection, new) if is_new]
-            control.append(connection, label_revisions, [(identity,) for identity in stored], now=moment)
-            return Added(len(stored), len(new) - len(stored))
+            added = sum(is_new for _, is_new in store_labels(connection, new, now=moment))
+            return Added(added, len(new) - added)
 
         return self._database.writing(work)
 
@@ -199,6 +199,19 @@ class Labels:
         """The present severities of one gate and kind."""
         with self._database.reading() as connection:
             return Severities.read(connection, gate, kind)
+
+
+def store_labels(
+    connection: sa.Connection, new: Sequence[dict[str, Any]], *, now: datetime
+) -> list[tuple[Row, bool]]:
+    """Store and seal label rows that did not come by the log.
+
+    Returns, for each, the row that stands and whether it is new.
+    """
+    stored = add_labels(connection, new)
+    keys = [(row["id"],) for row, is_new in stored if is_new]
+    control.append(connection, label_revisions, keys, now=now)
+    return stored
 
 
 def _unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

@@ -15,6 +15,7 @@ from streamer.store.encoders import Encoders
 from streamer.store.engine import Database
 from streamer.store.evidence import Evidence
 from streamer.store.gates import Gates
+from streamer.store.judgements import Judgements
 from streamer.store.labels import Labels
 from streamer.store.migrate import require_migrated
 from streamer.store.policies import Policies
@@ -48,8 +49,8 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, calibration, dead_letters, reports, checkpoints, evidence : the parts, by
-        subject.
+    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, checkpoints, evidence : the
+        parts, by subject.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Store:
         self.policies = Policies(database, clock=clock, policy_message=policy_message)
         self.encoders = Encoders(database, clock=clock)
         self.labels = Labels(database, clock=clock)
+        self.judgements = Judgements(database, clock=clock)
         self.calibration = Calibrations(database, policy_message=policy_message)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)

@@ -2,6 +2,7 @@
 
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.embedded_step import run_demo, run_dev
+from streamer.wiring.labellers import bertscore_labeller, judge_endpoint, judge_labeller
 from streamer.wiring.parts import (
     check_database,
     check_topics,
@@ -20,12 +21,15 @@ from streamer.wiring.parts import (
 from streamer.wiring.worker import encoder, run_worker
 
 __all__ = [
+    "bertscore_labeller",
     "check_database",
     "check_topics",
     "checkpointer",
     "connection",
     "create_topics",
     "encoder",
+    "judge_endpoint",
+    "judge_labeller",
     "limits",
     "migrate",
     "now",

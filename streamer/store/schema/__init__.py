@@ -7,6 +7,7 @@ from streamer.store.schema.control import checkpoints, control_head, control_log
 from streamer.store.schema.decisions import batches, decisions, responses
 from streamer.store.schema.encoders import encoders
 from streamer.store.schema.gates import gate_revisions, gates, policies, policy_events
+from streamer.store.schema.judgements import judgements
 from streamer.store.schema.labels import label_revisions
 from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes, progress
 from streamer.store.schema.types import metadata
@@ -25,6 +26,7 @@ __all__ = [
     "encoders",
     "gate_revisions",
     "gates",
+    "judgements",
     "label_revisions",
     "metadata",
     "outbox",

@@ -77,7 +77,7 @@ def test_migrations_and_tables_say_the_same(database_url: str) -> None:
 
 
 def test_up_down_and_up_again_step_by_step(database_url: str) -> None:
-    revisions = ["0001", "0002", "0003", "0004", "0005", "0006", "0007"]
+    revisions = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"]
     for revision in revisions:
         assert migrate(database_url, revision).revision == revision
     for revision in [*revisions[-2::-1], "base"]:
