@@ -302,6 +302,13 @@ def test_commands_and_settings_for_kafka_and_postgresql_exist(terminal: Terminal
     assert "hidden" not in shown
 
 
+def test_commands_that_label_have_these_options(terminal: Terminal) -> None:
+    (block,) = blocks("sh", "Labels from programs")
+    for words in commands(block):
+        terminal.run([*words, "--help"])
+    assert "STREAMER_JUDGE_API_KEY_FILE" in block
+
+
 def test_the_python_block_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks("python", "From Python")
     rng = np.random.default_rng(0)
