@@ -1,11 +1,11 @@
-"""`streamer db`: the schema of the database."""
+"""`streamer db`: the schema of the database, who may do what with it, and what it forgets."""
 
 import typer
 
 from streamer.cli import FOUND
 from streamer.cli.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="The database's schema.")
+app = typer.Typer(no_args_is_help=True, help="The database: its schema, its roles, what it forgets.")
 
 
 @app.command()
@@ -45,3 +45,29 @@ def check(json: JsonOption = False) -> None:
         say(problem)
     if problem is not None:
         raise typer.Exit(FOUND)
+
+
+@app.command()
+def roles(json: JsonOption = False) -> None:
+    """Create the three roles of a PostgreSQL database and grant what each may do. Safe to repeat.
+
+    streamer_migrate owns the tables: for db upgrade and db prune. streamer_app runs everything else: it reads and
+    adds, and cannot change or delete what was recorded. streamer_read sees the views. None can log in: make your own
+    users their members. Run it once as an administrator of the database; every db upgrade grants for new tables.
+    """
+    from streamer.cli.console import print_fields, print_json, say
+    from streamer.settings import load_settings
+    from streamer.wiring.database import create_roles
+
+    created = create_roles(load_settings())
+    if json:
+        print_json(created._asdict())
+        return
+    print_fields(
+        {
+            created.migrate: "owns the tables: streamer db upgrade, streamer db prune",
+            created.app: "workers and every other command; adds, and cannot change or delete what was recorded",
+            created.read: "the views v_*, and nothing else",
+        }
+    )
+    say(f"For each user: CREATE ROLE name LOGIN PASSWORD '...' IN ROLE {created.app};")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from streamer.store.engine import absolute_url
 from streamer.store.migrate import SchemaState, check, downgrade, migrate, schema_state
+from streamer.store.roles import Roles, create_roles
 from streamer.store.store import Store, open_store
 
 __all__ = [
+    "Roles",
     "SchemaState",
     "Store",
     "absolute_url",
     "check",
+    "create_roles",
     "downgrade",
     "migrate",
     "open_store",

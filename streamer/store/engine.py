@@ -186,6 +186,8 @@ class Database:
                 and _sqlite_code(error.orig) == sqlite3.SQLITE_NOTADB
             ):
                 raise UsageError(f"{self.url.database} is not a SQLite database") from error
+            if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+                raise UsageError(f"{self}: this database user may not do it: {_first_line(error)}") from error
             if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
                 # PostgreSQL's detail quotes the row, people's texts included; logs must not.
                 bare = type(error.orig)(error.orig.diag.message_primary or "")

@@ -15,6 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from streamer.errors import UsageError
+from streamer.store import roles
 from streamer.store.engine import SCHEMA, Database
 from streamer.store.schema import metadata
 
@@ -62,6 +63,8 @@ def migrate(url: str, revision: str = "head", *, insecure: bool = False) -> Sche
         with _alone(database) as (connection, config):
             _known_revision(connection)
             command.upgrade(config, revision)
+            if not database.sqlite:
+                roles.grant(connection)
         return _state(database)
     finally:
         database.close()
@@ -181,4 +184,5 @@ def _alone(database: Database) -> Iterator[tuple[sa.Connection, Config]]:
             # Asked first: a role that owns the schema need not be allowed to create one.
             if not sa.inspect(connection).has_schema(SCHEMA):
                 connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
+            roles.become_owner(connection)
         yield connection, _config(connection)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 from kafka import KafkaAdminClient
+from sqlalchemy.engine import make_url
 
 from streamer.cli import main
 from streamer.errors import Unavailable, UsageError
+from streamer.store import create_roles, migrate
 from streamer.stream.connection import KafkaConnection
 from streamer.stream.handshake import shake_hands
 from streamer.stream.publisher import Publisher
@@ -21,7 +25,7 @@ from tests.faults.worker_process import WorkerProcess
 from tests.integration.security.conftest import TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.integration.security.conftest import SecuredKafka
@@ -62,17 +66,33 @@ def topics(act: Act) -> None:
     act("operator", "topics", "check")
 
 
-def test_events_come_through_with_each_client_as_somebody_of_its_own(
-    topics: None, act: Act, secured_kafka: SecuredKafka, tmp_path: Path
+@pytest.fixture
+def app_url(postgres_database_url: str) -> Iterator[str]:
+    """A migrated database as a user who is in the role of the app and in no other."""
+    app = create_roles(postgres_database_url).app
+    migrate(postgres_database_url)
+    engine = sa.create_engine(postgres_database_url, isolation_level="AUTOCOMMIT")
+    name = f"app_{make_url(postgres_database_url).database}"
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {name} LOGIN IN ROLE {app}")
+        yield make_url(postgres_database_url).set(username=name).render_as_string()
+        connection.exec_driver_sql(f"DROP ROLE {name}")
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_everything_goes_through_clients_and_users_with_no_more_rights_than_they_need(
+    topics: None, app_url: str, act: Act, secured_kafka: SecuredKafka, tmp_path: Path
 ) -> None:
-    act("worker", "db", "upgrade")
-    created = act("worker", "gate", "create", GATE, "--scorer", "external")
+    database = {"STREAMER_DATABASE_URL": app_url}
+    act = partial(act, **database)
+    created = act("worker", "gate", "create", GATE, "--scorer", "external", "--audit-probability", "1")
     assert "recorded" not in created, "the policy was not announced at once"
     responses = [{"id": name, "text": f"answer {name}", "score": 0.5} for name in "ab"]
     for number, way in enumerate(("scram", "mtls"), 1):
         (tmp_path / "events.jsonl").write_bytes(event(7, batch_id=way, responses=responses))
         act("publisher", "publish", "events.jsonl", way=way)
-        worker = WorkerProcess(secured_kafka.environment("worker", way), tmp_path / "worker.log")
+        worker = WorkerProcess(secured_kafka.environment("worker", way) | database, tmp_path / "worker.log")
         with closing(worker):
             worker.wait_until_ready()
             words = (
@@ -88,6 +108,17 @@ def test_events_come_through_with_each_client_as_somebody_of_its_own(
             actions = [json.loads(line) for line in act("consumer", *words, way=way).splitlines()]
             assert way in {action["batch_id"] for action in actions}
             assert worker.terminate() == 0
+    act("worker", "label", "queue", "--gate", GATE, "--out", "queue.csv")
+    queue = (tmp_path / "queue.csv").read_text().splitlines()
+    column = queue[0].split(",").index("severity")
+    rows = [line.split(",") for line in queue[1:]]
+    filled = [",".join([*row[:column], "0", *row[column + 1 :]]) for row in rows]
+    (tmp_path / "queue.csv").write_text("\n".join([queue[0], *filled, ""]))
+    act("worker", "label", "import", "queue.csv", "--labeller", "ana")
+    act("worker", "recalibrate", GATE, "--by", "ana")
+    act("worker", "threshold", "show", GATE)
+    act("worker", "gate", "set", GATE, "--alpha", "0.2", "--by", "ana")
+    act("worker", "dead-letters", "list")
     report = json.loads(act("operator", "doctor", "--json"))
     assert report["ok"], report
 

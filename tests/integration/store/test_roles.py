@@ -1,0 +1,214 @@
+"""The three roles on a real PostgreSQL: what each may do, and what is refused to it, by trying."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg import errors
+from sqlalchemy.engine import make_url
+
+from streamer.errors import UsageError
+from streamer.store import check, create_roles, downgrade, migrate
+from streamer.store.roles import APP_MAY_UPDATE
+from streamer.store.schema import metadata
+from tests.integration.store.conftest import START, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.services.postgres import PostgresServer
+
+VIEWS = ("v_decisions", "v_label_queue", "v_risk", "v_severities")
+
+
+@dataclass(frozen=True)
+class Users:
+    """URLs of one database, as somebody in each role."""
+
+    admin: str
+    migrate: str
+    app: str
+    read: str
+    nobody: str
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    parts = make_url(url)
+    return psycopg.connect(
+        host=str(parts.query["host"]),
+        user=parts.username,
+        dbname=parts.database,
+        autocommit=True,
+        options="-c search_path=streamer",
+    )
+
+
+@pytest.fixture(scope="module")
+def users(postgres_server: PostgresServer) -> Iterator[Users]:
+    url = postgres_server.create_database()
+    yield from made_for(url)
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def new_users(postgres_database_url: str) -> Iterator[Users]:
+    """The same over an empty database of the test's own."""
+    yield from made_for(postgres_database_url)
+
+
+def made_for(url: str) -> Iterator[Users]:
+    roles = create_roles(url)
+    mark = uuid.uuid4().hex[:8]
+    names = {"migrate": roles.migrate, "app": roles.app, "read": roles.read, "nobody": None}
+    urls = {}
+    with connect(url) as admin:
+        for name, role in names.items():
+            admin.execute(f"CREATE ROLE {name}_{mark} LOGIN" + (f" IN ROLE {role}" if role else ""))
+            urls[name] = str(make_url(url).set(username=f"{name}_{mark}"))
+    yield Users(url, **urls)
+    with connect(url) as admin:
+        for name in names:
+            admin.execute(f"DROP OWNED BY {name}_{mark}")
+            admin.execute(f"DROP ROLE {name}_{mark}")
+
+
+@pytest.fixture(scope="module")
+def recorded(users: Users) -> Iterator[World]:
+    """A world that the app role made from its first gate on, with a row in most tables."""
+    migrate(users.migrate)
+    world = World(users.app)
+    world.gate()
+    lease, labels = world.lease(), world.lease(topic="streamer.labels")
+    world.commit(
+        world.slice(lease, world.decision(0, "a"), world.decision(1, "a"), world.dead(2)),
+        world.slice(labels, world.label(0.5, "a", offset=0)),
+    )
+    yield world
+    world.close()
+
+
+def refused(url: str, statement: str) -> None:
+    with connect(url) as connection, pytest.raises(errors.InsufficientPrivilege):
+        connection.execute(statement)
+
+
+def test_the_app_role_does_everything_that_the_product_does(recorded: World, users: Users) -> None:
+    store = recorded.store
+    gate = store.gates.get("support-bot")
+    store.gates.revise("support-bot", {"alpha": 0.2}, by="ana", reason="less strict")
+    assert store.gates.get("support-bot").settings.alpha == 0.2 != gate.settings.alpha
+    waiting = store.unpublished([recorded.partition()], limit=10)
+    assert waiting
+    store.mark_published([waiting[0].id])
+    store.park(waiting[1].id, "too large")
+    (letter,) = store.dead_letters.list()
+    assert store.dead_letters.replay([letter.id], by="ana") == 1
+    assert store.verify_chain() == []
+    assert check(users.app) is None
+
+
+def test_the_app_role_cannot_change_or_delete_what_was_recorded(recorded: World, users: Users) -> None:
+    for table in metadata.tables.values():
+        free = APP_MAY_UPDATE.get(table.name, ())
+        for column in () if free is None else [c for c in table.columns if c.name not in free]:
+            refused(users.app, f'UPDATE {table.name} SET "{column.name}" = "{column.name}"')
+        if table.name != "outbox":
+            refused(users.app, f"DELETE FROM {table.name}")
+        for statement in (
+            "TRUNCATE {} CASCADE",
+            "DROP TABLE {} CASCADE",
+            "ALTER TABLE {} DISABLE TRIGGER ALL",
+        ):
+            refused(users.app, statement.format(table.name))
+    refused(users.app, "UPDATE schema_version SET version_num = '0001'")
+    refused(users.app, "CREATE TABLE streamer.mine (id int)")
+    refused(
+        users.app,
+        "CREATE OR REPLACE FUNCTION streamer.refuse_change() RETURNS trigger LANGUAGE plpgsql AS 'x'",
+    )
+    refused(users.app, "SET session_replication_role = replica")
+    # The two rights that a trigger narrows.
+    with connect(users.app) as connection:
+        with pytest.raises(errors.IntegrityConstraintViolation, match="gates is append-only"):
+            connection.execute("UPDATE gates SET name = 'other'")
+        with pytest.raises(errors.IntegrityConstraintViolation, match="outbox is append-only"):
+            connection.execute("DELETE FROM outbox")
+
+
+def test_the_reading_role_sees_the_views_and_nothing_else(recorded: World, users: Users) -> None:
+    with connect(users.read) as connection:
+        for view in VIEWS:
+            connection.execute(f"SELECT * FROM {view}").fetchall()
+        assert connection.execute("SELECT count(*) FROM v_decisions").fetchone() == (1,)
+    for table in metadata.tables:
+        refused(users.read, f"SELECT * FROM {table}")
+        refused(users.read, f"INSERT INTO {table} DEFAULT VALUES")
+    refused(users.nobody, "SELECT * FROM streamer.v_decisions")
+
+
+def test_only_the_migrating_role_migrates_and_what_it_makes_is_granted(new_users: Users) -> None:
+    users = new_users
+    for url in (users.app, users.read, users.nobody):
+        with pytest.raises(UsageError, match="may not do it"):
+            migrate(url)
+    migrate(users.migrate, "0003")
+    migrate(users.admin)  # an administrator may, and leaves nothing that is his own
+    with connect(users.admin) as connection:
+        owners = connection.execute(
+            "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'streamer'::regnamespace"
+        ).fetchall()
+    assert owners == [("streamer_migrate",)]
+    assert check(users.migrate) is None
+    assert check(users.app) is None
+    downgrade(users.migrate, "0003")
+    with pytest.raises(UsageError, match="streamer db upgrade"):
+        World(users.app)
+
+
+def test_a_database_that_is_in_use_is_given_to_the_roles(postgres_database_url: str) -> None:
+    migrate(postgres_database_url)
+    world = World(postgres_database_url)
+    world.gate()
+    create_roles(postgres_database_url)
+    create_roles(postgres_database_url)
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0, at=START)))
+    assert world.store.verify_chain() == []
+    world.close()
+    assert check(postgres_database_url) is None
+
+
+def test_who_may_not_make_roles_is_told(users: Users, tmp_path: Any) -> None:
+    with pytest.raises(UsageError, match="may not do it"):
+        create_roles(users.nobody)
+    with pytest.raises(UsageError, match="SQLite has no roles"):
+        create_roles(f"sqlite:///{tmp_path}/it.db")
+
+
+def test_what_nobody_may_do_a_trigger_refuses_to_the_owner_too(new_world: Any) -> None:
+    world = new_world()
+    world.gate()
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0), world.dead(1)))
+    for statement in (
+        "UPDATE gates SET name = 'other'",
+        "DELETE FROM gates",
+        "DELETE FROM batches",
+        "UPDATE batches SET batch_id = 'other'",
+        "UPDATE batches SET prompt = 'other'",
+        "DELETE FROM responses",
+        "UPDATE responses SET score = 0.5",
+        "UPDATE responses SET text = 'other'",
+        "DELETE FROM dead_letters",
+        "UPDATE dead_letters SET code = 'other'",
+        "UPDATE dead_letters SET value = NULL",
+        "DELETE FROM outbox WHERE published_at IS NULL",
+    ):
+        with pytest.raises(sa.exc.IntegrityError, match="append-only"):
+            world.store._database.writing(lambda c, s=statement: c.execute(sa.text(s)))
+    assert world.store.verify_chain() == []
