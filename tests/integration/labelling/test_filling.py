@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 KEY = "sk-test-0123456789"
+TWO_AT_A_TIME = ("--concurrency", "2")
+IN_FLIGHT = 2 * 2
+"""Most answers, by the documentation, that a run which ends at once may have asked about and not kept."""
 
 
 @pytest.fixture(autouse=True)
@@ -220,7 +223,7 @@ class TestJudge:
         queue_up(world, [f"answer {n}" for n in range(40)])
         slow = replace(verdict(50.0), after=0.05)
         with OpenAIServer(lambda _: slow) as server:
-            command = ["label", "judge", "--base-url", server.url, "--model", "grader", "--concurrency", "2"]
+            command = ["label", "judge", "--base-url", server.url, "--model", "grader", *TWO_AT_A_TIME]
             child = subprocess.Popen([sys.executable, "-m", "streamer", *command], stdout=subprocess.DEVNULL)
             while len(server.requests) < 12:
                 assert child.poll() is None
@@ -229,21 +232,21 @@ class TestJudge:
             child.wait()
             stored = {row[0] for row in labels(world)}
             before = Counter(map(candidate, server.requests))
-            # In flight are two requests, and what they brought while the last group was being stored.
-            assert 12 - 2 * 2 - 2 <= len(stored) < 40
+            assert before.total() - len(stored) <= IN_FLIGHT
+            assert len(stored) < 40
             status, report, _ = judge(capsys, server.url)
         assert (status, report["labelled"], report["waiting"]) == (cli.DONE, 40 - len(stored), 0)
         assert len(labels(world)) == 40
         asked = Counter(map(candidate, server.requests))
         assert all(asked[f"answer {name[1:]}"] == before[f"answer {name[1:]}"] == 1 for name in stored)
-        assert max(asked.values()) == 2
+        assert max(asked.values()) <= 2
         assert world.rows("SELECT count(*) FROM judgements") == [(40,)]
 
     def test_ctrl_c_keeps_what_is_done_and_says_so(self, world: World) -> None:
         queue_up(world, [f"answer {n}" for n in range(30)])
         slow = replace(verdict(50.0), after=0.1)
         with OpenAIServer(lambda _: slow) as server:
-            command = ["label", "judge", "--base-url", server.url, "--model", "grader", "--concurrency", "2"]
+            command = ["label", "judge", "--base-url", server.url, "--model", "grader", *TWO_AT_A_TIME]
             child = subprocess.Popen(
                 [sys.executable, "-m", "streamer", *command],
                 stdout=subprocess.PIPE,
@@ -257,7 +260,8 @@ class TestJudge:
             out, err = child.communicate(timeout=30)
         assert child.returncode == cli.INTERRUPTED
         done = len(labels(world))
-        assert 4 <= done < 30
+        assert len(server.requests) - done <= IN_FLIGHT
+        assert 0 < done < 30
         assert out.startswith(f"labelled {done} responses by grader/rubric-")
         assert "Stopped; what was labelled is stored." in err
         assert f"{30 - done} responses wait in the queue" in err
