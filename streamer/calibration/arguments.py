@@ -57,10 +57,13 @@ def check_positive(name: str, value: float) -> float:
     return _between(name, value, math.inf, "positive and finite")
 
 
-def check_law(method: str, eta: float, draws: int) -> tuple[float, int]:
-    """Return `eta` and `draws` as plain numbers, or raise ValueError if the law or a parameter is not valid."""
+def check_law(method: str, eta: float, draws: int, *, also: tuple[str, ...] = ()) -> tuple[float, int]:
+    """Return `eta` and `draws` as plain numbers, or raise ValueError if the law or a parameter is not valid.
+
+    `also` names methods that the caller takes besides, for the message.
+    """
     if method not in LAWS:
-        raise ValueError(f"method must be one of {', '.join(LAWS)}, not {method!r}")
+        raise ValueError(f"method must be one of {', '.join((*LAWS, *also))}, not {method!r}")
     return check_positive("eta", eta), whole_number("draws", draws, least=1)
 
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+OTHER_PROMISES = ("hb", "betting", "clt")
+"""Methods of `calibrate` that are no laws of weights."""
+
+
 def calibrate(
     scores: ArrayLike,
     severities: ArrayLike,
@@ -40,11 +44,13 @@ def calibrate(
     method: str = "mean",
     eta: float = 1.0,
     draws: int = 20,
+    delta: float = 0.1,
     seed: int | np.random.Generator = 0,
 ) -> Threshold:
-    """Find the smallest threshold that keeps exposure risk inside the budget on average.
+    """Find the smallest threshold that keeps exposure risk inside the budget, on average or with high probability.
 
-    The result does not depend on the order of the items or on the names of the groups, to the last bit.
+    The result does not depend on the order of the items or, but for `betting`, on the names of the groups, to the
+    last bit.
 
     Parameters
     ----------
@@ -56,10 +62,13 @@ def calibrate(
         regenerates up to R times, pass alpha / R.
     method : how the items of a group share its weight: `mean` (equally), `crc` (one item drawn at random), `bb`
         (`draws` draws with replacement) or `rbwa` (Dirichlet weights of concentration `eta`). The last three add
-        randomness to the threshold and are there for comparison.
+        randomness to the threshold and are there for comparison. Or another promise on equal weights: `hb` and
+        `betting` (the budget holds with probability 1 - `delta`), `clt` (an asymptotic band: nothing is promised).
     eta : Dirichlet concentration of `rbwa`, > 0.
     draws : bootstrap draws per group of `bb`, >= 1.
-    seed : for the random methods, a whole number >= 0 or a generator, fixed before labels are read; `mean` ignores it.
+    delta : chance, in (0, 1), that a bound by `hb`, `betting` or `clt` may fail; for `clt` at most .5.
+    seed : for the random methods and `betting`, a whole number >= 0 or a generator, fixed before labels are read; the
+        others ignore it.
 
     Returns
     -------
@@ -81,7 +90,14 @@ def calibrate(
     [False, True]
     """
     alpha = check_alpha(alpha)
-    eta, draws = check_law(method, eta, draws)
+    if method in OTHER_PROMISES:
+        # These stand on what is in this module.
+        from streamer.calibration.other_promises import calibrate_arrays
+
+        return calibrate_arrays(
+            scores, severities, groups, alpha=alpha, method=method, delta=delta, seed=seed
+        )
+    eta, draws = check_law(method, eta, draws, also=OTHER_PROMISES)
     rng: np.random.Generator | None = None
     if isinstance(seed, np.random.Generator):
         rng = seed

@@ -1,0 +1,81 @@
+"""Calibrators that are no laws of weights, for the arrays that `streamer.calibrate` takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.calibration.arguments import unit_interval, whole_number
+from streamer.calibration.band import calibrate_clt
+from streamer.calibration.groups import LabelledGroup, index_groups
+from streamer.calibration.high_probability import calibrate_high_probability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from streamer.calibration.threshold import Threshold
+
+
+def calibrate_arrays(
+    scores: ArrayLike,
+    severities: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    alpha: float,
+    method: str,
+    delta: float,
+    seed: int | np.random.Generator,
+) -> Threshold:
+    """Calibrate by `hb`, `betting` or `clt`; see `streamer.calibrate` for arguments and errors."""
+    named = named_groups(scores, severities, groups)
+    if method == "clt":
+        return calibrate_clt(named, alpha=alpha, delta=delta)
+    if isinstance(seed, np.random.Generator):
+        seed = int(seed.integers(2**63))
+    return calibrate_high_probability(
+        named,
+        alpha=alpha,
+        delta=delta,
+        method="hb" if method == "hb" else "betting",
+        seed=whole_number("seed", seed, least=0),
+    )
+
+
+def named_groups(
+    scores: ArrayLike, severities: ArrayLike, groups: Sequence[Any] | NDArray[Any]
+) -> list[LabelledGroup]:
+    """Gather items by group; a group is named by how Python writes its id.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not as `streamer.calibrate` wants it, or two ids are written alike.
+    """
+    score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
+    if len(score_array) != len(severity_array):
+        raise ValueError(
+            f"scores has {len(score_array)} items and severities {len(severity_array)}: one each is needed"
+        )
+    index, sizes = index_groups(groups, len(score_array))
+    order = np.argsort(index, kind="stable")
+    ends = np.cumsum(sizes)
+    made = []
+    for size, end in zip(sizes.tolist(), ends.tolist(), strict=True):
+        items = order[end - size : end]
+        made.append(
+            LabelledGroup(
+                repr(_plain(groups[int(items[0])])),
+                tuple(f"{position}" for position in range(size)),
+                score_array[items],
+                severity_array[items],
+            )
+        )
+    return made
+
+
+def _plain(identity: Any) -> Any:
+    """Return a NumPy scalar as Python's own, which is written the same whatever the array's type."""
+    return identity.item() if isinstance(identity, np.generic) else identity

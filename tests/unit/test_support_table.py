@@ -1,0 +1,79 @@
+"""The table of what works with what in docs/guarantees.md says what gates accept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.policy import LAWS, METHODS, SHAPES, UNITS, GateSettings
+
+PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
+
+
+def table() -> dict[str, list[str]]:
+    text = PAGE.read_text(encoding="utf-8").split("### What works with what")[1]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"
+    ]
+    assert rows[0][0] == "method"
+    return {row[0]: row[1:] for row in rows[2:]}
+
+
+def accepted(**settings: Any) -> bool:
+    try:
+        GateSettings(encoder="e@1", **settings)
+    except ValueError as error:
+        assert re.search(r"(shape|segment_by|label_floor|method)", str(error))  # noqa: PT017
+        return False
+    return True
+
+
+def columns(**settings: Any) -> list[list[bool]]:
+    """Whether each column's cells are accepted: the units under a plain cut, then the shapes under every unit."""
+    plain = [[accepted(unit=unit, **settings)] for unit in ("best", "response", "batch")]
+    shapes = [
+        [accepted(shape=shape, unit=unit, **settings) for shape in some for unit in units]
+        for some, units in (
+            (("smooth", "ramp"), UNITS),
+            (("quantile",), UNITS),
+            (("rank",), ("response",)),
+        )
+    ]
+    return plain + shapes
+
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "`mean`, `crc`, `bb`, `rbwa`": [{"method": law} for law in LAWS],
+    "`transductive`": [{"method": "transductive"}],
+    "`hb`, `betting`": [{"method": "hb"}, {"method": "betting"}],
+    "`selective`": [{"method": "selective"}],
+    "`age`": [{"method": "age"}],
+    "segments of `mean`, `crc`, `bb`, `rbwa`": [{"method": law, "segment_by": "k"} for law in LAWS],
+    "label floor, with any method but `selective`": [
+        {"method": method, "label_floor": 0.2} for method in METHODS if method != "selective"
+    ],
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_is_what_gates_accept(row: str) -> None:
+    offered = [cell in ("gate", "same") for cell in table()[row]]
+    for settings in ROWS[row]:
+        for cells, wanted in zip(columns(**settings), offered, strict=True):
+            assert set(cells) == {wanted}, settings
+
+
+def test_every_row_is_told_and_the_rest_is_for_no_gate() -> None:
+    assert set(table()) == {*ROWS, "`pooled`", "`clt`"}
+    for method in ("pooled", "clt"):
+        with pytest.raises(ValueError, match="method must be one of"):
+            GateSettings(encoder="e@1", method=method)
+    assert set(SHAPES) == {"indicator", "smooth", "ramp", "quantile", "rank"}
+
+
+def test_ranks_are_for_the_unit_response_alone() -> None:
+    assert not accepted(shape="rank", unit="best")
+    assert not accepted(shape="rank", unit="batch")
