@@ -1,9 +1,11 @@
 """`streamer db`: the schema of the database, who may do what with it, and what it forgets."""
 
+from typing import Annotated
+
 import typer
 
 from streamer.cli import FOUND
-from streamer.cli.options import JsonOption
+from streamer.cli.options import JsonOption, seconds
 
 app = typer.Typer(no_args_is_help=True, help="The database: its schema, its roles, what it forgets.")
 
@@ -71,3 +73,70 @@ def roles(json: JsonOption = False) -> None:
         }
     )
     say(f"For each user: CREATE ROLE name LOGIN PASSWORD '...' IN ROLE {created.app};")
+
+
+@app.command()
+def prune(
+    older_than: Annotated[
+        str, typer.Option(metavar="TIME", help="Age from which on texts are erased, like 200d.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be erased, and erase nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    sooner_than_six_months: Annotated[
+        bool,
+        typer.Option(
+            "--sooner-than-six-months",
+            help="Permit an age under 184 days, for which records of automatic decisions are commonly to be kept.",
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Erase old texts and delete old published messages. What was erased is gone for good.
+
+    Erased are prompts, responses, references, metadata, refused messages, and what a judge was asked and said.
+    Decisions, scores, labels, calibrations and ids stay, and the hash chains still verify. A batch that is delivered
+    again after that counts as a duplicate, whatever it holds. On PostgreSQL: as a member of streamer_migrate.
+    """
+    from dataclasses import asdict
+    from datetime import timedelta
+    from functools import partial
+
+    from streamer.cli.console import counted, print_fields, print_json, say
+    from streamer.errors import UsageError
+    from streamer.settings import load_settings
+    from streamer.wiring.database import prune as prune_database
+
+    run = partial(
+        prune_database,
+        load_settings(),
+        older_than=timedelta(seconds=seconds(older_than, "--older-than")),
+        sooner_than_six_months=sooner_than_six_months,
+    )
+    found = run(dry_run=True)
+    if not dry_run and found.total:
+        if not yes:
+            if json or not _asks():
+                raise UsageError("nothing was erased: say --yes, or look first with --dry-run")
+            typer.confirm(f"Erase {counted(found.total, 'row', 'rows')} for good?", abort=True, err=True)
+        found = run(dry_run=False)
+    if json:
+        print_json({"dry_run": dry_run, **asdict(found)})
+        return
+    print_fields(
+        {
+            "batches": found.batches,
+            "refused messages": found.dead_letters,
+            "judgements": found.judgements,
+            "published messages": found.messages,
+            "parked messages": found.parked,
+        }
+    )
+    say("These would be erased." if dry_run else "Erased.")
+
+
+def _asks() -> bool:
+    import sys
+
+    return sys.stdin is not None and sys.stdin.isatty()

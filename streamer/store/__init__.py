@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from streamer.store.engine import absolute_url
+from streamer.store.forgetting import SIX_MONTHS, Pruned, prune
 from streamer.store.migrate import SchemaState, check, downgrade, migrate, schema_state
 from streamer.store.roles import Roles, create_roles
 from streamer.store.store import Store, open_store
 
 __all__ = [
+    "SIX_MONTHS",
+    "Pruned",
     "Roles",
     "SchemaState",
     "Store",
@@ -17,5 +20,6 @@ __all__ = [
     "downgrade",
     "migrate",
     "open_store",
+    "prune",
     "schema_state",
 ]

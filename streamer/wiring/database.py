@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamer.wiring.parts import now
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
     from streamer.settings import Settings
-    from streamer.store import Roles
+    from streamer.store import Pruned, Roles
 
 
 def create_roles(settings: Settings) -> Roles:
@@ -14,3 +19,25 @@ def create_roles(settings: Settings) -> Roles:
     from streamer.store import create_roles as create
 
     return create(settings.database.url, insecure=settings.insecure)
+
+
+def prune(
+    settings: Settings,
+    *,
+    older_than: timedelta,
+    sooner_than_six_months: bool,
+    dry_run: bool,
+    progress: Callable[[str, int], None] = lambda _what, _count: None,
+) -> Pruned:
+    """Erase texts, and delete published messages, that are older than a time."""
+    from streamer.store import prune as prune_database
+
+    return prune_database(
+        settings.database.url,
+        older_than=older_than,
+        now=now(),
+        sooner_than_six_months=sooner_than_six_months,
+        dry_run=dry_run,
+        insecure=settings.insecure,
+        progress=progress,
+    )
