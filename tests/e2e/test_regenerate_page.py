@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import wiring
+from streamer.policy import GateSettings
 from tests.faults import oracle
 from tests.faults.site import GATE, Site, a_site, put_in_force
 
@@ -70,6 +71,7 @@ def put(site: Site, **settings: Any) -> None:
 
 def test_the_consumer_asks_again_and_stops(site: Site) -> None:
     put(site, unit="best", hold_action="regenerate", max_attempts=ATTEMPTS)
+    site.store.gates.create("in-shadow", GateSettings(encoder="event"), by="test", reason="test")
     worker = site.start_worker()
     worker.wait_until_ready()
     asyncio.run(the_requests(site, from_the_page()["GatedAnswers"]))
@@ -79,14 +81,13 @@ def test_the_consumer_asks_again_and_stops(site: Site) -> None:
 
 
 async def the_requests(site: Site, consumer: Any) -> None:
-    def answers(model: Model, seconds: float = 30.0) -> Any:
-        named = site.settings.kafka
+    def answers(model: Model, *, gate: str = GATE, seconds: float = 30.0) -> Any:
         return consumer(
-            GATE,
+            gate,
             model,
             bootstrap=site.settings.bootstrap_servers,
             seconds=seconds,
-            prefix=named.topic_prefix,
+            prefix=site.settings.kafka.topic_prefix,
         )
 
     at_once, at_second, never, slow = (Model(ALIKE), Model(APART, ALIKE), Model(APART), Model(APART, pause=9))
@@ -95,28 +96,30 @@ async def the_requests(site: Site, consumer: Any) -> None:
         answers(at_second) as b,
         answers(never) as c,
         answers(slow, seconds=0.5) as d,
+        answers(Model(APART), gate="in-shadow") as e,
     ):
         texts = await asyncio.gather(
             a.answer("at-once", "hello"),
             b.answer("at-second", "hello"),
             c.answer("never", "hello"),
             d.answer("slow", "hello"),
+            e.answer("in-shadow", "hello"),
         )
         assert re.fullmatch(r"hello 1\.\d", texts[0])
         assert re.fullmatch(r"hello 2\.\d", texts[1])
-        assert texts[2:] == [None, None]
+        assert texts[2:] == [None, None, "hello 1.0"]
         assert (at_once.calls, at_second.calls, slow.calls) == (1, 2, 0)
         assert never.calls == ATTEMPTS + 1  # the last one is told that attempts are exhausted
     silent = Model(ALIKE)
-    async with answers(silent, seconds=1.0) as e:
-        e.responses_topic += "-nobody-reads"
-        site_topic(site, e.responses_topic)
-        assert await e.answer("unanswered", "hello") is None
+    async with answers(silent, seconds=1.0) as f:
+        f.responses_topic += "-nobody-reads"
+        make_topic(site, f.responses_topic)
+        assert await f.answer("unanswered", "hello") is None
         assert silent.calls == 1
-        assert not e.waiting
+        assert not f.waiting
 
 
-def site_topic(site: Site, name: str) -> None:
+def make_topic(site: Site, name: str) -> None:
     from kafka.admin import KafkaAdminClient, NewTopic
 
     admin = KafkaAdminClient(bootstrap_servers=site.settings.bootstrap_servers)
