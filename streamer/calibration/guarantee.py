@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from streamer.rules import ThresholdState
 
 
+_BESIDES = " Besides: "
+
+
 def groups_needed(alpha: float) -> int:
     """Return the smallest number of groups G with alpha >= 1/(G + 1): fewer, and nothing can ship.
 
@@ -22,6 +25,13 @@ def groups_needed(alpha: float) -> int:
 def counted(number: int, noun: str) -> str:
     """Return "1 group", "2 groups" and so on."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def besides(guarantee: str, *notes: str) -> str:
+    """Add sentences to a guarantee, in a part of their own at its end."""
+    if not notes:
+        return guarantee
+    return f"{guarantee}{' ' if _BESIDES in guarantee else _BESIDES}{' '.join(notes)}"
 
 
 def what_ships(state: ThresholdState) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.crc import calibrate_groups
-from streamer.calibration.guarantee import counted, groups_needed
+from streamer.calibration.guarantee import counted, groups_needed, what_ships
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ class SegmentedThreshold:
         fewest = min(shipping, key=lambda name: (self.counts[name], name))
         return (
             f"{opening} Within each segment that has a threshold of its own the following holds, here in the figures "
-            f"of the one with the fewest groups, {fewest!r}. {self.own[fewest].guarantee}"
+            f"of the one with the fewest groups, {fewest!r}. {_promise(self.own[fewest])}"
         )
 
     def guarantee_for(self, segment: str) -> str:
@@ -114,6 +114,11 @@ class SegmentedThreshold:
             f"{self.rest.alpha!r} on average over all segments only if it serves all of them; since others "
             "have thresholds of their own, nothing is promised for the average over all segments either."
         )
+
+
+def _promise(threshold: Threshold) -> str:
+    """A guarantee without its first sentence, which is about one threshold alone."""
+    return threshold.guarantee.removeprefix(what_ships(threshold.state)).lstrip()
 
 
 def calibrate_segments(

@@ -99,7 +99,7 @@ def _what_ships(policy: "Policy") -> str:
 
 def guarantee_text(guarantee: str) -> str:
     """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
-    return re.sub(r" (?=(?:Basis|Assumptions|Not promised): )", "\n", guarantee)
+    return re.sub(r" (?=(?:Basis|Assumptions|Not promised|Besides): )", "\n", guarantee)
 
 
 def when(moment: datetime) -> str:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from streamer.recalibration.run import CalibrationRun, Recalibration
 
 
+_DIAGNOSTICS = {"clt": "diagnostic, asymptotic"}
+
+
 def recalibrate(
     gate: Annotated[
         str | None, typer.Argument(metavar="[GATE]", help="Name of the gate; every gate when left out.")
@@ -82,11 +85,8 @@ def _print_report(done: "Recalibration") -> None:
     rows: list[list[object]] = []
     for one in run.candidates:
         style = "bold green" if one.decides else "dim"
-        cells = [
-            one.name,
-            cut_text(Cut.at(one.threshold.value), one.rule),
-            "decides" if one.decides else "diagnostic",
-        ]
+        role = "decides" if one.decides else _DIAGNOSTICS.get(one.name, "diagnostic")
+        cells = [one.name, cut_text(Cut.at(one.threshold.value), one.rule), role]
         rows.append([Text(cell, style=style) for cell in cells])
     print_table(["method", "threshold", ""], rows)
     found = cut_text(Cut.at(run.decided.value), run.rule)

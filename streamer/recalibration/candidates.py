@@ -19,7 +19,7 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
-from streamer.calibration.guarantee import what_ships
+from streamer.calibration.guarantee import besides, what_ships
 from streamer.gate_shapes import FrozenQuantiles, Ramp, Smooth
 from streamer.policy import LAWS
 from streamer.rules import Chance, Cut, Indicator, Quantile, Rank, Rule, Segments, Transductive
@@ -190,7 +190,7 @@ def _transductive(settings: GateSettings, sample: Sample) -> tuple[Threshold, Ru
         alpha=sample.alpha,
         method="transductive",
         groups=len(sample.groups),
-        guarantee=f"{window.guarantee} {note}",
+        guarantee=besides(window.guarantee, note),
     )
     rule = Transductive(
         alpha=sample.alpha,
@@ -302,7 +302,7 @@ def _floor_note(floor: float) -> str:
 
 
 def _noted(found: Threshold, note: str) -> Threshold:
-    return replace(found, guarantee=f"{found.guarantee} {note}")
+    return replace(found, guarantee=besides(found.guarantee, note))
 
 
 def _in_words(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from streamer.calibration import LabelledGroup
+from streamer.calibration.guarantee import besides
 from streamer.errors import UsageError
 from streamer.recalibration.candidates import Candidate, Sample, candidates
 
@@ -116,24 +117,24 @@ class CalibrationRun:
     @property
     def guarantee(self) -> str:
         """The promise in words, with what was missing and how attempts share the budget."""
-        parts = [self.decided.guarantee]
+        notes = []
         attempts = self.gate.settings.max_attempts
         if attempts > 1:
-            parts.append(
+            notes.append(
                 f"Up to {attempts} attempts share the budget {self.gate.settings.alpha!r}: each is calibrated at "
                 f"{self.effective_alpha!r} on first attempts (union bound)."
             )
         if len({group.draws for group in self.groups}) > 1:
-            parts.append(
+            notes.append(
                 "The number of responses drawn from a batch changed within the calibration groups; the change is "
                 "assumed to have nothing to do with the prompts."
             )
         if self.missing:
-            parts.append(
+            notes.append(
                 f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
                 "which can only make the threshold stricter."
             )
-        return " ".join(parts)
+        return besides(self.decided.guarantee, *notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
