@@ -1,0 +1,153 @@
+"""Somebody who has the database's password, this program's source, and time: every guard off, any row changed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.events.codec import canonical_json
+from streamer.journal import Partition
+from streamer.store import chain, control
+from streamer.store.engine import Database
+from streamer.store.schema import batches, control_head, control_log, decisions, outcomes, progress, responses
+from streamer.store.verify import OutcomeRows, pages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TABLES = {table.name: table for table in control.SEALED_TABLES}
+
+
+@contextmanager
+def breaking_in(url: str) -> Iterator[sa.Connection]:
+    """A connection on which nothing is refused; what is done is committed at the end."""
+    database = Database(url)
+    try:
+        with database.engine.connect() as connection:
+            if database.sqlite:
+                raw: Any = connection.connection.dbapi_connection
+                raw.execute("PRAGMA foreign_keys = OFF")
+                raw.execute("PRAGMA ignore_check_constraints = ON")
+            with connection.begin():
+                if not database.sqlite:
+                    connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+                for name, table in _triggers(connection, database.sqlite):
+                    connection.exec_driver_sql(
+                        f"DROP TRIGGER {name}" + ("" if database.sqlite else f" ON {table}")
+                    )
+                yield connection
+    finally:
+        database.close()
+
+
+def _triggers(connection: sa.Connection, sqlite: bool) -> list[tuple[str, str]]:
+    query = (
+        "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
+        if sqlite
+        else "SELECT tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal"
+    )
+    return [(name, table) for name, table in connection.exec_driver_sql(query)]
+
+
+def rebuild_outcomes(connection: sa.Connection) -> None:
+    """Compute every partition's chain anew over what the tables say now, its head and `progress` too."""
+    for head in connection.execute(sa.select(progress)).mappings().all():
+        partition = Partition(head["log_id"], head["topic"], head["partition"])
+        height, link = 0, chain.genesis(partition)
+        for page in list(pages(connection, partition)):
+            about = OutcomeRows(connection, page)
+            for row in page:
+                height += 1
+                mine = (outcomes.c.log_id == row["log_id"]) & (outcomes.c.topic == row["topic"])
+                mine &= (outcomes.c.partition == row["partition"]) & (outcomes.c.offset == row["offset"])
+                sealed = dict(row) | {"chain_height": height}
+                link = chain.link(link, sealed, about.facts(row))
+                connection.execute(
+                    sa.update(outcomes).where(mine).values(chain_height=height, chain_hash=link)
+                )
+        connection.execute(
+            sa.update(progress)
+            .where(progress.c.topic == head["topic"], progress.c.partition == head["partition"])
+            .values(chain_height=height, chain_hash=link)
+        )
+
+
+def rebuild_control(connection: sa.Connection) -> None:
+    """Compute the control chain anew over what the tables say now."""
+    head = control.head(connection)
+    height, link = 0, control.genesis(head.record_id)
+    entries = connection.execute(sa.select(control_log).order_by(control_log.c.chain_height)).mappings().all()
+    for entry in entries:
+        table = _TABLES[entry["kind"]]
+        keys = [tuple(row) for row in connection.execute(sa.select(*table.primary_key.columns))]
+        rows = control.sealed_rows(connection, table, keys)
+        row = next((row for row in rows if control.subject_of(table, row) == entry["subject"]), None)
+        if row is None:
+            connection.execute(
+                sa.delete(control_log).where(control_log.c.chain_height == entry["chain_height"])
+            )
+            continue
+        height += 1
+        link = control.link(
+            link, height=height, kind=entry["kind"], recorded_at=entry["recorded_at"], row=row
+        )
+        connection.execute(
+            sa.update(control_log)
+            .where(control_log.c.chain_height == entry["chain_height"])
+            .values(chain_height=height, sealed=canonical_json(row).decode(), chain_hash=link)
+        )
+    connection.execute(sa.update(control_head).values(chain_height=height, chain_hash=link))
+
+
+def reseal(connection: sa.Connection, batch: int) -> None:
+    """Seal a batch's texts again under its own salt, which stands beside them."""
+    row = connection.execute(sa.select(batches).where(batches.c.id == batch)).mappings().one()
+    texts = connection.execute(
+        sa.select(responses.c.text).where(responses.c.batch == batch).order_by(responses.c.position)
+    ).scalars()
+    connection.execute(
+        sa.update(batches).where(batches.c.id == batch).values(content_mac=chain.batch_mac(row, list(texts)))
+    )
+
+
+def batch_of(connection: sa.Connection, gate: str, number: int) -> int:
+    """Our number of a batch."""
+    named = (batches.c.gate == gate) & (batches.c.batch_id == f"batch-{number}")
+    identity: int = connection.execute(sa.select(batches.c.id).where(named)).scalar_one()
+    return identity
+
+
+def cut_tail(connection: sa.Connection, links: int) -> None:
+    """Take the last links of the first responses partition away, with what they tell of, and mend the head."""
+    head = (
+        connection.execute(
+            sa.select(progress).where(progress.c.partition == 0, progress.c.topic == "streamer.responses")
+        )
+        .mappings()
+        .one()
+    )
+    here = (outcomes.c.partition == 0) & (outcomes.c.topic == "streamer.responses")
+    gone = here & (outcomes.c.chain_height > head["chain_height"] - links)
+    told = sa.select(outcomes.c.batch).where(gone, outcomes.c.kind == "decision")
+    ids = list(connection.execute(told).scalars())
+    connection.execute(sa.delete(outcomes).where(gone))
+    for table, column in (
+        (responses, responses.c.batch),
+        (decisions, decisions.c.batch),
+        (batches, batches.c.id),
+    ):
+        connection.execute(sa.delete(table).where(column.in_(ids)))
+    last = (
+        connection.execute(sa.select(outcomes).where(here).order_by(outcomes.c.chain_height.desc()).limit(1))
+        .mappings()
+        .one()
+    )
+    connection.execute(
+        sa.update(progress)
+        .where(progress.c.partition == 0, progress.c.topic == "streamer.responses")
+        .values(
+            chain_height=last["chain_height"], chain_hash=last["chain_hash"], next_offset=last["offset"] + 1
+        )
+    )

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy.engine import make_url
+
+from streamer.audit.standalone.verify_bundle import Bundle, Verifier, complete_lines, verify_bundle
+from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streamer.audit.verification import Report
+    from streamer.settings import Settings
+    from tests.services.postgres import PostgresServer
+
+
+@dataclass
+class Record:
+    """A copy of the history, with its own file of checkpoints, to be changed and verified."""
+
+    url: str
+    directory: Path
+    settings: Settings
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "checkpoints.jsonl"
+
+    def verify(self, **options: object) -> Report:
+        """What `audit verify` finds."""
+        return verify(self.settings, **options)  # type: ignore[arg-type]
+
+    def verify_alone(self, *, from_bundle: bool = False) -> Verifier:
+        """What the one-file verifier finds in a bundle that is exported now."""
+        target = self.directory / "bundle"
+        export(self.settings, target)
+        outside = None if from_bundle else complete_lines(self.file.read_bytes())
+        return verify_bundle(Bundle(target), KEYS, outside)
+
+
+@pytest.fixture(scope="session")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Path]]:
+    """The history on each kind of database, written once, when it is first asked for."""
+    return {}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def template(
+    request: pytest.FixtureRequest,
+    histories: dict[str, tuple[str, Path]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[str, Path]:
+    """The history on one kind of database; leave it as it is."""
+    if request.param not in histories:
+        directory = tmp_path_factory.mktemp("history")
+        url = f"sqlite:///{directory / 'record.db'}"
+        if request.param == "postgresql":
+            server: PostgresServer = request.getfixturevalue("postgres_server")
+            url = server.create_database()  # it goes with the server
+        write_history(url, directory)
+        histories[request.param] = (url, directory)
+    return histories[request.param]
+
+
+@pytest.fixture
+def record(template: tuple[str, Path], request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Record]:
+    """A copy of the history."""
+    url, directory = template
+    shutil.copy(directory / "checkpoints.jsonl", tmp_path)
+    if url.startswith("sqlite"):
+        shutil.copy(directory / "record.db", tmp_path)
+        own = f"sqlite:///{tmp_path / 'record.db'}"
+        yield Record(own, tmp_path, settings_for(own, tmp_path))
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    name = f"copy_{make_url(url).database}"
+    with psycopg.connect(
+        host=str(server.folder), user="postgres", dbname="postgres", autocommit=True
+    ) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{make_url(url).database}"')
+    own = server.url_of(name)
+    yield Record(own, tmp_path, settings_for(own, tmp_path))
+    server.drop_database(own)
