@@ -27,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test lint bench docs lock services clean
+.PHONY: help demo test faults lint bench docs lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
 	$(BIN)/pytest $(ARGS)
+
+faults: $(INSTALLED)  ## Run every fault case in full, half an hour, and print the table of docs/reliability.md
+	$(MAKE) --silent services
+	STREAMER_TEST_FAULTS=long $(BIN)/pytest tests/faults tests/unit/events/test_fuzz.py $(ARGS)
 
 lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 	@failed=; for check in "ruff format --check ." "ruff check ." mypy lint-imports; do \

@@ -47,6 +47,9 @@ class TopicPlan:
         return {
             **self.settings,
             "cleanup.policy": "compact" if self.compacted else "delete",
+            # Dated by the broker: a publisher or a worker whose clock is ahead is not turned away, and what one dates
+            # back is not taken by retention before it is read.
+            "message.timestamp.type": "LogAppendTime",
             "max.message.bytes": str(self.max_message_bytes),
         }
 

@@ -56,7 +56,7 @@ class WorkerLimits:
     max_output_bytes : the largest message that the relay publishes: an input and why it was refused fit in.
     drain_timeout : how long a stop waits for what was taken.
     stop_timeout : how long a stop may last in all, the drain, the farewells and the end of the process included; then
-        the process is ended.
+        the process is ended. Less than the half minute that supervisors give before they kill without a word.
     """
 
     reader: ReaderLimits = field(default_factory=ReaderLimits)
@@ -65,7 +65,7 @@ class WorkerLimits:
     max_commit_bytes: int = 16 * 1024 * 1024
     max_output_bytes: int = (1024 + 64) * 1024
     drain_timeout: float = 10.0
-    stop_timeout: float = 45.0
+    stop_timeout: float = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,14 @@ def matrix() -> Matrix:
     return _MATRIX
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests that take minutes to the long run."""
+    if not LONG:
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table of a long run."""
     if LONG and _MATRIX.rows:

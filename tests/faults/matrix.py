@@ -6,15 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from tests.faults.oracle import Findings
 
 LONG = os.environ.get("STREAMER_TEST_FAULTS") == "long"
 """Whether this is `make faults`: every case in full. Otherwise each runs in a short, seeded form."""
-
-only_long = pytest.mark.skipif(not LONG, reason="takes minutes: make faults")
 
 
 @dataclass(frozen=True)

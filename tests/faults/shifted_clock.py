@@ -6,12 +6,15 @@ import sys
 import time
 from datetime import datetime, timedelta, tzinfo
 
-from streamer.cli import main
-from streamer.stream import group_commit
-from streamer.wiring import parts
-
 OFF = float(sys.argv.pop(1))
 real_datetime, real_time = datetime, time.time
+
+# Before anything else is imported: the client libraries keep the function, and date records by it.
+time.time = lambda: real_time() + OFF
+
+from streamer.cli import main  # noqa: E402
+from streamer.stream import group_commit  # noqa: E402
+from streamer.wiring import parts  # noqa: E402
 
 
 class ShiftedDatetime(datetime):
@@ -22,9 +25,8 @@ class ShiftedDatetime(datetime):
         return real_datetime.now(tz) + timedelta(seconds=OFF)
 
 
-# Our own two places that read the clock, and the client libraries, which date records by it.
+# Our own two places that read the clock.
 parts.datetime = ShiftedDatetime  # type: ignore[misc]
 group_commit.datetime = ShiftedDatetime  # type: ignore[misc]
-time.time = lambda: real_time() + OFF
 
 sys.exit(main())

@@ -16,18 +16,20 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from streamer.stream.exits import WorkerExit
+from tests.faults.matrix import LONG
 from tests.faults.site import GATE, put_in_force, wait_until
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.faults.matrix import Matrix
     from tests.faults.site import Site
     from tests.faults.worker_process import WorkerProcess
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
-SECONDS = float(os.environ.get("STREAMER_TEST_CHAOS_SECONDS", "10"))
+SECONDS = float(os.environ.get("STREAMER_TEST_CHAOS_SECONDS", "120" if LONG else "10"))
 SEED = int(os.environ.get("STREAMER_TEST_CHAOS_SEED", "1"))
 
 # A supervisor would start these anew: killed, fenced, no lease in time.
@@ -81,7 +83,7 @@ class Crew:
         self.keep(2)
         worker = self._running.pop(0)
         worker.process.send_signal(signal.SIGSTOP)
-        time.sleep(11)
+        time.sleep(5)
         worker.process.send_signal(signal.SIGCONT)
         self._running.append(worker)
 
@@ -90,7 +92,7 @@ class Crew:
 @pytest.mark.timeout(SECONDS * 3 + 240)
 @pytest.mark.expected_errors(r"^(aiokafka|kafka)")
 def test_everything_at_random(
-    own_site: Site, own_kafka_broker: KafkaBroker, own_postgres_server: PostgresServer
+    own_site: Site, own_kafka_broker: KafkaBroker, own_postgres_server: PostgresServer, matrix: Matrix
 ) -> None:
     rng = random.Random(SEED)
     crew = Crew(own_site, rng)
@@ -161,4 +163,5 @@ def test_everything_at_random(
     recovery = time.monotonic() - stopped
     found = own_site.check()
     print(f"recovery {recovery:.1f} s; {found}")
+    matrix.add(f"1 to 6 {len(done)} faults at random in {SECONDS:g} s", found, seconds=recovery)
     assert set(own_site.store.reports.decided_batches(GATE)) == traffic.batches

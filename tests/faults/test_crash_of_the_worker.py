@@ -9,6 +9,7 @@ from tests.faults import oracle
 from tests.faults.site import GATE, Site, events, publish, wait_until
 
 if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
     from tests.services.kafka import KafkaBroker
 
 
@@ -29,7 +30,9 @@ def test_two_thousand_batches_with_a_kill_in_the_middle(site: Site) -> None:
     assert second.terminate() == 0
 
 
-def test_an_aborted_and_a_committed_transaction_in_between(site: Site, kafka_broker: KafkaBroker) -> None:
+def test_an_aborted_and_a_committed_transaction_in_between(
+    site: Site, kafka_broker: KafkaBroker, matrix: Matrix
+) -> None:
     from confluent_kafka import Producer
 
     topic = wiring.topics(site.settings).responses
@@ -56,9 +59,10 @@ def test_an_aborted_and_a_committed_transaction_in_between(site: Site, kafka_bro
     found = site.check()
     assert found.decisions == 2000, "an aborted batch was decided, or a committed one was not"
     assert set(site.store.reports.decided_batches(GATE)) == {f"batch-{i}" for i in range(2000)}
+    matrix.add("16 transactional publishers, with a kill", found)
 
 
-def test_repeated_and_conflicting_batches_and_bad_bytes_among_good_ones(site: Site) -> None:
+def test_repeated_and_conflicting_batches_and_bad_bytes_among_good_ones(site: Site, matrix: Matrix) -> None:
     topic = wiring.topics(site.settings).responses
     good = list(events(0, 200))
     other = [(key, value.replace(b"question", b"riddle")) for key, value in good[:20]]
@@ -78,6 +82,7 @@ def test_repeated_and_conflicting_batches_and_bad_bytes_among_good_ones(site: Si
     found = site.check()
     assert (found.decisions, found.duplicates, found.dead_letters) == (200, 50, 26)
     assert found.republished == 50
+    matrix.add("7 the same again, and with other content", found)
     letters = oracle.read_all(wiring.connection(site.settings), dead)
     assert sorted(r.value or b"" for r in letters) == sorted(
         [

@@ -17,6 +17,7 @@ from tests.faults import oracle
 from tests.faults.site import event, events, wait_until
 
 if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
     from tests.faults.site import Site
 
 
@@ -66,7 +67,7 @@ def test_header_names_that_are_not_utf8_stop_nothing(site: Site) -> None:
     assert worker.terminate() == 0
 
 
-def test_strange_headers_and_keys_become_outcomes(site: Site) -> None:
+def test_strange_headers_and_keys_become_outcomes(site: Site, matrix: Matrix) -> None:
     named = wiring.topics(site.settings)
     strange = [
         ("", b""),
@@ -90,9 +91,10 @@ def test_strange_headers_and_keys_become_outcomes(site: Site) -> None:
     wait_until(lambda: site.recorded() == 82, "every record has an outcome", 40)
     found = site.check()
     assert (found.decisions, found.duplicates, found.dead_letters) == (20, 60, 2)
+    matrix.add("9 strange keys and headers", found)
 
 
-def test_values_of_exactly_the_limits_pass_and_more_is_refused_visibly(site: Site) -> None:
+def test_values_of_exactly_the_limits_pass_and_more_is_refused_visibly(site: Site, matrix: Matrix) -> None:
     named, bounds = wiring.topics(site.settings), wiring.limits(site.settings)
 
     def of_size(number: int, size: int) -> bytes:
@@ -120,4 +122,5 @@ def test_values_of_exactly_the_limits_pass_and_more_is_refused_visibly(site: Sit
     wait_until(lambda: site.recorded() == 4, "every record has an outcome", 40)
     found = site.check()
     assert (found.decisions, found.dead_letters) == (2, 2)
+    matrix.add("8 at the limits and beyond", found)
     assert sorted(letter.code for letter in site.store.dead_letters.list()) == ["text_too_large", "too_large"]

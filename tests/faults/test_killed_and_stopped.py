@@ -12,7 +12,6 @@ import pytest
 
 from streamer.failpoints import POINTS
 from streamer.stream.exits import WorkerExit
-from tests.faults.matrix import LONG, only_long
 from tests.faults.site import publish, wait_until
 from tests.faults.traffic import Traffic
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
 
-RANDOM_KILLS = 50 if LONG else 2
+RANDOM_KILLS = 50
 
 
 @pytest.mark.slow
@@ -47,7 +46,7 @@ def test_killed_at_each_failpoint(site: Site, matrix: Matrix) -> None:
     matrix.add(f"1 killed at each of {len(POINTS)} failpoints, all at once", found, seconds=seconds)
 
 
-@only_long
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_a_failpoint_again_and_again(site: Site, matrix: Matrix, point: str) -> None:
@@ -80,8 +79,8 @@ def _recover(site: Site, decided: int) -> float:
     return seconds
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900 if LONG else 200)
+@pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_killed_at_random_moments(site: Site, matrix: Matrix) -> None:
     rng = random.Random(1)
     slowest = 0.0
@@ -128,7 +127,7 @@ def test_told_to_stop_in_the_middle(site: Site, matrix: Matrix, point: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("point", ["while_scoring", pytest.param("in_transaction", marks=only_long)])
+@pytest.mark.parametrize("point", ["while_scoring", pytest.param("in_transaction", marks=pytest.mark.long)])
 def test_frozen_past_the_session_timeout(site: Site, matrix: Matrix, point: str) -> None:
     with Traffic(site, seed=3, rate=120) as traffic:
         wait_until(lambda: traffic.total > 20, "there is work", 60)

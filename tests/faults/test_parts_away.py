@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from streamer.stream.exits import WorkerExit
-from tests.faults.matrix import only_long
 from tests.faults.site import publish, wait_until
 from tests.faults.traffic import Traffic
 from tests.services.requirements import missing
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+# The short form of these is in the chaos of every run.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 RESTARTED = {None, WorkerExit.LEASE_TIMEOUT}
 
 
@@ -44,10 +44,7 @@ def _settle(site: Site, traffic: Traffic, since: float) -> float:
     return time.monotonic() - since
 
 
-@pytest.mark.parametrize(
-    "seconds",
-    [1, pytest.param(12, marks=only_long), pytest.param(60, marks=only_long)],
-)
+@pytest.mark.parametrize("seconds", [1, 12, 60])
 def test_the_broker_killed_and_away(
     own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix, seconds: int
 ) -> None:
@@ -65,7 +62,6 @@ def test_the_broker_killed_and_away(
     matrix.add(f"4 broker killed and away for {seconds} s", own_site.check(), seconds=working)
 
 
-@only_long
 def test_the_broker_frozen(own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix) -> None:
     own_site.start_worker()
     with Traffic(own_site, seed=4, rate=120) as traffic:
@@ -81,7 +77,6 @@ def test_the_broker_frozen(own_site: Site, own_kafka_broker: KafkaBroker, matrix
     matrix.add("4 broker frozen for 12 s", own_site.check(), seconds=working)
 
 
-@only_long
 @pytest.mark.parametrize("away", [0, 12, 40])
 def test_postgresql_crashed(
     own_site: Site, own_postgres_server: PostgresServer, matrix: Matrix, away: int
@@ -102,7 +97,6 @@ def test_postgresql_crashed(
     matrix.add(f"5 PostgreSQL crashed and away for {away} s", own_site.check(), seconds=working)
 
 
-@only_long
 def test_sessions_cut_in_their_transactions(
     own_site: Site, own_postgres_server: PostgresServer, matrix: Matrix
 ) -> None:
@@ -149,7 +143,6 @@ def small_disk(tmp_path: Path, own_postgres_server: PostgresServer) -> Iterator[
         place.rmdir()
 
 
-@only_long
 def test_postgresql_without_space(
     small_disk: Path, own_site: Site, own_postgres_server: PostgresServer, matrix: Matrix
 ) -> None:

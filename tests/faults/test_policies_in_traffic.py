@@ -14,11 +14,12 @@ from tests.faults.site import GATE, wait_until
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
     from tests.faults.site import Site
 
 
 @pytest.mark.slow
-def test_each_decision_follows_a_policy_that_exists(site: Site) -> None:
+def test_each_decision_follows_a_policy_that_exists(site: Site, matrix: Matrix) -> None:
     named = wiring.topics(site.settings)
     wiring.publish_pending(site.settings)
     (genuine, *_) = oracle.read_all(wiring.connection(site.settings), named.thresholds)
@@ -46,7 +47,7 @@ def test_each_decision_follows_a_policy_that_exists(site: Site) -> None:
 
         wait_until(in_force, "both workers have the newest policy", 15)
     wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 60)
-    site.check()
+    matrix.add("12 rubbish, forgeries and replays on the thresholds topic", site.check())
     assert set(site.store.reports.decided_batches(GATE)) == traffic.batches
     published = oracle.read_all(wiring.connection(site.settings), named.actions)
     versions = {json.loads(record.value or b"")["policy"]["version"] for record in published}

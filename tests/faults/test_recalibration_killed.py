@@ -36,7 +36,7 @@ def label(number: int, response: int, severity: float, **changes: Any) -> tuple[
 
 
 def severity_of(number: int, response: int) -> float:
-    return float((number * 7 + response * 3) % 11 == 0)
+    return float((number * 7 + response * 3) % 3 == 0)
 
 
 def tell(site: Site, labels: list[tuple[bytes, bytes]]) -> None:
@@ -48,8 +48,8 @@ def tell(site: Site, labels: list[tuple[bytes, bytes]]) -> None:
     wait_until(lambda: site.recorded() == before + len(labels), "every label has an outcome", 60)
 
 
-def calibrated(site: Site) -> tuple[str, float | None]:
-    """State and threshold that a dry run finds now."""
+def calibrated(site: Site) -> tuple[str, float]:
+    """State and threshold that a dry run finds now; with these labels it is always a cut."""
     done = site.command("recalibrate", GATE, "--dry-run", "--json")
     decided = json.loads(done.stdout)["decided"]
     return decided["state"], decided["lambda"]
@@ -77,7 +77,9 @@ def test_labels_from_anybody(labelled: Site, matrix: Matrix) -> None:
     assert honest[0] == "cut"
     worst = [label(n, r, 1.0, labelled_at="2026-02-01T00:00:00Z") for n in range(BATCHES) for r in range(4)]
     tell(site, worst)
-    assert calibrated(site) == ("closed", None), "labels that all say the worst close the gate"
+    flipped = calibrated(site)
+    assert flipped[0] == "cut"
+    assert flipped[1] > honest[1], "worse labels ship less, never more"
     # The same labeller takes it back; a date far ahead wins nothing over the correction that comes after it.
     tell(site, [label(n, 0, 0.0, labelled_at="2999-01-01T00:00:00Z") for n in range(BATCHES)])
     tell(site, all_labels(labelled_at="2998-01-01T00:00:00Z"))

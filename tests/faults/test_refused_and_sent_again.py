@@ -61,7 +61,8 @@ def test_refused_messages_are_sent_again_once_their_gate_is_there(site: Site, ma
     listed = [json.loads(line) for line in site.command("dead-letters", "list", "--json").stdout.splitlines()]
     assert Counter(one["code"] for one in listed) == {"unknown_gate": 30, "not_json": 1}
     (rubbish,) = [one["id"] for one in listed if one["code"] == "not_json"]
-    site.command("gate", "create", "later", "--encoder", "event")
+    settings = site.store.gates.get(GATE).settings
+    site.store.gates.create("later", settings, by="test", reason="it was missing")
     done = site.command("dead-letters", "replay", "--code", "unknown_gate", "--by", "ana", "--json")
     assert json.loads(done.stdout) == {"replayed": 30}
     wait_until(lambda: site.store.reports.decided_and_shipped("later")[0] == 30, "they are decided now", 60)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.faults.matrix import Matrix
     from tests.services.kafka import KafkaBroker
 
 
@@ -27,7 +28,9 @@ def file_site(kafka_broker: KafkaBroker, topic_prefix: str, tmp_path: Path) -> I
         yield one
 
 
-def test_a_file_that_another_process_locks_delays_and_loses_nothing(file_site: Site, tmp_path: Path) -> None:
+def test_a_file_that_another_process_locks_delays_and_loses_nothing(
+    file_site: Site, matrix: Matrix, tmp_path: Path
+) -> None:
     worker = file_site.start_worker()
     worker.wait_until_ready()
     publish(file_site, 0, 200)
@@ -39,13 +42,17 @@ def test_a_file_that_another_process_locks_delays_and_loses_nothing(file_site: S
         assert worker.process.poll() is None
         assert "the database does not answer" in worker.unready()
         other.execute("ROLLBACK")
+    began = time.monotonic()
     wait_until(lambda: file_site.decided() == 500, "what waited is decided", 30)
+    seconds = time.monotonic() - began
     worker.wait_until_ready(20)
-    assert file_site.check().decisions == 500
+    found = file_site.check()
+    assert found.decisions == 500
+    matrix.add("5 SQLite locked for 12 s", found, seconds=seconds)
     assert worker.terminate() == 0
 
 
-def test_a_full_disk_delays_and_loses_nothing(file_site: Site) -> None:
+def test_a_full_disk_delays_and_loses_nothing(file_site: Site, matrix: Matrix) -> None:
     worker = file_site.start_worker()
     worker.wait_until_ready()
     publish(file_site, 0, 100)
@@ -57,7 +64,11 @@ def test_a_full_disk_delays_and_loses_nothing(file_site: Site) -> None:
     assert file_site.decided() < 1600
     assert worker.process.poll() is None
     resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    began = time.monotonic()
     wait_until(lambda: file_site.decided() == 1600, "what waited is decided", 40)
+    seconds = time.monotonic() - began
     worker.wait_until_ready(20)
-    assert file_site.check().decisions == 1600
+    found = file_site.check()
+    assert found.decisions == 1600
+    matrix.add("5 SQLite's disk full, then not", found, seconds=seconds)
     assert worker.terminate() == 0

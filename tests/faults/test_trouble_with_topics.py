@@ -14,11 +14,14 @@ from streamer.stream.topics import log_bounds
 from tests.faults.site import events, publish, wait_until
 
 if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
     from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 
-def test_what_retention_removed_is_a_recorded_gap(site: Site, kafka_broker: KafkaBroker) -> None:
+def test_what_retention_removed_is_a_recorded_gap(
+    site: Site, kafka_broker: KafkaBroker, matrix: Matrix
+) -> None:
     from kafka import TopicPartition
 
     topic = wiring.topics(site.settings).responses
@@ -42,6 +45,7 @@ def test_what_retention_removed_is_a_recorded_gap(site: Site, kafka_broker: Kafk
     publish(site, 800, 100)
     wait_until(lambda: site.decided() == 900 - lost, "it goes on")
     found = site.check(gaps_expected=True)
+    matrix.add("16 retention cut in before the worker (recorded as gaps)", found)
     assert found.decisions == 900 - lost
     gaps = {one.partition.number: one.gaps for one in site.store.reports.ledger() if one.gaps}
     assert gaps == {number: ((stored[number], cut[number] - 1),) for number in cut}
@@ -73,7 +77,7 @@ def test_a_topic_made_anew_is_refused_with_what_to_do(
 
 
 def test_a_broker_that_is_away_at_the_start_is_waited_for(
-    own_site: Site, own_kafka_broker: KafkaBroker
+    own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix
 ) -> None:
     publish(own_site, 0, 300)
     own_kafka_broker.kill()
@@ -87,14 +91,17 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(
     began = time.monotonic()
     back.join(60)
     wait_until(lambda: own_site.decided() == 300, "all batches are decided", 40)
-    assert time.monotonic() - began < 40
+    seconds = time.monotonic() - began
+    assert seconds < 40
     for worker in workers:
         worker.wait_until_ready(30)
-    assert own_site.check().decisions == 300
+    found = own_site.check()
+    assert found.decisions == 300
+    matrix.add("4 broker away at the start", found, seconds=seconds)
     assert [worker.terminate() for worker in workers] == [0, 0]
 
 
-def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site) -> None:
+def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site, matrix: Matrix) -> None:
     topic = wiring.topics(site.settings).responses
     publish(site, 0, 50)
     with wiring.publisher(site.settings) as publisher:
@@ -116,6 +123,7 @@ def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site) ->
     site.start_worker()  # a worker that halted leaves what it had recorded to the next one to publish
     found = site.check()
     assert (found.decisions, found.dead_letters) == (100, 1500)
+    matrix.add(f"8 a flood of rubbish: the cap halted {len(ends)} workers", found)
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])

@@ -20,6 +20,12 @@ PROGRAM = str(Path(__file__).with_name("shifted_clock.py"))
 
 
 def test_clocks_a_day_off_both_ways(site: Site, matrix: Matrix) -> None:
+    topic = wiring.topics(site.settings).responses
+    refused: list[object] = []
+
+    def told(error: object, _message: object) -> None:
+        refused.extend([error] if error is not None else [])
+
     publish(site, 0, 100)
     for number, off in enumerate((DAY, -DAY), start=1):
         worker = site.start_worker(program=(PROGRAM, str(off)))
@@ -32,9 +38,10 @@ def test_clocks_a_day_off_both_ways(site: Site, matrix: Matrix) -> None:
             assert decided.timestamp() - time.time() > DAY / 2, "its clock was not off"
         producer = Producer({"bootstrap.servers": site.settings.bootstrap_servers, "log_level": 0})
         for key, value in events(100 * number, 100):
-            early = int((time.time() - DAY * 365) * 1000)
-            producer.produce(wiring.topics(site.settings).responses, value, key=key, timestamp=early)
+            dated = int((time.time() + off * 300) * 1000)
+            producer.produce(topic, value, key=key, timestamp=dated, on_delivery=told)
         assert producer.flush(30) == 0
+        assert not refused, "the broker turned records away by their dates"
     site.start_worker()
     wait_until(lambda: site.decided() == 300, "all batches are decided", 60)
     found = site.check()
