@@ -131,7 +131,9 @@ def small_disk(tmp_path: Path, own_postgres_server: PostgresServer) -> Iterator[
     """A file system of 24 MiB that PostgreSQL may write to."""
     place = own_postgres_server.folder.with_name(own_postgres_server.folder.name + "-disk")
     place.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=24m,mode=0777", "tmpfs", str(place)]
+    owner = own_postgres_server.folder.stat()
+    mode = f"size=24m,mode=0700,uid={owner.st_uid},gid={owner.st_gid}"
+    options = ["-t", "tmpfs", "-o", mode, "tmpfs", str(place)]
     if os.geteuid() or subprocess.run(["mount", *options], capture_output=True, check=False).returncode:
         place.rmdir()
         missing("no small disk", "run as root where file systems may be mounted")
