@@ -11,15 +11,28 @@ app = typer.Typer(no_args_is_help=True, help="The database: its schema, its role
 
 
 @app.command()
-def upgrade() -> None:
-    """Bring the database's schema to this version's. Safe to repeat; run it before new workers start."""
+def upgrade(
+    lock_timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long to wait for a table that others use, on PostgreSQL; then nothing is changed. Default: 10s.",
+        ),
+    ] = None,
+) -> None:
+    """Bring the database's schema to this version's: all of it or nothing. Safe to repeat.
+
+    Run it before new workers start; those that run go on.
+    """
     from streamer import wiring
     from streamer.cli.console import say
     from streamer.redaction import redact_text
     from streamer.settings import load_settings
 
     settings = load_settings()
-    wiring.migrate(settings)
+    wiring.migrate(
+        settings, lock_seconds=None if lock_timeout is None else seconds(lock_timeout, "--lock-timeout")
+    )
     say(f"The schema of {redact_text(settings.database.url)} is up to date.")
 
 

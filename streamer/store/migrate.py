@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VERSION_TABLE = "schema_version"
 
 _ADVISORY_LOCK = 0x53_54_52_45_41_4D  # "STREAM"
-_LOCK_SECONDS = 10
+LOCK_SECONDS: float = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,14 @@ class SchemaState:
         return self.revision == self.head and not self.drift
 
 
-def migrate(url: str, revision: str = "head", *, insecure: bool = False) -> SchemaState:
+def migrate(
+    url: str, revision: str = "head", *, insecure: bool = False, lock_seconds: float = LOCK_SECONDS
+) -> SchemaState:
     """Bring the database to `revision` (the newest) and say where it stands.
 
     A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
-    to do. On PostgreSQL a table that stays locked for 10 s makes it give up rather than queue up all traffic.
+    to do. It is one transaction: all of it or nothing. On PostgreSQL a table that stays locked for `lock_seconds`
+    makes it give up rather than queue up all traffic behind itself.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def migrate(url: str, revision: str = "head", *, insecure: bool = False) -> Sche
     database = Database(url, insecure=insecure)
     try:
         database.make_file()
-        with _alone(database) as (connection, config):
+        with _alone(database, lock_seconds) as (connection, config):
             _known_revision(connection)
             command.upgrade(config, revision)
             if not database.sqlite:
@@ -174,13 +177,13 @@ def _config(connection: sa.Connection | None = None) -> Config:
 
 
 @contextmanager
-def _alone(database: Database) -> Iterator[tuple[sa.Connection, Config]]:
+def _alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[tuple[sa.Connection, Config]]:
     """One transaction that no other migration runs beside, with everything done or nothing."""
     with database.errors(), database.engine.begin() as connection:
         if not database.sqlite:  # there the writer's lock is enough
             connection.execute(sa.text("SET LOCAL lock_timeout = '120s'"))
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
-            connection.execute(sa.text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
+            connection.execute(sa.text(f"SET LOCAL lock_timeout = '{max(1, int(lock_seconds * 1000))}ms'"))
             # Asked first: a role that owns the schema need not be allowed to create one.
             if not sa.inspect(connection).has_schema(SCHEMA):
                 connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))

@@ -82,11 +82,16 @@ def open_store(settings: Settings) -> Store:
     )
 
 
-def migrate(settings: Settings) -> None:
+def migrate(settings: Settings, *, lock_seconds: float | None = None) -> None:
     """Bring the database's schema up to date, creating it when there is none."""
     from streamer.store import migrate as migrate_database
+    from streamer.store.migrate import LOCK_SECONDS
 
-    migrate_database(settings.database.url, insecure=settings.insecure)
+    migrate_database(
+        settings.database.url,
+        insecure=settings.insecure,
+        lock_seconds=LOCK_SECONDS if lock_seconds is None else lock_seconds,
+    )
 
 
 def check_database(settings: Settings) -> str | None:

@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import uuid
@@ -127,6 +128,25 @@ class PostgresServer:
         if name is None:
             raise ValueError(f"{url} names no database")
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def dump(self, url: str, file: Path) -> None:
+        """Write a backup of the database of a URL with pg_dump, as it is at one moment."""
+        self._tool("pg_dump", "--format=custom", f"--file={file}", url)
+
+    def restore(self, url: str, file: Path) -> None:
+        """Read a backup of `dump` into an empty database with pg_restore."""
+        self._tool("pg_restore", "--exit-on-error", "--no-owner", "--no-privileges", str(file), into=url)
+
+    def _tool(self, program: str, *arguments: str, into: str | None = None) -> None:
+        words = [
+            f"postgresql:///{make_url(word).database}?host={self.folder}&user=postgres"
+            if word.startswith("postgresql")
+            else word
+            for word in arguments
+        ]
+        if into is not None:
+            words.append(f"--dbname=postgresql:///{make_url(into).database}?host={self.folder}&user=postgres")
+        subprocess.run([Path(self._installation.bin_path) / program, *words], check=True, timeout=60)
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the server's log."""
