@@ -1,0 +1,93 @@
+"""A history with crashes in it is a clean history: checkpoints by a killed worker, on the topic and in a file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from streamer import wiring
+from streamer.audit import signing
+from streamer.audit.standalone import verify_bundle
+from tests.faults.matrix import LONG
+from tests.faults.oracle import read_all
+from tests.faults.site import _own_environment, publish, wait_until
+
+if TYPE_CHECKING:
+    from tests.faults.site import Site
+
+
+KILLS = 5 if LONG else 1
+
+
+def test_a_killed_worker_leaves_nothing_that_does_not_fit(site: Site) -> None:
+    key, file = site.directory / "key.pem", site.directory / "checkpoints.jsonl"
+    site.command("audit", "keygen", "--out", str(key))
+    signed = {
+        "STREAMER_AUDIT_PRIVATE_KEY_FILE": str(key),
+        "STREAMER_AUDIT_CHECKPOINT_FILE": str(file),
+        "STREAMER_AUDIT_CHECKPOINT_EVERY_SECONDS": "0.5",
+    }
+    site.environment.update(signed)
+
+    batches = 60 + 80 * KILLS
+    publish(site, 0, 40)
+    for kill in range(KILLS):
+        worker = site.start_worker()
+        worker.wait_until_ready()
+        decided = site.decided()
+        publish(site, 40 + 80 * kill, 80)
+        wait_until(lambda before=decided: site.decided() > before, "the worker decides")  # type: ignore[misc]
+        wait_until(lambda: file.exists() and bool(file.read_bytes()), "there is a checkpoint")
+        worker.kill()
+    with file.open("ab") as torn:
+        torn.write(b'{"schema": "streamer.chec')  # as a crash in the middle of a line leaves it
+    last = site.start_worker()
+    last.wait_until_ready()
+    wait_until(lambda: site.decided() == 40 + 80 * KILLS, "every batch is decided")
+    before = len(site.store.checkpoints.after(0, limit=1000))
+    publish(site, 40 + 80 * KILLS, 20)
+    wait_until(lambda: site.decided() == batches, "every batch is decided")
+    wait_until(lambda: len(site.store.checkpoints.after(0, limit=1000)) > before, "it is sealed")
+    time.sleep(2.5)  # a round of chores: the file has what the database has
+    site.check()
+    assert last.terminate() == 0
+
+    made = site.store.checkpoints.after(0, limit=1000)
+    assert file.read_bytes().splitlines() == made
+    published = read_all(wiring.connection(site.settings), wiring.topics(site.settings).checkpoints)
+    assert list(dict.fromkeys(record.value for record in published)) == made
+
+    for where in (str(file), "topic"):
+        report = _json(site, "audit", "verify", "--json", "--checkpoints", where)
+        assert report["counts"]["decisions"] == batches
+        # The site puts a threshold in force that no labels found: that is named, and nothing else is.
+        assert [fault["detail"].partition(":")[0] for fault in report["faults"]] == [
+            "its inputs cannot be calibrated"
+        ]
+    site.command("audit", "export", "--out", str(site.directory / "bundle.zip"))
+    keys = signing.read_public_keys((site.directory / "key.pem.pub").read_text(), place="here")
+    alone = verify_bundle.verify_bundle(
+        verify_bundle.Bundle(site.directory / "bundle.zip"),
+        keys,
+        verify_bundle.complete_lines(file.read_bytes()),
+    )
+    assert alone.faults == []
+    assert alone.counts["decisions"] == alone.counts["draws"] == batches
+
+
+def _json(site: Site, *arguments: str) -> Any:
+    """What a command prints though it found something."""
+    done = subprocess.run(
+        [sys.executable, "-m", "streamer", *arguments],
+        cwd=site.directory,
+        env=_own_environment() | site.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    return json.loads(done.stdout)

@@ -1,0 +1,183 @@
+"""`streamer audit` as people use it, and stored texts scored again by the real encoder."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.rescoring import Rescorer
+from streamer.audit.standalone import verify_bundle
+from streamer.cli import main
+from streamer.scoring.encoder import CachedEncoder
+from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
+from tests.integration.audit.history import Scribe, settings_for, verify, write_history
+
+if TYPE_CHECKING:
+    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the history, whose keys are configured."""
+    from tests.integration.audit.history import PRIVATE, PUBLIC
+
+    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    write_history(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")
+    monkeypatch.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", "checkpoints.jsonl")
+    (tmp_path / "key.pem").write_text(PRIVATE)
+    (tmp_path / "key.pub").write_text(PUBLIC)
+    monkeypatch.setenv("STREAMER_AUDIT_PRIVATE_KEY_FILE", "key.pem")
+    return tmp_path
+
+
+def test_a_pair_of_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = tmp_path / "key.pem"
+    assert main(["audit", "keygen", "--out", str(key)]) == 0
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert "PRIVATE" in key.read_text()
+    assert verify_bundle.read_public_keys((tmp_path / "key.pem.pub").read_text())
+    assert main(["audit", "keygen", "--out", str(key)]) == 2
+    assert "PRIVATE KEY" not in "".join(capsys.readouterr())
+
+
+def test_verify_says_what_fits_and_what_it_could_not_check(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", "verify"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "Everything that could be checked fits.\n"
+    assert "younger than the last checkpoint" in printed.err
+    (here / "checkpoints.jsonl").rename(here / "elsewhere.jsonl")
+    assert main(["audit", "verify", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert any("taken from the database itself" in text for text in report["not_checked"])
+    assert main(["audit", "verify", "--checkpoints", "nowhere.jsonl"]) == 2
+    assert main(["audit", "verify", "--checkpoints", "elsewhere.jsonl", "--public-key", "key.pub"]) == 0
+    with breaking_in("sqlite:///record.db") as connection:
+        connection.exec_driver_sql("UPDATE gates SET seed = 7 WHERE name = 'each'")
+    capsys.readouterr()
+    assert main(["audit", "verify", "--checkpoints", "elsewhere.jsonl"]) == 3
+    assert capsys.readouterr().out.startswith(
+        "control, link 6, gates name each: it is not what was recorded\n"
+    )
+
+
+def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "show", "batch-3", "--gate", "best"]) == 0
+    told = capsys.readouterr().out
+    for words in (
+        "batch-3 of gate best, attempt 1",
+        "question 3",
+        "the gate had not been calibrated",
+        "drawn for the audit sample",
+        "severity 0.0 (human) by bob",
+        "offset 34: duplicate",
+        "which fits what the tables say; checkpoint 2 of",
+    ):
+        assert words in " ".join(told.split()), words
+    assert main(["audit", "show", "batch-25", "--json"]) == 0
+    stories = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [story["line"]["facts"]["batch"][0] for story in stories] == ["best", "each"]
+    assert all(story["linked"] and story["run"] is not None for story in stories)
+    assert main(["audit", "show", "nothing"]) == 2
+    with breaking_in("sqlite:///record.db") as connection:
+        connection.exec_driver_sql(
+            f"UPDATE responses SET score = 0 WHERE batch = {batch_of(connection, 'best', 25)}"
+        )
+    assert main(["audit", "show", "batch-25", "--gate", "best"]) == 3
+    assert "DOES NOT FIT" in capsys.readouterr().out
+
+
+def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: Path) -> None:
+    assert main(["audit", "export", "--out", "bundle.zip"]) == 0
+    assert main(["audit", "export", "--out", "bundle.zip"]) == 2, "it exists"
+    assert main(["audit", "export", "--out", "other", "--gate", "nobody"]) == 2
+    file = here / "verify_bundle.py"
+    file.write_bytes(Path(verify_bundle.__file__).read_bytes())
+
+    def alone(*arguments: str) -> Any:
+        # -I -S: no site-packages, no environment, nothing of this directory.
+        return subprocess.run(
+            [sys.executable, "-I", "-S", str(file), *arguments], capture_output=True, text=True, check=False
+        )
+
+    done = alone("bundle.zip", "--public-key", "key.pub", "--checkpoints", "checkpoints.jsonl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("Everything fits.\n")
+    assert alone("nothing.zip").returncode == 2
+    with breaking_in("sqlite:///record.db") as connection:
+        connection.exec_driver_sql("UPDATE gates SET seed = 7 WHERE name = 'each'")
+    assert main(["audit", "export", "--out", "broken"]) == 0
+    done = alone("broken", "--public-key", "key.pub", "--checkpoints", "checkpoints.jsonl", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["faults"][0]["place"] == "control, link 6, gates name each"
+
+
+def test_a_checkpoint_on_demand(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["audit", "checkpoint", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"made": True, "sequence": 4}
+    assert main(["audit", "checkpoint"]) == 0
+    assert capsys.readouterr().out == "Nothing has happened since checkpoint 4.\n"
+    assert len((here / "checkpoints.jsonl").read_bytes().splitlines()) == 4
+    assert main(["audit", "verify"]) == 0
+    assert "younger" not in capsys.readouterr().err
+    monkeypatch.delenv("STREAMER_AUDIT_PRIVATE_KEY_FILE")
+    assert main(["audit", "checkpoint"]) == 2
+    assert "streamer audit keygen" in capsys.readouterr().err
+    assert main(["audit", "verify"]) == 0
+    assert "signatures were not checked" in capsys.readouterr().err
+
+
+def test_stored_texts_are_scored_again(real_encoder: SentenceTransformerEncoder, tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    wiring.migrate(settings)
+    encoder = CachedEncoder(real_encoder)
+
+    def batch(number: int) -> bytes:
+        texts = [f"It costs {number} euros.", f"{number} euros", "I do not know, sorry.", " "]
+        return json.dumps(
+            {
+                "schema": "streamer.responses.v1",
+                "gate": "texts",
+                "batch_id": f"batch-{number}",
+                "prompt": "What does it cost?",
+                "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
+            }
+        ).encode()
+
+    with wiring.open_store(settings) as store:
+        store.encoders.register(encoder.identity)
+        scribe = Scribe(store, settings, encoder)
+        scribe.gate("texts", encoder=encoder.identity.id)
+        scribe.deliver(map(batch, range(5)))
+
+    def rescorer() -> Rescorer:
+        return Rescorer(encoder_id=encoder.identity.id, embed=CachedEncoder(real_encoder).embed)
+
+    report = verify(settings, rescorer=rescorer())
+    assert report.faults == ()
+    assert report.counts["batches scored again"] == 5
+    with breaking_in(settings.database.url) as connection:
+        # Texts that are sealed and chained anew: without checkpoints only their scores can tell.
+        connection.exec_driver_sql(
+            "UPDATE responses SET text = 'It is free.' WHERE batch = 3 AND position = 0"
+        )
+        reseal(connection, batch_of(connection, "texts", 2))
+        rebuild_outcomes(connection)
+    assert verify(settings).faults == ()
+    (fault,) = verify(settings, rescorer=rescorer()).faults
+    assert "texts/batch-2#1" in fault.place
+    assert "differs by" in fault.detail

@@ -1,0 +1,181 @@
+"""No false report: every rule of a gate, every unit, erased texts, held batches, interrupted files, an old database."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from streamer import wiring
+from streamer.audit.standalone.verify_bundle import Bundle, complete_lines, verify_bundle
+from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
+from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamer.settings import Settings
+    from tests.integration.audit.conftest import Record
+
+RULES: dict[str, dict[str, Any]] = {
+    "smooth": {"unit": "best", "shape": "smooth", "width": 0.1},
+    "smooth-batch": {"unit": "batch", "shape": "smooth", "width": 0.1},
+    "ramp": {"unit": "response", "shape": "ramp", "width": 0.2},
+    "quantile": {"unit": "best", "shape": "quantile"},
+    "rank": {"unit": "response", "shape": "rank"},
+    "transductive": {"unit": "response", "method": "transductive", "audit_draws": 4},
+    "segments": {"unit": "best", "segment_by": "kind", "alpha": 0.4, "segment_fallback": "pooled"},
+    "batch": {"unit": "batch", "method": "rbwa", "audit_draws": 3},
+    "hb": {"unit": "best", "method": "hb", "alpha": 0.5},
+    "betting": {"unit": "best", "method": "betting", "alpha": 0.5},
+    "age": {"unit": "response", "method": "age"},
+    "bb": {"unit": "response", "method": "bb"},
+    "crc": {"unit": "response", "method": "crc"},
+    "attempts": {"unit": "best", "max_attempts": 2, "label_floor": 0.1, "alpha": 0.8},
+}
+
+
+def both(settings: Settings, directory: Path) -> tuple[Any, Any]:
+    """The faults and notes that both verifiers find."""
+    report = verify(settings)
+    export(settings, directory / "bundle.zip")
+    outside = complete_lines((directory / "checkpoints.jsonl").read_bytes())
+    alone = verify_bundle(Bundle(directory / "bundle.zip"), KEYS, outside)
+    assert report.faults == ()
+    assert alone.faults == []
+    return report, alone
+
+
+@pytest.fixture(scope="module")
+def every_rule(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
+    """One gate for each rule, calibrated, with batches decided before and after."""
+    directory = tmp_path_factory.mktemp("rules")
+    settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
+    wiring.migrate(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        for name, chosen in RULES.items():
+            scribe.gate(name, **{"alpha": 0.3} | chosen)
+        scribe.checkpoint()
+        for name in RULES:
+            scribe.deliver(event(name, n) for n in range(16))
+            labels = [
+                label_event(name, n, response=f"r{i}", severity=float((n + i) % 4 == 0))
+                for n in range(16)
+                for i in range(4)
+            ]
+            scribe.deliver(labels, topic="labels")
+            scribe.recalibrate(name)
+            scribe.deliver(event(name, n) for n in range(16, 28))
+        scribe.deliver(event("attempts", n, attempt=2) for n in range(16, 20))
+        scribe.checkpoint()
+    return settings, directory
+
+
+def test_every_rule_is_derived_again(every_rule: tuple[Settings, Path]) -> None:
+    report, alone = both(*every_rule)
+    assert report.notes == ()
+    assert alone.notes == {}
+    assert (
+        report.counts["actions derived again"] == alone.counts["actions derived again"] == len(RULES) * 28 + 4
+    )
+    assert report.counts["calibrations derived again"] == len(RULES)
+    with wiring.open_store(every_rule[0]) as store:
+        for name in RULES:
+            decided, shipped = store.reports.decided_and_shipped(name)
+            assert decided >= 28
+            assert shipped, f"{name} ships nothing: it shows nothing"
+
+
+def test_chances_that_were_drawn_again_are_named(every_rule: tuple[Settings, Path], tmp_path: Path) -> None:
+    _, directory = every_rule
+    shutil.copy(directory / "record.db", tmp_path)
+    own = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    with breaking_in(own.database.url) as connection:
+        batch = connection.execute(
+            sa.text("SELECT batch FROM decisions WHERE gate = 'ramp' ORDER BY batch LIMIT 1")
+        ).scalar_one()
+        connection.execute(
+            sa.text("UPDATE responses SET uniform = 0.5 WHERE batch = :batch AND position = 0"),
+            {"batch": batch},
+        )
+        rebuild_outcomes(connection)
+    faults = verify(own, from_database=True).faults
+    assert any("random numbers" in fault.detail for fault in faults)
+
+
+def test_erased_texts_are_no_fault(record: Record) -> None:
+    with breaking_in(record.url) as connection:
+        for statement in (
+            'UPDATE batches SET prompt = NULL, "references" = NULL, metadata = NULL, content_hash = NULL, salt = NULL,'
+            " erased_at = '2026-12-01 00:00:00.000000'",
+            "UPDATE responses SET text = NULL",
+            "UPDATE dead_letters SET detail = NULL, key = NULL, value = NULL, headers = NULL, salt = NULL,"
+            " erased_at = '2026-12-01 00:00:00.000000'",
+        ):
+            connection.exec_driver_sql(statement)
+    report, alone = both(record.settings, record.directory)
+    assert report.counts["texts not given or erased"] == alone.counts["texts not given or erased"] == 76
+
+
+@pytest.mark.parametrize("tail", [b'{"half": "a lin', b""])
+def test_a_line_that_a_crash_interrupted_is_no_fault_and_is_mended(record: Record, tail: bytes) -> None:
+    whole = record.file.read_bytes()
+    record.file.write_bytes(whole + tail)
+    assert record.verify().faults == ()
+    with wiring.open_store(record.settings) as store:
+        scribe = Scribe(store, record.settings)
+        scribe.checkpoint()
+        assert store.checkpoints.newest() == record.file.read_bytes().splitlines()[-1]
+    lines = [line for line in record.file.read_bytes().splitlines() if line]
+    assert len(lines) == 4
+    assert record.verify().faults == ()
+
+
+def test_a_crash_between_database_and_file_is_no_fault(record: Record) -> None:
+    lines = record.file.read_bytes().splitlines()
+    record.file.write_bytes(lines[0] + b"\n")
+    assert record.verify().faults == ()
+    with wiring.open_store(record.settings) as store:
+        wiring.checkpointer(record.settings, store).keep_up()
+    assert record.file.read_bytes().splitlines() == lines
+
+
+LEFT_OUT: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
+    "texts": ({"texts": False}, lambda alone: alone.counts["texts"] == 0 and alone.counts["draws"] == 76),
+    "salts": ({"salts": False}, lambda alone: alone.counts["draws"] == 0 and "salt of best" in alone.notes),
+    "other gates": (
+        {"gate": "best"},
+        lambda alone: 0 < alone.counts["draws"] == alone.counts["texts"] < alone.counts["decisions"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LEFT_OUT)
+def test_what_is_left_out_of_a_bundle_is_not_missed(record: Record, what: str) -> None:
+    options, as_expected = LEFT_OUT[what]
+    target = record.directory / "bundle"
+    export(record.settings, target, **options)
+    outside = complete_lines(record.file.read_bytes())
+    alone = verify_bundle(Bundle(target), KEYS, outside)
+    assert alone.faults == []
+    assert as_expected(alone), (alone.counts, alone.notes)
+    text = (target / "outcomes.jsonl").read_text("utf-8")
+    if what == "texts":
+        assert "question" not in text
+    elif what == "other gates":
+        assert '"batch":["each"' in text
+        assert "answer 1 of 61" not in text
+
+
+def test_a_bundle_is_older_than_later_checkpoints(record: Record) -> None:
+    target = record.directory / "bundle"
+    export(record.settings, target)
+    with wiring.open_store(record.settings) as store:
+        Scribe(store, record.settings).checkpoint()
+    alone = verify_bundle(Bundle(target), KEYS, complete_lines(record.file.read_bytes()))
+    assert alone.faults == []
+    assert "younger" in alone.notes

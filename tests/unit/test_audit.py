@@ -1,0 +1,236 @@
+"""The one-file verifier's own Ed25519 against RFC 8032 and OpenSSL, keys, and when a checkpoint is due."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.audit import signing
+from streamer.audit.checkpoint_file import CheckpointFile
+from streamer.audit.checkpointing import Checkpointer
+from streamer.audit.standalone.verify_bundle import complete_lines, dither, ed25519_verify, keyed_uniform
+from streamer.dither import uniforms_for
+from streamer.errors import UsageError
+from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
+from streamer.journal import BatchKey
+from streamer.labelling.audit_sample import is_sampled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamer.journal import OutboxMessage
+
+# RFC 8032, section 7.1: public key, message, signature.
+VECTORS = [
+    (
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b",
+    ),
+    (
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    (
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        "af82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a",
+    ),
+    (
+        "ec172b93ad5e563bf4932c70e1245034c35467ef2efd4d64ebf819683467e2bf",
+        "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+        "dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b58909351fc9ac90b3ecfdfbc7c66431e0303dca179c138ac17ad9bef1177331a704",
+    ),
+]
+
+
+@pytest.mark.parametrize(("public", "message", "signature"), VECTORS)
+def test_the_vectors_of_the_rfc(public: str, message: str, signature: str) -> None:
+    key, said, signed = bytes.fromhex(public), bytes.fromhex(message), bytes.fromhex(signature)
+    assert ed25519_verify(key, said, signed)
+    assert not ed25519_verify(key, said + b"x", signed)
+    for at in (0, 31, 32, 63):
+        assert not ed25519_verify(key, said, signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :])
+
+
+def test_it_agrees_with_openssl_on_good_and_on_broken_signatures() -> None:
+    rng = random.Random(5)
+    for _ in range(12):
+        private, public = signing.generate_keys()
+        (key,) = signing.read_public_keys(public, place="here")
+        message = rng.randbytes(rng.randrange(200))
+        signature = bytearray(signing.base64.b64decode(signing.Signer(private).sign(message)))
+        assert (
+            ed25519_verify(key, message, bytes(signature))
+            is signing.verify(key, message, bytes(signature))
+            is True
+        )
+        signature[rng.randrange(64)] ^= 1 << rng.randrange(8)
+        assert ed25519_verify(key, message, bytes(signature)) is False
+        assert signing.verify(key, message, bytes(signature)) is False
+
+
+def test_what_is_no_key_and_no_signature_is_refused() -> None:
+    public, _, signature = VECTORS[0]
+    order = 2**252 + 27742317777372353535851937790883648493
+    high = (int.from_bytes(bytes.fromhex(signature)[32:], "little") + order).to_bytes(32, "little")
+    assert not ed25519_verify(bytes.fromhex(public), b"", bytes.fromhex(signature)[:32] + high), (
+        "S must be below L"
+    )
+    assert not ed25519_verify(b"\xff" * 32, b"", bytes.fromhex(signature))
+    assert not ed25519_verify(b"", b"", bytes.fromhex(signature))
+    assert not ed25519_verify(bytes.fromhex(public), b"", b"")
+
+
+def test_the_draws_are_those_of_the_program() -> None:
+    salt, key = bytes(range(32)), BatchKey("gäte", "bätch", 3)
+    chance = keyed_uniform(salt, "audit", *map(str, key))
+    assert not is_sampled(salt, key, chance)
+    assert is_sampled(salt, key, chance + 1e-12)
+    for unit in ("best", "batch"):
+        names = ["", ""] if unit == "batch" else ["a", "b"]
+        assert uniforms_for(salt, key, ["a", "b"], unit) == tuple(dither(salt, key, name) for name in names)
+
+
+def test_keys_are_read_and_others_are_refused(tmp_path: Path) -> None:
+    private, public = signing.generate_keys()
+    signer = signing.Signer(private)
+    other = signing.generate_keys()[1]
+    assert signing.read_public_keys(public + other, place="here") == [
+        signer.public_key,
+        *signing.read_public_keys(other, place="here"),
+    ]
+    assert signing.public_pem([signer.public_key]) == public
+    for text in ("", "nothing", public):
+        with pytest.raises(UsageError, match="streamer audit keygen"):
+            signing.Signer(text)
+    with pytest.raises(UsageError, match="here: there is no public key"):
+        signing.read_public_keys(private, place="here")
+
+
+class Shelf:
+    """Checkpoints in memory, over chains that a test lets grow."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.height = 1
+        self.gates = 1
+
+    def make(
+        self,
+        make: Callable[[dict[str, Any], bytes | None], bytes | None],
+        *,
+        message: Callable[[bytes], OutboxMessage],
+        now: datetime,
+    ) -> bytes | None:
+        standing = {
+            "record_id": "ab" * 32,
+            "control": {"height": self.height, "hash": "cd" * 32},
+            "partitions": [],
+            "gates": [{"gate": f"g{n}", "salt": "0" * 64, "seed": "1" * 64} for n in range(self.gates)],
+        }
+        made = make(standing, self.newest())
+        if made is not None:
+            assert message(made).value == made
+            self.values.append(made)
+        return made
+
+    def after(self, sequence: int, *, limit: int) -> list[bytes]:
+        return self.values[sequence : sequence + limit]
+
+    def newest(self) -> bytes | None:
+        return self.values[-1] if self.values else None
+
+    def uncommitted_gates(self, known: int) -> bool:
+        return self.gates > known
+
+
+def test_a_checkpoint_is_due_when_something_happened_and_time_passed_or_a_gate_is_new(tmp_path: Path) -> None:
+    shelf, time = Shelf(), [datetime(2026, 11, 20, tzinfo=UTC)]
+    file = CheckpointFile(tmp_path / "deep" / "checkpoints.jsonl")
+    checkpointer = Checkpointer(
+        shelf,
+        signer=signing.Signer(signing.generate_keys()[0]),
+        topic="streamer.checkpoints",
+        file=file,
+        every=timedelta(minutes=5),
+        clock=lambda: time[0],
+    )
+
+    def count_after(step: timedelta) -> int:
+        time[0] += step
+        checkpointer.run_if_due()
+        assert file.read() == shelf.values
+        return len(shelf.values)
+
+    assert count_after(timedelta(0)) == 1
+    shelf.height += 1
+    assert count_after(timedelta(minutes=4)) == 1
+    assert count_after(timedelta(minutes=2)) == 2
+    assert count_after(timedelta(minutes=6)) == 2, "nothing has happened"
+    shelf.height += 1
+    assert count_after(timedelta(minutes=1)) == 2
+    assert count_after(timedelta(minutes=5)) == 3
+    shelf.gates += 1
+    shelf.height += 1
+    assert count_after(timedelta(seconds=2)) == 4, "a gate's salt is committed to at once"
+    shelf.height += 1
+    assert count_after(-timedelta(days=1)) == 5, "a clock that was ahead must not hold checkpoints back"
+    events = [decode_checkpoint(value) for value in shelf.values]
+    assert [event.sequence for event in events] == [1, 2, 3, 4, 5]
+    assert [event.previous for event in events] == [None, *map(checkpoint_hash, shelf.values[:-1])]
+
+
+def test_a_signature_covers_fields_of_later_versions() -> None:
+    private, public = signing.generate_keys()
+    signer = signing.Signer(private)
+    facts = {
+        "schema": "streamer.checkpoints.v1", "record_id": "ab" * 32, "sequence": 1, "previous": None,
+        "made_at": "2026-11-20T12:00:00.000000Z", "control": {"height": 0, "hash": "cd" * 32}, "partitions": [],
+        "gates": [], "key_id": signer.key_id, "later": ["field"],
+    }  # fmt: skip
+    value = encode_checkpoint(facts, sign=signer.sign)
+    event = decode_checkpoint(value)
+    signature = signing.base64.b64decode(event.signature)
+    (key,) = signing.read_public_keys(public, place="here")
+    assert signing.verify(key, signed_bytes(value), signature)
+    assert not signing.verify(key, signed_bytes(value.replace(b"field", b"fiend")), signature)
+
+
+@pytest.mark.expected_errors("audit.checkpoint_file_of_another_record")
+def test_a_file_of_another_record_is_left_alone(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "checkpoints.jsonl")
+    shelves = [Shelf(), Shelf()]
+    original = shelves[1].make
+    shelves[1].make = lambda make, **rest: original(  # type: ignore[method-assign,assignment]
+        lambda standing, last: make(standing | {"record_id": "ef" * 32}, last), **rest
+    )
+    for shelf in shelves:
+        Checkpointer(
+            shelf,
+            signer=signing.Signer(signing.generate_keys()[0]),
+            topic="t",
+            file=file,
+            every=timedelta(minutes=5),
+            clock=lambda: datetime(2026, 11, 20, tzinfo=UTC),
+        ).run_if_due()
+    assert file.read() == shelves[0].values
+
+
+def test_two_that_append_take_turns(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "checkpoints.jsonl")
+    assert file.append([b"1", b"2"], after=None)
+    assert not file.append([b"3"], after=b"1")
+    assert file.append([b"3"], after=b"2")
+    assert file.read() == [b"1", b"2", b"3"]
+    long = b"x" * 200_000
+    assert file.append([long], after=b"3")
+    assert file.last() == long
+    file.path.write_bytes(file.path.read_bytes() + b"torn")
+    assert file.append([b"5"], after=long)
+    assert complete_lines(file.path.read_bytes())[-2:] == [long, b"5"]
