@@ -95,17 +95,3 @@ def test_repeated_and_conflicting_batches_and_bad_bytes_among_good_ones(site: Si
             b"[" * 200_000,
         ]
     )
-
-
-def test_sigterm_drains_and_a_new_worker_goes_on(site: Site) -> None:
-    publish(site, 0, 600)
-    worker = site.start_worker()
-    wait_until(lambda: site.decided() >= 100, "100 batches are decided")
-    assert worker.terminate() == 0
-    done = site.decided()
-    publish(site, 600, 200)
-    site.start_worker()
-    wait_until(lambda: site.decided() == 800, "all batches are decided")
-    found = site.check()
-    assert found.decisions == 800
-    assert done <= 800
