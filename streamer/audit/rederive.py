@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streamer.audit.standalone.verify_bundle import Derived
     from streamer.policy import GateRevision, GateSettings, Unit
-    from streamer.recalibration.run import CalibrationRun, CalibrationStore, SampledGroup
+    from streamer.recalibration.run import CalibrationRun, SampledGroup
     from streamer.rules import ThresholdState
 
 
@@ -57,7 +57,7 @@ class ActionRules:
 
 
 class _StoredInputs:
-    """A calibration store whose audit sample is what a run has read."""
+    """An audit sample that is what a run has read."""
 
     def __init__(self, groups: Sequence[SampledGroup]) -> None:
         self._groups = groups
@@ -66,9 +66,6 @@ class _StoredInputs:
         self, gate: str, *, settings: GateSettings, older_than: datetime
     ) -> Sequence[SampledGroup]:
         return self._groups
-
-    def record_run(self, run: CalibrationRun, *, guarantee: str, by: str, reason: str, now: datetime) -> Any:
-        raise NotImplementedError("a run that is derived again is not recorded")
 
 
 def contradiction(
@@ -89,8 +86,7 @@ def contradiction(
     inputs : reads what a run has read, in order of decision.
     """
     try:
-        store: CalibrationStore = _StoredInputs(inputs(run["id"]))
-        again = calibrate_gate(store, gate, now=started_at)
+        again = calibrate_gate(_StoredInputs(inputs(run["id"])), gate, now=started_at)
     except UsageError as error:
         return f"its inputs cannot be calibrated: {error}"
     if (run["alpha"], run["seed"]) != (again.effective_alpha, gate.seed):

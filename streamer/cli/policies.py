@@ -75,6 +75,8 @@ def standing(policy: "Policy") -> str:
             f"{policy.settings.alpha:g} each; every other: {cut_text(Cut(policy.state, policy.threshold), INDICATOR)}{shadow}"
         )
     if policy.state == "closed":
+        if policy.calibration_run is None:
+            return f"closed, holds everything: {policy.reason}{shadow}"
         return (
             "closed, holds everything: no threshold keeps the budget "
             f"{policy.settings.alpha:g} on the labels there are; more labels or a larger budget open it{shadow}"
@@ -94,6 +96,8 @@ def _what_ships(policy: "Policy") -> str:
         return f"ships by a chance that rises with the score ({rule.kind}, width {rule.width:g}, at {level})"
     if isinstance(rule, Rank):
         return f"ships what ranks above {level} within its batch"
+    if policy.threshold is not None and policy.threshold >= 1:
+        return "ships nothing, for no score is above 1: the labels there are allow no more"
     return f"ships what scores above {level}"
 
 

@@ -25,10 +25,18 @@ def recalibrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be decided; nothing is recorded.")
     ] = False,
+    propose: Annotated[
+        bool,
+        typer.Option(
+            "--propose/--activate",
+            help="Only record what was found, for `streamer threshold activate`; or put it in force at once.",
+        ),
+    ] = False,
+    reason: opt.ReasonOption = "recalibrated",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Calibrate from the audit sample and put the new threshold in force.
+    """Calibrate from the audit sample and put the new threshold in force, or propose it.
 
     Only the gate's own method decides; it was chosen before labels were read. The other calibrators are shown
     beside it as diagnostics: choosing among them now would void the guarantee.
@@ -51,7 +59,9 @@ def recalibrate(
     failed = changed = False
     for name in names:
         try:
-            done = wiring.recalibrate(settings, name, by=actor, dry_run=dry_run)
+            done = wiring.recalibrate(
+                settings, name, by=actor, dry_run=dry_run, propose=propose, reason=reason
+            )
         except UsageError as error:
             if gate is not None:
                 raise
@@ -91,7 +101,10 @@ def _print_report(done: "Recalibration") -> None:
     print_table(["method", "threshold", ""], rows)
     found = cut_text(Cut.at(run.decided.value), run.rule)
     was = threshold_text(done.before)
-    if done.after is None:
+    if done.proposed is not None:
+        say(f"Is {was} (version {done.before.version}); run {done.proposed} proposes {found}.")
+        note(f"Put it in force: streamer threshold activate {name}")
+    elif done.after is None:
         say(f"Would change from {was} to {found}; nothing was recorded.")
     else:
         say(f"Was {was} (version {done.before.version}); is {found} (version {done.after.version}).")
@@ -159,7 +172,8 @@ def report_json(done: "Recalibration") -> dict[str, Any]:
     settings = run.gate.settings
     return {
         "gate": run.gate.gate,
-        "dry_run": done.after is None,
+        "dry_run": done.after is None and done.proposed is None,
+        "proposed": done.proposed,
         "method": settings.method,
         "alpha": settings.alpha,
         "effective_alpha": run.effective_alpha,

@@ -1,11 +1,27 @@
 """`streamer threshold`: the policies of a gate, who made each, why and when, and what each promises."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streamer.cli import options as opt
-from streamer.cli.policies import guarantee_text, policy_json, segment_lines, standing, styled_threshold, when
+from streamer.cli.policies import (
+    cut_text,
+    guarantee_text,
+    policy_json,
+    segment_lines,
+    standing,
+    styled_threshold,
+    threshold_text,
+    when,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from streamer.policy import Policy
+    from streamer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The thresholds that gates had and have: who, why, when.")
 
@@ -23,6 +39,7 @@ def list_(
     with wiring.open_store(load_settings()) as store:
         gates = [gate] if gate else [revision.gate for revision in store.gates.list()]
         policies = [policy for name in gates for policy in reversed(store.policies.list(name))]
+        proposals = [found for name in gates if (found := store.calibration.proposal(name)) is not None]
     if json:
         for policy in policies:
             print_json(policy_json(policy))
@@ -40,6 +57,11 @@ def list_(
             for policy in policies
         ],
     )  # fmt: skip
+    for found in proposals:
+        note(
+            f"Run {found.run} proposes {cut_text(found.cut, found.rule)} for {found.gate}, {when(found.at)} by {found.by}: "
+            f"streamer threshold activate {found.gate}"
+        )
 
 
 @app.command()
@@ -80,3 +102,86 @@ def show(
             "guarantee": guarantee_text(policy.guarantee) or "none: nothing is promised, and nothing ships",
         }
     )
+
+
+@app.command()
+def activate(
+    gate: opt.GateArgument,
+    run: Annotated[
+        int | None,
+        typer.Option("--run", metavar="N", min=1, help="Make sure that this is the run that is proposed."),
+    ] = None,
+    reason: opt.ReasonOption = "approved",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Put what the gate's newest run proposes in force.
+
+    Only the newest run can be: picking among thresholds after labels were read would void what they promise.
+    """
+    _change(
+        gate,
+        by,
+        json,
+        lambda store, actor, now: store.calibration.activate(gate, run, by=actor, reason=reason, now=now),
+    )
+
+
+@app.command()
+def rollback(
+    gate: opt.GateArgument,
+    version: Annotated[
+        int, typer.Option("--to", metavar="N", min=1, help="The policy version to go back to.")
+    ],
+    reason: opt.ReasonOption = "rolled back",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Put an older version's threshold in force again, under a new version number.
+
+    It must have been calibrated for what the gate is set to now.
+    """
+    _change(
+        gate,
+        by,
+        json,
+        lambda store, actor, now: store.policies.rollback(gate, version, by=actor, reason=reason, now=now),
+    )
+
+
+@app.command()
+def close(
+    gate: opt.GateArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Ship nothing from now on, at once. `rollback`, `activate` or `streamer recalibrate` opens the gate again."""
+    _change(
+        gate, by, json, lambda store, actor, now: store.policies.close(gate, by=actor, reason=reason, now=now)
+    )
+
+
+def _change(
+    gate: str, by: str | None, json: bool, change: "Callable[[Store, str, datetime], Policy]"
+) -> None:
+    """Mint a policy, say what it is, and tell the workers."""
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.cli.outbox import announce_now
+    from streamer.settings import load_settings
+
+    actor = opt.who(by)
+    settings = load_settings()
+    with wiring.open_store(settings) as store:
+        before = store.policies.newest(gate)
+        policy = change(store, actor, wiring.now())
+    if json:
+        print_json(policy_json(policy))
+    else:
+        say(
+            f"Gate {gate} was {threshold_text(before)} (version {before.version}); is {threshold_text(policy)} "
+            f"(version {policy.version})."
+        )
+        say(standing(policy))
+    announce_now(settings)

@@ -139,15 +139,22 @@ class CalibrationRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalibration:
-    """A run with the policy before it and the one that it put in force; `after` is None for a dry run."""
+    """A run with the policy before it, and what became of it.
+
+    Attributes
+    ----------
+    after : the policy that it put in force; None for a proposal and for a dry run.
+    proposed : number of the run that waits to be put in force; None otherwise.
+    """
 
     run: CalibrationRun
     before: Policy
     after: Policy | None
+    proposed: int | None = None
 
 
-class CalibrationStore(Protocol):
-    """The store as a calibration run needs it."""
+class AuditSample(Protocol):
+    """Where a calibration run reads."""
 
     def audit_sample(
         self, gate: str, *, settings: GateSettings, older_than: datetime
@@ -159,6 +166,10 @@ class CalibrationStore(Protocol):
         """
         ...
 
+
+class CalibrationStore(AuditSample, Protocol):
+    """Where a calibration run reads, and where it is recorded."""
+
     def record_run(
         self, run: CalibrationRun, *, guarantee: str, by: str, reason: str, now: datetime
     ) -> Policy:
@@ -168,8 +179,15 @@ class CalibrationStore(Protocol):
         """
         ...
 
+    def propose(self, run: CalibrationRun, *, guarantee: str, by: str, now: datetime) -> int:
+        """Store the run with all inputs and candidates and leave the policy as it is; returns the run's number.
 
-def calibrate_gate(store: CalibrationStore, gate: GateRevision, *, now: datetime) -> CalibrationRun:
+        Raises `UsageError` when the gate was revised since the run began.
+        """
+        ...
+
+
+def calibrate_gate(store: AuditSample, gate: GateRevision, *, now: datetime) -> CalibrationRun:
     """Compute a run for `gate` as it is at `now`; reads, and writes nothing.
 
     A drawn response without a label counts as severity 1. Labels outside the draw are never used.

@@ -15,7 +15,7 @@ from streamer.gate_shapes import rank_scores
 from streamer.journal import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.ruling import segment_of
-from streamer.store import bulk, control
+from streamer.store import bulk, control, proposals
 from streamer.store.labels import Severities
 from streamer.store.policies import lock_newest, mint_policy
 from streamer.store.schema import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streamer.recalibration.run import CalibrationRun
     from streamer.store.engine import Database
     from streamer.store.policies import PolicyMessage
+    from streamer.store.proposals import Proposal
     from streamer.store.schema.types import Row
 
 
@@ -117,12 +118,7 @@ class Calibrations:
         """
 
         def work(connection: sa.Connection) -> Policy:
-            present = lock_newest(connection, run.gate.gate)
-            if present.gate_revision != run.gate.revision:
-                raise UsageError(
-                    f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
-                    f" {run.gate.revision} was calibrated; run again"
-                )
+            present = _unrevised(connection, run)
             identity = _store(connection, run, guarantee=guarantee, by=by, now=now)
             decided = run.decided
             return mint_policy(
@@ -143,6 +139,39 @@ class Calibrations:
             )
 
         return self._database.writing(work)
+
+    def propose(self, run: CalibrationRun, *, guarantee: str, by: str, now: datetime) -> int:
+        """Store the run with all inputs and candidates and leave the policy as it is; returns the run's number.
+
+        `activate` puts it in force, as long as it is the gate's newest run. Raises `UsageError` as `record_run` does.
+        """
+
+        def work(connection: sa.Connection) -> int:
+            _unrevised(connection, run)
+            return _store(connection, run, guarantee=guarantee, by=by, now=now)
+
+        return self._database.writing(work)
+
+    def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
+        """Put the threshold of the gate's newest run in force, under a new version.
+
+        Only the newest: whoever may pick among thresholds after labels were read is promised nothing.
+
+        Raises
+        ------
+        UsageError
+            When nothing is proposed, `run` is not what is, or the gate was changed since in what it is calibrated for.
+        """
+        return self._database.writing(
+            lambda connection: proposals.activate(
+                connection, gate, run, by=by, reason=reason, now=now, message=self._message
+            )
+        )
+
+    def proposal(self, gate: str) -> Proposal | None:
+        """What the gate's newest run found, if it was not put in force; None if it was, or there is none."""
+        with self._database.reading() as connection:
+            return proposals.newest(connection, gate)
 
     def inputs(self, run: int) -> list[SampledGroup]:
         """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""
@@ -289,6 +318,17 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
     )
     control.append(connection, calibration_runs, [(identity,)], now=now)
     return identity
+
+
+def _unrevised(connection: sa.Connection, run: CalibrationRun) -> Policy:
+    """Lock the run's gate and return its newest policy; raise `UsageError` if the gate was revised since."""
+    present = lock_newest(connection, run.gate.gate)
+    if present.gate_revision != run.gate.revision:
+        raise UsageError(
+            f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
+            f" {run.gate.revision} was calibrated; run again"
+        )
+    return present
 
 
 def _cut(threshold: Threshold) -> float | None:

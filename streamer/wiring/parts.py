@@ -186,17 +186,25 @@ def tail(
 
 
 def recalibrate(
-    settings: Settings, gate: str, *, by: str, dry_run: bool = False, reason: str = "recalibrated"
+    settings: Settings,
+    gate: str,
+    *,
+    by: str,
+    dry_run: bool = False,
+    propose: bool = False,
+    reason: str = "recalibrated",
 ) -> Recalibration:
-    """Run one calibration now and put its threshold in force, unless it is a dry run."""
+    """Run one calibration now and put its threshold in force, or leave it as a proposal, or record nothing."""
     from streamer.recalibration.run import Recalibration, calibrate_gate
 
     with open_store(settings) as store:
         before = store.policies.newest(gate)
         run = calibrate_gate(store.calibration, store.gates.get(gate), now=now())
-        after = None
-        if not dry_run:
+        after = proposed = None
+        if propose and not dry_run:
+            proposed = store.calibration.propose(run, guarantee=run.guarantee, by=by, now=now())
+        elif not dry_run:
             after = store.calibration.record_run(
                 run, guarantee=run.guarantee, by=by, reason=reason, now=now()
             )
-        return Recalibration(run=run, before=before, after=after)
+        return Recalibration(run=run, before=before, after=after, proposed=proposed)

@@ -31,7 +31,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCES = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
 
-START_SECONDS = 45
+START_SECONDS = 90
 COMMAND_SECONDS = 30
 STOP_SECONDS = 15
 CLOUDS, ANSWERS = 30, 5
@@ -193,8 +193,8 @@ class Reader:
 def test_use_it_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Terminal) -> None:
     clouds = simulate_clouds(seed=0, clouds=2 * CLOUDS, responses=ANSWERS)
     first, second = clouds[:CLOUDS], clouds[CLOUDS:]
-    start, label = blocks("sh", "Use it")
-    (dev, *at_first), then = commands(start), commands(label)
+    start, label, approve = blocks("sh", "Use it")
+    (dev, *at_first), then, at_last = commands(start), commands(label), commands(approve)
     assert dev == ["streamer", "dev"]
     (publish,) = (words for words in at_first if words[1] == "publish")
     (tail,) = (words for words in at_first if words[1] == "tail")
@@ -215,6 +215,10 @@ def test_use_it_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(termin
             *("label queue", "label import", "recalibrate support-bot", "threshold show"),
         ]
 
+        for words in at_last:
+            out = reader.follow(words)
+        assert "(version 5)" in out, "proposed, put in force, closed, rolled back"
+
         # "A consumer's rule" names the command that makes decisions count.
         for words in named_in_prose():
             if words != dev:
@@ -222,7 +226,7 @@ def test_use_it_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(termin
         write_clouds(answers, second, labels=False)
         terminal.run(publish)
         new = reader.decisions(tail, 2 * CLOUDS).splitlines()
-        later = [line for line in new if " v3" in line]
+        later = [line for line in new if " v6" in line]
         assert len(later) == CLOUDS
         assert not [line for line in later if "shadow" in line]
         shipped = [line for line in later if re.search(r" ship r\d\d ", line)]

@@ -264,3 +264,51 @@ def test_labels_of_what_nobody_recorded_are_told(world: World) -> None:
     wrong = [world.label(0.5, "recorded", response_id="zz"), world.label(0.5, "elsewhere")]
     assert world.store.labels.unrecorded([found, *wrong]) == wrong
     assert world.store.labels.unrecorded([]) == []
+
+
+def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) -> None:
+    fill(world)
+    store = world.store.calibration
+    assert store.proposal("support-bot") is None
+    with pytest.raises(UsageError, match="nothing is proposed"):
+        store.activate("support-bot", by="bo", reason="", now=LATER)
+
+    def propose() -> int:
+        run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER)
+        return store.propose(run, guarantee=run.guarantee, by="ana", now=LATER)
+
+    first, second = propose(), propose()
+    assert world.store.policies.newest("support-bot").version == 1, "a proposal changes nothing"
+    found = store.proposal("support-bot")
+    assert found is not None
+    assert (found.run, found.cut.state, found.groups, found.items, found.missing) == (
+        second,
+        "cut",
+        60,
+        60,
+        1,
+    )
+    with pytest.raises(UsageError, match=f"run {first} is not what is proposed"):
+        store.activate("support-bot", first, by="bo", reason="", now=LATER)
+    policy = store.activate("support-bot", second, by="bo", reason="approved", now=LATER)
+    assert (policy.version, policy.calibration_run, policy.threshold) == (2, second, found.cut.threshold)
+    assert (policy.guarantee, policy.rule) == (found.guarantee, found.rule)
+    assert store.proposal("support-bot") is None
+    with pytest.raises(UsageError, match="nothing is proposed"):
+        store.activate("support-bot", second, by="bo", reason="", now=LATER)
+
+
+def test_a_proposal_outlives_a_change_of_mode_and_not_one_of_the_budget(world: World) -> None:
+    fill(world)
+    store = world.store.calibration
+    run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER)
+    store.propose(run, guarantee="", by="ana", now=LATER)
+    world.store.gates.revise("support-bot", {"alpha": 0.4}, by="bo", reason="")
+    with pytest.raises(UsageError, match="another alpha"):
+        store.activate("support-bot", by="bo", reason="", now=LATER)
+    world.store.gates.revise("support-bot", {"alpha": run.gate.settings.alpha}, by="bo", reason="")
+    world.store.gates.revise("support-bot", {"hold_action": "escalate"}, by="bo", reason="")
+    policy = store.activate("support-bot", by="bo", reason="", now=LATER)
+    assert policy.settings.hold_action == "escalate"
+    with pytest.raises(UsageError, match="changed to revision"):
+        store.propose(run, guarantee="", by="ana", now=LATER)

@@ -1,0 +1,153 @@
+"""Thresholds that a run found and that wait for somebody to put them in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.policy import RECALIBRATING_FIELDS
+from streamer.rules import Cut
+from streamer.store.policies import SETTINGS, lock_newest, mint_policy, settings_of
+from streamer.store.schema import calibration_candidates, calibration_runs, gate_revisions, policies
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.policy import GateSettings, Policy
+    from streamer.rules import Rule
+    from streamer.store.policies import PolicyMessage
+
+_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
+    calibration_runs.c.id.label("run"),
+    calibration_runs.c.groups,
+    calibration_runs.c["items"],
+    calibration_runs.c.missing,
+    calibration_runs.c.guarantee,
+    calibration_runs.c.requested_by,
+    calibration_runs.c.finished_at,
+    calibration_candidates.c.state,
+    calibration_candidates.c.threshold,
+    calibration_candidates.c.rule,
+    *(gate_revisions.c[name] for name in SETTINGS),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A threshold that a run found and that is not in force.
+
+    Attributes
+    ----------
+    run : number of the run.
+    settings : of the gate, as the run saw them.
+    cut, rule, guarantee : what the policy would have.
+    groups, items, missing : of the run.
+    """
+
+    gate: str
+    run: int
+    settings: GateSettings
+    cut: Cut
+    rule: Rule
+    guarantee: str
+    groups: int
+    items: int
+    missing: int
+    by: str
+    at: datetime
+
+
+def newest(connection: sa.Connection, gate: str) -> Proposal | None:
+    """What the gate's newest run found, if it was not put in force; None if it was, or there is none."""
+    in_force = (
+        sa.select(sa.func.max(policies.c.calibration_run)).where(policies.c.gate == gate).scalar_subquery()
+    )
+    last = (
+        sa.select(sa.func.max(calibration_runs.c.id)).where(calibration_runs.c.gate == gate).scalar_subquery()
+    )
+    row = (
+        connection.execute(
+            sa.select(*_COLUMNS)
+            .select_from(calibration_runs)
+            .join(
+                calibration_candidates,
+                (calibration_candidates.c.run == calibration_runs.c.id) & calibration_candidates.c.decides,
+            )
+            .join(
+                gate_revisions,
+                (gate_revisions.c.gate == calibration_runs.c.gate)
+                & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
+            )
+            .where(calibration_runs.c.id == last, calibration_runs.c.id > sa.func.coalesce(in_force, 0))
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        return None
+    return Proposal(
+        gate=gate,
+        run=row["run"],
+        settings=settings_of(row),
+        cut=Cut(row["state"], row["threshold"]),
+        rule=row["rule"],
+        guarantee=row["guarantee"],
+        groups=row["groups"],
+        items=row["items"],
+        missing=row["missing"],
+        by=row["requested_by"],
+        at=row["finished_at"],
+    )
+
+
+def activate(
+    connection: sa.Connection,
+    gate: str,
+    run: int | None,
+    *,
+    by: str,
+    reason: str,
+    now: datetime,
+    message: PolicyMessage,
+) -> Policy:
+    """Put what is proposed in force; see `streamer.store.calibration_runs.Calibrations.activate`."""
+    present = lock_newest(connection, gate)
+    proposal = newest(connection, gate)
+    if proposal is None:
+        raise UsageError(
+            f"nothing is proposed for gate {gate!r}; `streamer recalibrate {gate} --propose` makes a proposal"
+        )
+    if run is not None and run != proposal.run:
+        raise UsageError(
+            f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
+            "be put in force"
+        )
+    changed = sorted(
+        name
+        for name in RECALIBRATING_FIELDS
+        if getattr(proposal.settings, name) != getattr(present.settings, name)
+    )
+    if changed:
+        raise UsageError(
+            f"run {proposal.run} was calibrated for another {', '.join(changed)} than gate {gate!r} has now; "
+            "recalibrate instead"
+        )
+    return mint_policy(
+        connection,
+        replace(
+            present,
+            state=proposal.cut.state,
+            threshold=proposal.cut.threshold,
+            rule=proposal.rule,
+            calibrated=True,
+            calibration_run=proposal.run,
+            guarantee=proposal.guarantee,
+        ),
+        by=by,
+        reason=reason,
+        now=now,
+        message=message,
+    )

@@ -1,0 +1,83 @@
+"""The life of a policy by commands: proposed, put in force, rolled back, closed; each with who and why."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.cli import main
+from tests.integration.store.test_labels_and_calibration import fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.store.conftest import World
+
+
+@pytest.fixture(autouse=True)
+def own_settings(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = main(words)
+    captured = capsys.readouterr()
+    return status, captured.out + captured.err
+
+
+def one(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main([*words, "--json"]) == 0
+    made: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[0])
+    return made
+
+
+def test_from_proposal_to_closing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(world)
+    name = "support-bot"
+    dry = one(capsys, "recalibrate", name, "--dry-run")
+    assert (dry["dry_run"], dry["proposed"], dry["after"]) == (True, None, None)
+    assert run(capsys, "threshold", "activate", name)[0] == 2
+
+    proposed = one(capsys, "recalibrate", name, "--propose", "--by", "ana")
+    assert (proposed["dry_run"], proposed["after"]) == (False, None)
+    number = str(proposed["proposed"])
+    status, text = run(capsys, "threshold", "list", name)
+    assert status == 0
+    assert f"Run {number} proposes Q > " in text
+    assert "by ana" in text
+
+    status, text = run(capsys, "threshold", "activate", name, "--run", "999")
+    assert status == 2
+    assert f"that is run {number}" in text
+    active = one(
+        capsys, "threshold", "activate", name, "--run", number, "--by", "bo", "--reason", "looks right"
+    )
+    assert (active["version"], active["state"], active["by"], active["reason"]) == (
+        2,
+        "cut",
+        "bo",
+        "looks right",
+    )
+    assert active["lambda"] == proposed["decided"]["lambda"]
+    assert "proposes" not in run(capsys, "threshold", "list", name)[1]
+
+    status, text = run(capsys, "threshold", "close", name)
+    assert status == 2, "closing needs a reason"
+    status, text = run(capsys, "threshold", "close", name, "--reason", "a complaint", "--by", "cy")
+    assert status == 0
+    assert "closed, holds everything: a complaint" in text
+    status, text = run(capsys, "threshold", "rollback", name, "--to", "2", "--by", "bo")
+    assert status == 0
+    assert "(version 4)" in text
+    assert run(capsys, "threshold", "rollback", name, "--to", "17")[0] == 2
+
+    again = one(capsys, "recalibrate", name, "--activate", "--reason", "weekly")
+    assert again["after"]["version"] == 5
+    told = [(p.version, p.created_by, p.reason) for p in world.store.policies.list(name)]
+    assert told[1:4] == [(2, "bo", "looks right"), (3, "cy", "a complaint"), (4, "bo", "rolled back")]
+    assert told[4][2] == "weekly"
+    assert world.store.verify_chain() == []
