@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.store import control
-from streamer.store.evidence import partition_heads
 from streamer.store.outbox import enqueue
+from streamer.store.progress import partition_heads
 from streamer.store.schema import checkpoints, gates
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from streamer.journal import Partition
 from streamer.store import chain, control
-from streamer.store.progress import in_partition
+from streamer.store.progress import in_partition, partition_heads
 from streamer.store.schema import (
     batches,
     calibration_runs,
@@ -53,6 +53,9 @@ class Evidence:
     def snapshot(self) -> Iterator[EvidenceSnapshot]:
         """Everything that is read until the end is of one moment."""
         with self._database.reading(snapshot=True) as connection:
+            if not self._database.sqlite:
+                # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
+                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield EvidenceSnapshot(connection)
 
 
@@ -296,23 +299,6 @@ class EvidenceSnapshot:
             sa.select(gates.c.audit_salt).where(gates.c.name == gate)
         ).scalar_one()
         return salt.hex()
-
-
-def partition_heads(connection: sa.Connection) -> list[dict[str, Any]]:
-    """Where each partition's chain ends, in one order."""
-    query = sa.select(progress).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
-    heads = [
-        {
-            "log_id": row["log_id"],
-            "topic": row["topic"],
-            "partition": row["partition"],
-            "height": row["chain_height"],
-            "hash": row["chain_hash"].hex(),
-            "next_offset": row["next_offset"],
-        }
-        for row in connection.execute(query).mappings()
-    ]
-    return sorted(heads, key=lambda head: (head["log_id"], head["topic"], head["partition"]))
 
 
 def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:

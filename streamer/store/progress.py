@@ -153,6 +153,23 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
     control.append(connection, data_gaps, [(*gap.partition, gap.from_offset)], now=now)
 
 
+def partition_heads(connection: sa.Connection) -> list[dict[str, Any]]:
+    """Where each partition's chain ends, in one order."""
+    query = sa.select(progress).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
+    heads = [
+        {
+            "log_id": row["log_id"],
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "height": row["chain_height"],
+            "hash": row["chain_hash"].hex(),
+            "next_offset": row["next_offset"],
+        }
+        for row in connection.execute(query).mappings()
+    ]
+    return sorted(heads, key=lambda head: (head["log_id"], head["topic"], head["partition"]))
+
+
 def fenced(lease: Lease, position: Position | None) -> Fenced:
     """The error for a lease that is no longer held, or progress that somebody else made."""
     stored = (

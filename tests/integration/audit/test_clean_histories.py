@@ -171,6 +171,14 @@ def test_what_is_left_out_of_a_bundle_is_not_missed(record: Record, what: str) -
         assert "answer 1 of 61" not in text
 
 
+def test_the_database_waits_while_texts_are_scored_again(record: Record) -> None:
+    if record.url.startswith("sqlite"):
+        pytest.skip("SQLite ends no transaction because it is idle")
+    with wiring.open_store(record.settings) as store, store.evidence.snapshot() as snapshot:
+        shown = snapshot._connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one()
+    assert shown == "0"
+
+
 def test_a_bundle_is_older_than_later_checkpoints(record: Record) -> None:
     target = record.directory / "bundle"
     export(record.settings, target)
