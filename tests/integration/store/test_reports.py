@@ -61,7 +61,7 @@ def test_counts_and_the_recent(world: World) -> None:
 VIEWS = {
     "v_decisions": "gate batch_id attempt decided_at unit mode outcome reason selected responses shipped best_score"
     " mean_score policy_version policy_state lambda alpha method scorer encoder embedding_source sampled"
-    " sampling_probability action_id log_id topic partition offset",
+    " sampling_probability action_id log_id topic partition offset segment shape",
     "v_label_queue": "gate batch_id attempt response_id kind decided_at prompt text references sampling_probability",
     "v_risk": "gate policy_version unit severity_kind labelled_batches pending_batches served_ratio exposure_risk"
     " selective_risk",

@@ -101,6 +101,12 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
         ("open", None, ""),
         (None, None, None),
     ]
+    assert world.rows('SELECT policy_state, lambda, segment, shape FROM v_decisions ORDER BY "offset"') == [
+        ("closed", None, None, "indicator"),
+        ("cut", -0.125, "dé\u2028", "indicator"),
+        ("open", None, "", "indicator"),
+        ("closed", None, None, "indicator"),
+    ]
     assert world.rows("SELECT uniform FROM responses WHERE uniform IS NOT NULL ORDER BY position") == [
         (0.1,),
         (0.1 + 1 / 3,),
