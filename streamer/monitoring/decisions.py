@@ -1,0 +1,177 @@
+"""What monitoring reads: decisions whose label deadline has passed, in an order that no label had a say in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.arguments import unit_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+class AuditedDecision(NamedTuple):
+    """One decided batch, older than the label deadline.
+
+    Attributes
+    ----------
+    probability : the chance, logged with the decision, that the audit sample would take it; in (0, 1].
+    sampled : whether it was taken.
+    loss : severity that it shipped, in [0, 1], 0 if nothing shipped: the mean over its drawn responses of
+        severity where shipped and 0 where held. None where it was not sampled, and where the label had not come
+        at the deadline.
+    shipped : share of its responses (for the units `best` and `batch`: 0 or 1) that shipped, in [0, 1].
+    predicted : the loss that a judge predicts for it, in [0, 1], made without knowing `sampled`. Only sequences
+        with a judge read it.
+    """
+
+    probability: float
+    sampled: bool
+    loss: float | None = None
+    shipped: float = 1.0
+    predicted: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditedDecisions:
+    """Decisions in columns, one row each, in the order in which they were made.
+
+    The order must be fixed without regard to draws and labels; the order of decisions is, the order in which
+    labels arrive is not (severities that arrive early differ from those that arrive late). Labels that somebody's
+    complaint brought about are no audit labels: a loss without a draw is refused.
+
+    Attributes
+    ----------
+    probability : shape (n,), in (0, 1].
+    sampled : shape (n,).
+    labelled : shape (n,); sampled, and the loss was known at the deadline.
+    loss : shape (n,), in [0, 1]; 0 where not labelled.
+    shipped : shape (n,), in [0, 1].
+    predicted : shape (n,), in [0, 1]; 0 where nothing shipped.
+    """
+
+    probability: Floats
+    sampled: Flags
+    labelled: Flags
+    loss: Floats
+    shipped: Floats
+    predicted: Floats
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        probability: ArrayLike,
+        sampled: ArrayLike,
+        labelled: ArrayLike,
+        loss: ArrayLike,
+        shipped: ArrayLike = 1.0,
+        predicted: ArrayLike = 0.0,
+    ) -> AuditedDecisions:
+        """Make decisions from columns; `probability`, `shipped` and `predicted` may be one number for all.
+
+        Raises
+        ------
+        ValueError
+            If a column is not of the others' length or holds NaN or a number out of range; if a probability is 0;
+            if a decision with probability 1 was not sampled; if a loss has no draw or no label; if something
+            that shipped nothing has a loss.
+        """
+        drawn = _flags("sampled", sampled)
+        size = drawn.size
+        columns = cls(
+            probability=_column("probability", probability, size),
+            sampled=drawn,
+            labelled=_flags("labelled", labelled),
+            loss=_column("loss", loss, size),
+            shipped=_column("shipped", shipped, size),
+            predicted=_column("predicted", predicted, size),
+        )
+        if columns.labelled.size != size:
+            raise ValueError(f"labelled must have {size} rows like sampled, not {columns.labelled.size}")
+        _refuse("probability must be above 0 and at most 1", columns.probability == 0)
+        _refuse(
+            "a probability of 1 was logged for a decision that was not sampled",
+            (columns.probability == 1) & ~drawn,
+        )
+        _refuse("only decisions of the audit sample may bring a label", columns.labelled & ~drawn)
+        _refuse("a loss needs a label", (columns.loss > 0) & ~columns.labelled)
+        _refuse("a decision that shipped nothing has no loss", (columns.loss > 0) & (columns.shipped == 0))
+        columns.predicted[columns.shipped == 0] = 0.0
+        return columns
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[AuditedDecision]) -> AuditedDecisions:
+        """Make decisions from single ones, in their order; there may be none.
+
+        Raises
+        ------
+        ValueError
+            As `of` does.
+        """
+        listed = list(rows)
+        for place, row in enumerate(listed):
+            if type(row.sampled) is not bool:
+                raise ValueError(f"sampled must be true or false; position {place} holds {row.sampled!r}")
+        return cls.of(
+            probability=[row.probability for row in listed],
+            sampled=np.array([row.sampled for row in listed], dtype=np.bool_),
+            labelled=np.array([row.loss is not None for row in listed], dtype=np.bool_),
+            loss=[0.0 if row.loss is None else row.loss for row in listed],
+            shipped=[row.shipped for row in listed],
+            predicted=[row.predicted for row in listed],
+        )
+
+    def __len__(self) -> int:
+        return int(self.sampled.size)
+
+    @property
+    def weight(self) -> Floats:
+        """1/probability where sampled, else 0: shape (n,)."""
+        return np.where(self.sampled, 1 / self.probability, 0.0)
+
+    @property
+    def overdue(self) -> Flags:
+        """Sampled, shipped something, and no label at the deadline: shape (n,)."""
+        flags: Flags = self.sampled & ~self.labelled & (self.shipped > 0)
+        return flags
+
+    @property
+    def least_loss(self) -> Floats:
+        """The loss where it is known, 0 where its label is overdue: shape (n,)."""
+        return self.loss
+
+    @property
+    def most_loss(self) -> Floats:
+        """The loss where it is known, 1 where its label is overdue: shape (n,)."""
+        return np.where(self.overdue, 1.0, self.loss)
+
+
+def _column(name: str, values: ArrayLike, size: int) -> Floats:
+    array = np.asarray(values)
+    if array.ndim == 0:
+        array = np.repeat(array, size)
+    if array.shape != (size,):
+        raise ValueError(f"{name} must have {size} rows like sampled, not the shape {array.shape}")
+    return unit_interval(name, array).copy() if size else np.empty(0)
+
+
+def _flags(name: str, values: ArrayLike) -> Flags:
+    array = np.asarray(values) if np.size(values) else np.empty(0, dtype=np.bool_)
+    if array.dtype != np.bool_ or array.ndim != 1:
+        raise ValueError(f"{name} must be a column of true and false")
+    return array
+
+
+def _refuse(why: str, rows: Flags) -> None:
+    if rows.any():
+        raise ValueError(f"{why}; see position {int(rows.argmax())}")

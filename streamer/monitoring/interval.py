@@ -1,0 +1,116 @@
+"""An anytime-valid interval of a risk, and what it says of the period's budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from streamer.calibration.arguments import check_alpha, check_positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskInterval:
+    """A risk between two bounds that hold together, at all times at once, with probability 1 - delta.
+
+    Attributes
+    ----------
+    decisions : number t of decisions it is about.
+    labels : drawn decisions whose loss is known, by a label or because nothing shipped.
+    overdue : drawn decisions whose label had not come at the deadline.
+    estimate : the unbiased estimate with overdue labels at 1, cut to [0, 1]; None where there is nothing to
+        estimate.
+    lower, upper : the bounds, in [0, 1].
+    delta : chance that the bounds fail at any time, in (0, 1).
+    """
+
+    decisions: int
+    labels: int
+    overdue: int
+    estimate: float | None
+    lower: float
+    upper: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetBurn:
+    """How much of a period's budget has been used, and how long the rest lasts at the rate so far.
+
+    The shares have the confidence of the interval they come from. Days left extrapolate the mean rate since the
+    period began: nothing is promised about what comes.
+
+    Attributes
+    ----------
+    used : share of the period's budget, 0 or more; above 1 it is overspent.
+    used_lower, used_upper : its bounds.
+    rate : share used over share of the period gone; above 1 the budget is gone before the period ends.
+    rate_lower, rate_upper : its bounds.
+    days_left : days from the newest decision counted until the budget is gone; 0 if it is, inf if nothing is used.
+    days_left_soonest, days_left_latest : the same at the upper and at the lower bound.
+    """
+
+    used: float
+    used_lower: float
+    used_upper: float
+    rate: float
+    rate_lower: float
+    rate_upper: float
+    days_left: float
+    days_left_soonest: float
+    days_left_latest: float
+
+
+def budget_burn(
+    exposure: RiskInterval,
+    *,
+    alpha: float,
+    elapsed_days: float,
+    period_days: float,
+    expected_decisions: float | None = None,
+) -> BudgetBurn:
+    """Say how much of a period's budget is used: t risk / (alpha N) for N decisions in the whole period.
+
+    Parameters
+    ----------
+    exposure : the interval of a sequence that began with the period.
+    alpha : the budget on exposure risk, in (0, 1).
+    elapsed_days : from the period's begin to the newest decision that the sequence has read (which is a label
+        deadline before now), above 0 and at most `period_days`.
+    period_days : length of the period, positive.
+    expected_decisions : N, at least 1; None takes the rate of decisions so far.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not valid.
+    """
+    alpha = check_alpha(alpha)
+    period, elapsed = check_positive("period_days", period_days), check_positive("elapsed_days", elapsed_days)
+    if elapsed > period:
+        raise ValueError(f"elapsed_days must be at most period_days, {period!r}, not {elapsed_days!r}")
+    if expected_decisions is None:
+        spent = elapsed / period
+    else:
+        expected = check_positive("expected_decisions", expected_decisions)
+        if expected < 1:
+            raise ValueError(f"expected_decisions must be at least 1, not {expected_decisions!r}")
+        spent = exposure.decisions / expected
+    if exposure.decisions == 0:
+        spent = 0.0
+    risks = (exposure.estimate or 0.0, exposure.lower, exposure.upper)
+    used, least, most = (risk / alpha * spent for risk in risks)
+    return BudgetBurn(
+        used=used,
+        used_lower=least,
+        used_upper=most,
+        rate=used * period / elapsed,
+        rate_lower=least * period / elapsed,
+        rate_upper=most * period / elapsed,
+        days_left=_days(used, elapsed),
+        days_left_soonest=_days(most, elapsed),
+        days_left_latest=_days(least, elapsed),
+    )
+
+
+def _days(used: float, elapsed: float) -> float:
+    return max(0.0, 1 - used) * elapsed / used if used > 0 else math.inf

@@ -1,0 +1,152 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from streamer.monitoring import (
+    AuditedDecision,
+    AuditedDecisions,
+    DrawAlarm,
+    DriftAlarm,
+    RestartedBets,
+    RiskAlarm,
+)
+from tests.unit.monitoring.streams import audited, severities
+
+
+def test_one_number_a_bet_is_the_sum_over_all_restarts():
+    rng = np.random.default_rng(1)
+    factors = rng.uniform(0.7, 1.35, (100, 3))
+    bets = RestartedBets.open(3, delta=1e-300, restart_every=8).after(factors)
+    starts = range(0, 100, 8)
+    written_out = np.mean(
+        [
+            sum(6 / (math.pi * (k + 1)) ** 2 * factors[start:, bet].prod() for k, start in enumerate(starts))
+            for bet in range(3)
+        ]
+    )
+    assert bets.evidence == pytest.approx(written_out, rel=1e-12)
+
+
+def test_it_is_raised_at_the_first_decision_that_reaches_one_over_delta_and_then_reads_no_more():
+    bets = RestartedBets.open(1, delta=0.1, restart_every=500)
+    raised = bets.after(np.full((50, 1), 2.0))
+    assert raised.raised_at == raised.seen == 5  # 6/pi^2 2^5 > 10 > 6/pi^2 2^4
+    assert raised.after(np.full((50, 1), 2.0)) == raised
+
+
+def test_factors_that_pass_the_largest_float_still_raise_and_still_go_into_json():
+    bets = RestartedBets.open(2, delta=1e-9, restart_every=500).after(np.full((3, 2), 1e200))
+    assert bets.raised_at == 1
+    endless = RestartedBets.open(2, delta=1e-300, restart_every=500).after(np.full((3, 2), 1e290))
+    assert endless.raised_at == 2
+    assert json.loads(json.dumps(endless.to_fields(), allow_nan=False))
+
+
+def test_the_alarm_bets_on_the_loss_against_theta():
+    decisions = AuditedDecisions.of_rows(
+        [AuditedDecision(0.2, True, 0.5), AuditedDecision(0.2, False), AuditedDecision(0.2, True)]
+    )
+    alarm = RiskAlarm.open(alpha=0.05, tolerance=0.01, delta=1e-6).observe(decisions)
+    strengths = [0.27 * 2**-j / 0.06 for j in range(7)]
+    written_out = np.mean(
+        [6 / math.pi**2 * (1 + u * (2.5 - 0.06)) * (1 - u * 0.06) * (1 - u * 0.06) for u in strengths]
+    )
+    assert alarm.theta == pytest.approx(0.06)
+    assert alarm.evidence == pytest.approx(written_out)
+
+
+def test_an_overdue_label_raises_no_alarm():
+    rows = [AuditedDecision(1.0, sampled=True)] * 5000
+    alarm = RiskAlarm.open(alpha=0.05, delta=0.1).observe(AuditedDecisions.of_rows(rows))
+    assert alarm.raised_at is None
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"alpha": 1.0}, "alpha"),
+        ({"delta": 0.0}, "delta"),
+        ({"tolerance": -0.01}, "tolerance"),
+        ({"tolerance": 0.95}, "tolerance"),
+        ({"tolerance": math.nan}, "tolerance"),
+        ({"restart_every": 1001}, "restart_every"),
+        ({"restart_every": 0}, "restart_every"),
+    ],
+)
+def test_an_alarm_that_cannot_be_is_refused(change, why):
+    with pytest.raises(ValueError, match=why):
+        RiskAlarm.open(**{"alpha": 0.05, "delta": 0.1, **change})
+
+
+def test_a_tolerance_is_chosen_for_every_budget():
+    for alpha in (1e-6, 0.05, 0.5, 0.9, 0.999999):
+        assert alpha < RiskAlarm.open(alpha=alpha, delta=0.1).theta < 1
+
+
+def test_draws_at_another_rate_than_logged_are_found():
+    rng = np.random.default_rng(7)
+    losses = severities(0.05, 20_000, rng)
+    for logged, drawn in ((0.2, 0.1), (0.2, 0.4), (0.05, 0.03)):
+        sampled = rng.random(losses.size) < drawn
+        decisions = AuditedDecisions.of(
+            probability=logged, sampled=sampled, labelled=sampled, loss=np.where(sampled, losses, 0.0)
+        )
+        assert DrawAlarm.open(delta=0.001).observe(decisions).raised_at is not None
+
+
+def test_probabilities_of_one_bring_no_evidence():
+    decisions = audited(np.zeros(100), 1.0, np.random.default_rng(0))
+    assert DrawAlarm.open(delta=0.1).observe(decisions).evidence == pytest.approx(6 / math.pi**2)
+
+
+def test_ranks_count_ties_and_the_number_itself():
+    reference = np.repeat([0.0, 1.0, 2.0, 3.0], 10)
+    alarm = DriftAlarm.open(reference, delta=0.1, bins=4)
+    assert alarm.edges == (1.0, 2.0, 3.0)
+    assert alarm.counts == (10, 5, 5, 0)  # numbers up to 1, up to 2, up to 3, above: twenty are ranked
+    after = alarm.observe([2.0], [0.5])
+    p = (10 + 0.5 * 6) / 21
+    strengths = [(2 * p - 1) * a for a in (-0.9, -0.5, -0.25, 0.25, 0.5, 0.9)]
+    strengths += [(6 * p * p - 6 * p + 1) * b for b in (-0.9, -0.45, 0.45, 0.9)]
+    assert after.counts == (10, 6, 5, 0)
+    assert after.evidence == pytest.approx(6 / math.pi**2 * (1 + np.mean(strengths)))
+
+
+def test_numbers_that_are_all_the_same_never_alarm():
+    alarm = DriftAlarm.open(np.ones(50), delta=0.1)
+    assert len(alarm.edges) == 1
+    assert alarm.observe(np.ones(3000), np.random.default_rng(8).random(3000)).raised_at is None
+
+
+@pytest.mark.parametrize(
+    ("values", "uniforms", "why"),
+    [
+        ([math.nan], [0.5], "values must be finite"),
+        ([math.inf], [0.5], "values must be finite"),
+        ([0.5], [1.5], "uniforms must lie"),
+        ([0.5], [math.nan], "uniforms holds NaN"),
+        ([0.5, 0.5], [0.5], "2 rows"),
+        ([[0.5]], [0.5], "column"),
+        (["a"], [0.5], "column"),
+    ],
+)
+def test_numbers_that_cannot_be_ranked_are_refused(values, uniforms, why):
+    alarm = DriftAlarm.open(np.arange(40), delta=0.1)
+    with pytest.raises(ValueError, match=why):
+        alarm.observe(values, uniforms)
+
+
+@pytest.mark.parametrize(
+    ("reference", "change", "why"),
+    [
+        (np.arange(19), {}, "at least 20"),
+        (np.full(40, np.nan), {}, "finite"),
+        (np.arange(40), {"bins": 1}, "bins"),
+        (np.arange(40), {"delta": 2.0}, "delta"),
+    ],
+)
+def test_a_drift_alarm_that_cannot_be_is_refused(reference, change, why):
+    with pytest.raises(ValueError, match=why):
+        DriftAlarm.open(reference, **{"delta": 0.1, **change})
