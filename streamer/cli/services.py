@@ -48,6 +48,7 @@ def worker(
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
     configure_logging(settings.logging.format, settings.logging.level)
     _warn_of_misspelt()
+    _leave_at_sigterm()
     if until_stdin_closes:
         _stop_when_stdin_closes()
     raise typer.Exit(wiring.run_worker(settings, announce=_announce_json if json else _announce))
@@ -103,6 +104,14 @@ def _announce_json(facts: "Mapping[str, object]") -> None:
 
     print_json({name: redact(name, value) for name, value in facts.items()})
     sys.stdout.flush()
+
+
+def _leave_at_sigterm() -> None:
+    """Let a SIGTERM that comes before the worker is under way be an end like any other; then it handles its own."""
+    import signal
+    import sys
+
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
 
 
 def _stop_when_stdin_closes() -> None:

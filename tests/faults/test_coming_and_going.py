@@ -50,6 +50,8 @@ def test_workers_join_and_leave_while_one_stays(site: Site, matrix: Matrix) -> N
                 else:
                     _leave(others.pop(0), rng)
             memory.append((now - began, survivor.resident_bytes()))
+            if SOAK_MINUTES and len(memory) % 120 == 0:
+                print(f"{(now - began) / 60:.1f} min: {memory[-1][1] / 2**20:.1f} MiB", flush=True)
             time.sleep(0.5)
     stopped = time.monotonic()
     wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 120)

@@ -125,6 +125,14 @@ def test_told_to_stop_in_the_middle(site: Site, matrix: Matrix, point: str) -> N
     matrix.add(f"2 SIGTERM {point.replace('_', ' ')}", found, seconds=seconds)
 
 
+def test_told_to_stop_before_it_began(site: Site) -> None:
+    publish(site, 0, 10)
+    worker = site.start_worker()
+    assert worker.terminate() == WorkerExit.DRAINED
+    site.start_worker()
+    wait_until(lambda: site.decided() == 10, "the next one decides", 60)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("point", ["while_scoring", pytest.param("in_transaction", marks=pytest.mark.long)])

@@ -151,7 +151,10 @@ def test_a_wrong_value_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch) -
 def test_misspelt_variables_are_found() -> None:
     known = {variable_name(group, field): "" for group, field, _ in leaves(Settings)}
     assert (
-        unknown_variables(Settings, known | {"STREAMER_DEBUG": "1", "STREAMER_KAFKA_PROPERTIES_X_Y": ""})
+        unknown_variables(
+            Settings,
+            known | {"STREAMER_DEBUG": "1", "STREAMER_FAILPOINTS": "", "STREAMER_KAFKA_PROPERTIES_X_Y": ""},
+        )
         == []
     )
     assert unknown_variables(Settings, {"STREAMER_HTTP_PROT": "1", "PATH": ""}) == ["STREAMER_HTTP_PROT"]
