@@ -146,8 +146,7 @@ def calibration_chart(groups: Sequence[LabelledGroup], *, alpha: float, threshol
     plot = Plot(
         "How the threshold was found",
         f"The bound on exposure falls from {percent(values[0], 1)} when everything ships to {percent(values[-1], 1)} "
-        f"when nothing does. The threshold is the smallest at which it is within the budget of {budget(alpha)}: "
-        f"{threshold_words(threshold)}.",
+        f"when nothing does. The budget is {budget(alpha)}; {threshold_words(threshold)}.",
         "threshold: ship what scores above it",
         0.0,
         _ceiling(max(*values, alpha)),

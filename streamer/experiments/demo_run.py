@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from streamer.rules import ThresholdState
 
 CASES_SHOWN = 3
+WITH_PROBABILITY = ("hb", "betting")
+"""Methods whose promise is about one calibration, with a probability."""
+
 _LONGEST_EXCERPT = 240
 
 
@@ -116,10 +119,14 @@ def verdict(run: DemoRun) -> str:
     """Say how the measured exposure stands to the budget, as far as one run can tell."""
     report = run.report
     if run.state == "closed":
-        return (
-            f"The gate stayed closed: a budget of {budget(run.alpha)} needs at least {groups_needed(run.alpha)} "
-            f"calibration groups, and there were {len(run.calibration)}. Ask for a larger budget, or label more."
+        groups, least = len(run.calibration), groups_needed(run.alpha)
+        why = (
+            f"a budget of {budget(run.alpha)} needs at least {least} calibration groups, and there were {groups}"
+            if groups < least
+            else f"by the method {run.method}, {groups} calibration groups support no threshold at a budget of "
+            f"{budget(run.alpha)}"
         )
+        return f"The gate stayed closed: {why}. Ask for a larger budget, or label more."
     if report.exposure_risk is None:
         return "The second half held no batch to decide."
     within = "inside the budget" if report.exposure_risk <= run.alpha else "above the budget"
@@ -133,6 +140,8 @@ def verdict(run: DemoRun) -> str:
             "the two halves are not alike."
         )
     if report.exposure_risk > run.alpha:
+        if run.method in WITH_PROBABILITY:
+            return f"{words} The guarantee may fail for a calibration, and what is measured on one half varies besides."
         return f"{words} The guarantee bounds the average over many such runs, so single runs may land a little above."
     return words
 
@@ -165,7 +174,8 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
         (
             "Threshold",
             threshold_words(run.bar),
-            f"calibrated by the method {run.method} for the unit {run.unit}",
+            ("the strictest that a batch can get, each has its own; " if run.method == "transductive" else "")
+            + f"calibrated by the method {run.method} for the unit {run.unit}",
         ),
         ("Calibration groups", str(len(run.calibration)), "labelled prompts of the first half"),
         ("Batches decided", str(report.batches), f"with {report.responses} responses"),

@@ -6,7 +6,15 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from streamer.experiments.charts import calibration_chart, score_chart, tradeoff_chart
-from streamer.experiments.demo_run import Case, DemoRun, cases, excerpt, figure_rows, verdict
+from streamer.experiments.demo_run import (
+    WITH_PROBABILITY,
+    Case,
+    DemoRun,
+    cases,
+    excerpt,
+    figure_rows,
+    verdict,
+)
 from streamer.experiments.measurement import units_of
 from streamer.experiments.report_style import STYLE
 from streamer.experiments.sentence import UNIT_WORDS, percent, sentence
@@ -98,20 +106,11 @@ def _shares(run: DemoRun, units: Units) -> str:
 def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
     many = UNIT_WORDS[run.unit][1]
     if run.calibration:
-        drawn = (
-            ""
-            if run.method == "mean"
-            else (
-                f" It is drawn with equal weights; the method {escape(run.method)} draws its weights at random, so that its "
-                "own curve, and where it meets the budget, differ a little."
-            )
-        )
         yield _picture(
             "How the threshold was found",
             calibration_chart(run.calibration, alpha=run.alpha, threshold=run.bar),
             f"On the labels of the first half ({len(run.calibration)} groups): the bound on exposure at each threshold, "
-            f"one unseen prompt counted at its worst. The threshold is the smallest at which the bound is within the "
-            f"budget.{drawn}",
+            f"one unseen prompt counted at its worst. {_against_the_curve(run.method)}",
         )
     if len(units):
         yield _picture(
@@ -131,6 +130,26 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
                 ("k-exposure", "exposure risk: severity that reaches people, held ones counting 0"),
             ),
         )
+
+
+def _against_the_curve(method: str) -> str:
+    """Say how the method's threshold stands to the curve, which is that of `mean`."""
+    if method == "mean":
+        return "The threshold is the smallest at which the bound is within the budget."
+    curve = "The curve is that of the method mean, whose threshold is where it meets the budget;"
+    if method == "transductive":
+        return (
+            f"{curve} it is the one shown. transductive counts the unseen prompt at what its batch could cost, which gives "
+            "every batch a threshold of its own, no higher than this one."
+        )
+    if method in WITH_PROBABILITY:
+        return (
+            f"{curve} {escape(method)} asks more, that the budget hold for this calibration with high probability, and "
+            "mostly cuts higher."
+        )
+    if method == "age":
+        return f"{curve} age gives newer prompts more weight, so that its own curve and threshold are others."
+    return f"{curve} {escape(method)} draws its weights at random, so that its own curve and threshold differ a little."
 
 
 def _picture(title: str, svg: str, caption: str, key: Sequence[tuple[str, str]] = ()) -> str:
@@ -191,7 +210,10 @@ def _guarantee(run: DemoRun) -> str:
     limits = (
         f"It bounds exposure: severity per {one}, held ones counting 0. Among what is served the rate is larger "
         f"({percent(run.report.selective_risk)} here), and it does not bound that.",
-        "It bounds an average over calibrations and future prompts. A single run may land above, a single prompt may "
+        "It holds for a calibration with the probability that it names, and not with certainty. A single prompt may be "
+        "wrong."
+        if run.method in WITH_PROBABILITY
+        else "It bounds an average over calibrations and future prompts. A single run may land above, a single prompt may "
         "be wrong.",
         f"It is one number for all {many} together. One kind of question may run above the budget while another runs "
         "below.",

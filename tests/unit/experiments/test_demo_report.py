@@ -205,6 +205,27 @@ def test_the_verdict_says_how_sure_it_is() -> None:
     assert "stayed closed" in verdict(demo_run(alpha=0.001))
 
 
+@pytest.mark.parametrize("method", ["transductive", "hb", "betting", "age", "crc", "bb", "rbwa"])
+def test_the_page_says_of_each_method_what_is_true_of_it(method: str) -> None:
+    page = render_report(replace(demo_run("response"), method=method))
+    assert ("draws its weights at random" in page) == (method in {"crc", "bb", "rbwa"})
+    assert "The threshold is the smallest at which" not in page
+    assert ("every batch a threshold of its own" in page) == (method == "transductive")
+    assert ("the strictest that a batch can get" in page) == (method == "transductive")
+    promised_on_average = method not in {"hb", "betting"}
+    assert ("It bounds an average over calibrations" in page) == promised_on_average
+    above = replace(demo_run(), method=method)
+    above = replace(above, report=replace(above.report, exposure_risk=0.21, exposure_risk_se=0.02))
+    assert ("bounds the average over many such runs" in verdict(above)) == promised_on_average
+
+
+def test_a_gate_closed_in_spite_of_groups_enough_is_not_told_to_have_too_few() -> None:
+    assert "needs at least 999 calibration groups, and there were 40" in verdict(demo_run(alpha=0.001))
+    enough = replace(demo_run(), method="hb", alpha=0.05, state="closed", threshold=None)
+    assert "needs at least" not in verdict(enough)
+    assert "by the method hb, 40 calibration groups support no threshold" in verdict(enough)
+
+
 def test_something_to_try_is_always_there() -> None:
     run = demo_run()
     assert "streamer demo --alpha 0.1" in render_report(run)
