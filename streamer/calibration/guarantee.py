@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ def groups_needed(alpha: float) -> int:
     ----------
     alpha : budget in (0, 1).
     """
-    return max(0, math.ceil((1 - 1e-12) / alpha) - 1)
+    # Fractions: the quotient of a tiny budget is infinite in floats
+    return max(0, math.ceil(Fraction(1 - 1e-12) / Fraction(alpha)) - 1)
 
 
 def counted(number: int, noun: str) -> str:

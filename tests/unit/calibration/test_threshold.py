@@ -155,3 +155,8 @@ def test_groups_needed_is_where_the_gate_stops_being_closed(alpha):
     if needed > 1:
         fewer = needed - 1
         assert calibrate([0.5] * fewer, [0] * fewer, range(fewer), alpha=alpha).state == "closed"
+
+
+def test_a_budget_beyond_all_use_needs_a_number_of_groups_too():
+    assert groups_needed(5e-324) > 10**300
+    assert calibrate([0.5], [0], ["a"], alpha=5e-324).state == "closed"
