@@ -180,17 +180,21 @@ def _transductive(settings: GateSettings, sample: Sample) -> tuple[Threshold, Ru
     window = replace(window, labelled=labelled).compressed(CURVE_POINTS)
     strictest = calibrate_groups(sample.groups, alpha=sample.alpha, seed=sample.seed)
     value = strictest.value
+    guarantee = window.guarantee
     if labelled == 1:
         note = "With one charge of 1 for a batch, this ships what method mean ships."
+        if value == math.inf:
+            guarantee = strictest.guarantee
     else:
-        note = f"No batch gets a threshold above that of method mean, {_in_words(value)}."
+        highest = value if settings.label_floor is None else max(value, settings.label_floor)
+        note = f"No batch gets a threshold above that of method mean, {_in_words(highest)}."
         value = min(value, 1.0)  # where mean holds all, a batch of which little would ship may still pass
     threshold = Threshold.at(
         value,
         alpha=sample.alpha,
         method="transductive",
         groups=len(sample.groups),
-        guarantee=besides(window.guarantee, note),
+        guarantee=besides(guarantee, note),
     )
     rule = Transductive(
         alpha=sample.alpha,
@@ -295,10 +299,7 @@ def _floored(found: Threshold, floor: float | None) -> Threshold:
 
 
 def _floor_note(floor: float) -> str:
-    return (
-        f"Only responses that score above the label floor {floor!r}, fixed before any label was read, were to be "
-        "labelled, and the threshold is no less."
-    )
+    return f"Only responses that score above the label floor {floor!r} were to be labelled, and the threshold is no less."
 
 
 def _noted(found: Threshold, note: str) -> Threshold:

@@ -163,6 +163,18 @@ def test_a_label_floor_raises_the_cut_and_says_so() -> None:
         assert "Everything ships" not in floored.guarantee
 
 
+def test_a_transductive_gate_claims_no_threshold_that_it_does_not_have() -> None:
+    few = sample(6)
+    closed = decide(settings(method="transductive", alpha=0.05), replace(few, alpha=0.05)).threshold
+    assert closed.state == "closed"
+    assert closed.guarantee.startswith("Nothing ships")
+    assert "1/7" in closed.guarantee
+    chosen = settings(method="transductive", unit="response", audit_draws=2, label_floor=0.9)
+    floored = decide(chosen, replace(sample(), fewest_draws=2)).threshold
+    assert floored.value == 0.9
+    assert "No batch gets a threshold above that of method mean, 0.9." in floored.guarantee
+
+
 def test_a_small_segment_ships_nothing_or_by_the_pooled_threshold() -> None:
     drawn = sample(segments=("de",) * 7 + ("rare",), groups=64)
     for fallback in ("closed", "pooled"):
