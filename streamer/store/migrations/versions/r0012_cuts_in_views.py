@@ -27,8 +27,7 @@ JOIN gate_revisions g ON g.gate = p.gate AND g.revision = p.gate_revision
 JOIN outcomes o ON o.batch = d.batch AND o.kind = 'decision'
 GROUP BY b.gate, b.batch_id, b.attempt, d.decided_at, d.unit, d.mode, d.outcome, d.reason, d.selected,
          d.policy_version, p.state, p.threshold, g.alpha, g.method, d.scorer, d.encoder, d.embedding_source,
-         d.sampled, d.sampling_probability, d.action_id, o.log_id, o.topic, o.partition, o."offset",
-         d.cut_state, d.cut_threshold, d.segment, g.shape
+         d.sampled, d.sampling_probability, d.action_id, o.log_id, o.topic, o.partition, o."offset"{own}
 """
 
 THRESHOLD = "CASE WHEN d.cut_state IS NULL THEN p.threshold ELSE d.cut_threshold END"
@@ -42,7 +41,10 @@ def upgrade() -> None:
     op.execute(
         ("CREATE" if sqlite else "CREATE OR REPLACE")
         + DECISIONS.format(
-            state="coalesce(d.cut_state, p.state)", threshold=THRESHOLD, more=", d.segment, g.shape"
+            state="coalesce(d.cut_state, p.state)",
+            threshold=THRESHOLD,
+            more=", d.segment, g.shape",
+            own=", d.cut_state, d.cut_threshold, d.segment, g.shape",
         )
     )
 
@@ -51,4 +53,4 @@ def downgrade() -> None:
     """Show the policy's cut again."""
     # A view can gain columns in place, and not lose them.
     op.execute("DROP VIEW v_decisions")
-    op.execute("CREATE" + DECISIONS.format(state="p.state", threshold="p.threshold", more=""))
+    op.execute("CREATE" + DECISIONS.format(state="p.state", threshold="p.threshold", more="", own=""))
