@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from streamer.monitoring import AuditedDecisions
@@ -41,5 +43,5 @@ def pieces(decisions: AuditedDecisions, cuts: list[int]) -> list[AuditedDecision
         AuditedDecisions(
             **{name: getattr(decisions, name)[start:stop] for name in AuditedDecisions.__dataclass_fields__}
         )
-        for start, stop in zip(places, places[1:], strict=False)
+        for start, stop in itertools.pairwise(places)
     ]
