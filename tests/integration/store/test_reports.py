@@ -219,10 +219,10 @@ def test_rules_that_the_database_keeps(world: World) -> None:
         # Constraints are the second line: the append-only guards, which would answer first, are taken down.
         place = "" if world.store._database.sqlite else f" ON {table}"
         where = " WHERE source_topic IS NOT NULL" if table == "outbox" else ""
-        drop = f"DROP TRIGGER IF EXISTS append_only_{table}_update{place}"
+        drop = [f"DROP TRIGGER IF EXISTS {kind}_only_{table}_update{place}" for kind in ("append", "erase")]
         assert accepted(
-            world, drop, f"UPDATE {table} SET {change.partition(' = ')[0]} = {change.partition(' = ')[0]}"
+            world, *drop, f"UPDATE {table} SET {change.partition(' = ')[0]} = {change.partition(' = ')[0]}"
         )
-        if accepted(world, drop, f"UPDATE {table} SET {change}{where}"):
+        if accepted(world, *drop, f"UPDATE {table} SET {change}{where}"):
             broken.append((table, change))
     assert broken == []
