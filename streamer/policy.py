@@ -68,6 +68,7 @@ class GateSettings:
     audit_draws : responses drawn for labelling from a drawn batch, >= 1 (unit `best` always draws its best).
     label_deadline_seconds : a drawn batch enters calibration once it is older than this, >= 0.
     decision_deadline_seconds : a batch whose `created_at` is older is held; None: never.
+    keep_texts : keep prompts, responses, references and metadata; else their hash only.
     """
 
     unit: Unit = "best"
@@ -94,6 +95,7 @@ class GateSettings:
     audit_draws: int = 1
     label_deadline_seconds: float = 0.0
     decision_deadline_seconds: float | None = None
+    keep_texts: bool = True
 
     def __post_init__(self) -> None:
         for name, allowed in (

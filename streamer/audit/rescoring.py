@@ -57,8 +57,8 @@ class Rescorer:
             self._left_out(
                 verifier, f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id}"
             )
-        elif content is None:
-            self._left_out(verifier, "texts are erased")
+        elif content is None or None in content["texts"]:
+            self._left_out(verifier, "texts are erased, or were never kept")
         else:
             place = "{}[{}], link {}, offset {}".format(
                 *line["source"][1:3], line["height"], line["source"][3]

@@ -69,7 +69,9 @@ def is_linked(found: dict[str, Any]) -> bool:
     return line["facts"] is not None and link == line["hash"]
 
 
-def _excerpt(text: str) -> str:
+def _excerpt(text: str | None) -> str:
+    if text is None:
+        return "not kept"
     text = " ".join(text.split())
     return text if len(text) <= _EXCERPT else text[:_EXCERPT] + " ..."
 

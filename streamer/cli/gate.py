@@ -42,6 +42,7 @@ def create(
     segment_by: opt.SegmentByOption = None,
     segment_fallback: opt.SegmentFallbackOption = None,
     label_floor: opt.LabelFloorOption = None,
+    keep_texts: opt.KeepTextsOption = None,
     audit_probability: opt.AuditProbabilityOption = None,
     audit_draws: opt.AuditDrawsOption = None,
     label_deadline: opt.LabelDeadlineOption = None,
@@ -67,7 +68,7 @@ def create(
         unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
         delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
-        segment_fallback=segment_fallback, label_floor=label_floor,
+        segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
         audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
         decision_deadline=decision_deadline,
     )  # fmt: skip
@@ -115,6 +116,7 @@ def set_(
     segment_by: opt.SegmentByOption = None,
     segment_fallback: opt.SegmentFallbackOption = None,
     label_floor: opt.LabelFloorOption = None,
+    keep_texts: opt.KeepTextsOption = None,
     audit_probability: opt.AuditProbabilityOption = None,
     audit_draws: opt.AuditDrawsOption = None,
     label_deadline: opt.LabelDeadlineOption = None,
@@ -141,7 +143,7 @@ def set_(
         unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
         delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
-        segment_fallback=segment_fallback, label_floor=label_floor,
+        segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
         audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
         decision_deadline=decision_deadline,
     )  # fmt: skip

@@ -170,19 +170,24 @@ def queue(
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
 
-def waiting(store: "Store", gate: str | None) -> "Iterator[LabelTask]":
-    """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out."""
+def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "Iterator[LabelTask]":
+    """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out.
+
+    `with_texts` passes over what is kept without texts.
+    """
     from streamer.labelling.label_files import LabelTask
 
     last = None
     while page := store.labels.queue(gate, limit=_PAGE, after=last):
         for one in page:
+            if with_texts and one.text is None:
+                continue
             yield LabelTask(
                 key=one.key,
                 response_id=one.response_id,
                 kind=one.kind,
                 prompt=one.prompt,
-                response=one.text,
+                response=one.text or "",
                 references=one.references,
             )
         last = page[-1]

@@ -204,7 +204,7 @@ def _queued(store: Store, gates: Sequence[str]) -> Iterator[LabelTask]:
     from streamer.cli.label import waiting
 
     for gate in gates:
-        yield from waiting(store, gate)
+        yield from waiting(store, gate, with_texts=True)
 
 
 def _print_json(

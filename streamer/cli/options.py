@@ -247,3 +247,13 @@ DecisionDeadlineOption = Annotated[
         _AUDIT,
     ),
 ]
+KeepTextsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-texts/--hashes-only",
+        rich_help_panel=_AUDIT,
+        help="Keep prompts, responses, references and metadata in the database, or their hash only: labels must then "
+        "come by the labels topic or by file. New gates: keep them.",
+        show_default=False,
+    ),
+]

@@ -102,6 +102,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     audit_draws: Annotated[int, Meta(ge=1, le=256)]
     label_deadline_seconds: Annotated[float, Meta(ge=0)]
     decision_deadline_seconds: Annotated[float, Meta(gt=0)] | None
+    keep_texts: bool = True
     calibration_run: int | None
     seed: int
     valid_from: Annotated[datetime, Meta(tz=True)]

@@ -35,14 +35,17 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedResponse:
-    """A drawn response that waits for a severity of its gate's kind; `place` orders the queue."""
+    """A drawn response that waits for a severity of its gate's kind; `place` orders the queue.
+
+    `text` is None, and `prompt` empty, where the gate keeps no texts.
+    """
 
     key: BatchKey
     response_id: str
     kind: str
     decided_at: datetime
     prompt: str
-    text: str
+    text: str | None
     references: tuple[str, ...] | None
     place: tuple[datetime, int, int]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamer.store.chain import batch_mac, dead_letter_mac
@@ -11,7 +12,7 @@ from streamer.store.schema.types import HASH_BYTES
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.journal import Decision, LabelRevision, Record, Slice
+    from streamer.journal import Decision, LabelRevision, Record, ScoredResponse, Slice
 
 
 def check_slice(piece: Slice) -> None:
@@ -47,19 +48,23 @@ def check_decision(decision: Decision) -> None:
 
 
 def batch_row(decision: Decision) -> dict[str, Any]:
-    """The row of a batch, sealed, without its id."""
+    """The row of a batch, sealed, without its id.
+
+    Where the gate keeps no texts, the content hash alone stands for them, in the seal too.
+    """
+    keep = decision.policy.settings.keep_texts
     row: dict[str, Any] = {
         "gate": decision.key.gate,
         "batch_id": decision.key.batch_id,
         "attempt": decision.key.attempt,
         "created_at": decision.created_at,
-        "prompt": decision.prompt,
-        "references": None if decision.references is None else list(decision.references),
-        "metadata": dict(decision.metadata),
+        "prompt": decision.prompt if keep else "",
+        "references": list(decision.references) if keep and decision.references is not None else None,
+        "metadata": dict(decision.metadata) if keep else {},
         "content_hash": decision.content_hash,
         "salt": secrets.token_bytes(HASH_BYTES),
     }
-    row["content_mac"] = batch_mac(row, [response.text for response in decision.responses])
+    row["content_mac"] = batch_mac(row, [_kept(response, keep) for response in decision.responses])
     return row
 
 
@@ -70,7 +75,7 @@ def response_rows(decision: Decision, batch: int) -> list[dict[str, Any]]:
             "batch": batch,
             "position": position,
             "response_id": response.id,
-            "text": response.text,
+            "text": _kept(response, decision.policy.settings.keep_texts),
             "score": None if response.score is None else float(response.score),
             "raw_energy": None if response.raw_energy is None else float(response.raw_energy),
             "action": response.action,
@@ -145,6 +150,15 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
         "effective_at": min(label.labelled_at, now),
         "source": source,
     }
+
+
+def withheld(record: Record) -> Record:
+    """A refused record as it may be kept where somebody's texts must not be: its place and its key."""
+    return replace(record, value=None, headers=())
+
+
+def _kept(response: ScoredResponse, keep: bool) -> str | None:
+    return response.text if keep else None
 
 
 def storable(text: str) -> str:

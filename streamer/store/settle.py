@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
 from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, OutboxMessage, Redelivery
 from streamer.store import bulk, rows
-from streamer.store.schema import batches, dead_letters, decisions, gates, label_revisions
+from streamer.store.schema import batches, dead_letters, decisions, gate_revisions, gates, label_revisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     DeadLetterMessage = Callable[[Record, str, str], OutboxMessage]
 
+_WITHHELD = "withheld: a gate keeps no texts; the message is in Kafka, at its topic, partition and offset"
 _BATCH_KEY = ("gate", "batch_id", "attempt")
 _LABEL_KEY = ("gate", "batch_id", "attempt", "response_id", "kind", "labeller")
 _LABEL_REPEAT = (*_LABEL_KEY, "labelled_at", "severity")
@@ -76,8 +77,15 @@ def settle(
     for entry, code, detail in found:
         entry.message = dead_letter_message(entry.record, code, detail)
     refused += found
+    withhold = bool(refused) and _some_gate_keeps_no_texts(connection)
+    if withhold:
+        # Whose text a refused message holds cannot be told: it stays in Kafka, where its place is known.
+        refused = [(entry, code, _WITHHELD) for entry, code, _ in refused]
+        for entry, code, detail in refused:
+            entry.message = dead_letter_message(rows.withheld(entry.record), code, detail)
     letters = [
-        {"id": identity} | rows.dead_letter_row(entry.record, code, detail, now)
+        {"id": identity}
+        | rows.dead_letter_row(rows.withheld(entry.record) if withhold else entry.record, code, detail, now)
         for (entry, code, detail), identity in zip(
             refused, bulk.allocate_ids(connection, dead_letters, len(refused)), strict=True
         )
@@ -143,6 +151,22 @@ def _stored_decisions(
         )
         for row in found
     }
+
+
+def _some_gate_keeps_no_texts(connection: sa.Connection) -> bool:
+    newest = sa.select(gate_revisions.c.gate, sa.func.max(gate_revisions.c.revision)).group_by(
+        gate_revisions.c.gate
+    )
+    return bool(
+        connection.scalar(
+            sa.select(
+                sa.exists().where(
+                    sa.tuple_(gate_revisions.c.gate, gate_revisions.c.revision).in_(newest),
+                    ~gate_revisions.c.keep_texts,
+                )
+            )
+        )
+    )
 
 
 def _settle_labels(

@@ -572,7 +572,7 @@ class Verifier:
             content = line.get("content")
             blank = (
                 [not text.strip() for text in content["texts"]]
-                if content is not None
+                if content is not None and None not in content["texts"]
                 # A blank text scores 0; which of those was blank is unknown without texts.
                 else [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
             )

@@ -62,6 +62,9 @@ gate_revisions = sa.Table(
     sa.Column("audit_draws", sa.Integer, nullable=False),
     sa.Column("label_deadline_seconds", REAL, nullable=False),
     sa.Column("decision_deadline_seconds", REAL),
+    sa.Column(
+        "keep_texts", sa.Boolean, nullable=False, server_default=sa.true(), comment="else their hash only"
+    ),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("created_by", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
