@@ -266,9 +266,7 @@ def _needs(made: "Plan") -> dict[str, object]:
         "smallest budget": f"{made.smallest_alpha:.3g} with {counted(made.labels, 'label', 'labels')}, one a prompt",
         "served": f"{served.mean:.1%} of {what}; {_range(served)} in {made.level:.0%} of calibrations; "
         f"{made.oracle_ship_rate:.1%} with endless labels",
-        "held": f"{made.least_held:.1%} or more by any gate, however good its score: exposure of "
-        f"{made.mean_severity:.1%} must come down to {made.alpha_per_attempt:.1%}; "
-        f"{made.least_held_selective:.1%} or more for as small a severity among the served",
+        "held": _least_held(made),
     }
     if made.labels_per_served is not None and made.prompts_to_collect is not None:
         fields["labels an answer"] = (
@@ -369,6 +367,18 @@ def _figures(one: "Prediction", *, marked: bool) -> list[object]:
         selective,
     ]
     return [Text(cell, style=style) for cell in cells]
+
+
+def _least_held(made: "Plan") -> str:
+    exposure, alpha = f"{made.mean_severity:.1%}", f"{made.alpha_per_attempt:.1%}"
+    if made.least_held == 0:
+        return (
+            f"nothing need be held: if everything were served, exposure would be {exposure}, within {alpha}"
+        )
+    return (
+        f"{made.least_held:.1%} or more by any gate, however good its score: exposure of {exposure} must come down to "
+        f"{alpha}; {made.least_held_selective:.1%} or more for as small a severity among the served"
+    )
 
 
 def _range(interval: "Interval") -> str:

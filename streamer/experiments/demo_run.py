@@ -159,7 +159,16 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
             f"severity that reaches people per {one}, held ones counting 0, with its standard error; this is what the "
             "budget bounds",
         ),
-        ("Budget alpha", budget(run.alpha), "the most that exposure may be on average"),
+        (
+            "Budget alpha",
+            budget(run.alpha),
+            "the most that exposure may be"
+            + (
+                ", but for the chance that the guarantee names"
+                if run.method in WITH_PROBABILITY
+                else " on average"
+            ),
+        ),
         (
             "Selective risk",
             percent(report.selective_risk, 1),

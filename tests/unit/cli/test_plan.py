@@ -53,6 +53,12 @@ def test_people_read_what_it_needs_and_what_it_gives(
     assert "How many responses to sample" in text
 
 
+def test_a_budget_that_needs_no_gate_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = " ".join(run(capsys, "--alpha", "0.6", "--labels", "20", *FAST).split())
+    assert "nothing need be held" in plain
+    assert "must come down" not in plain
+
+
 def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
     plan = json.loads(run(capsys, "--alpha", "0.1", "--attempts", "2", *FAST, "--json"))
     assert (plan["alpha_per_attempt"], plan["least_groups"]) == (0.05, 19)
