@@ -171,6 +171,13 @@ def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
             )
         if not faults:
             yield Finding("ok", "record", f"the hash chain verifies, {links} links")
+    if store.reports.may_rewrite():
+        yield Finding(
+            "warn",
+            "rights",
+            "this database user could change what was recorded; workers need not be able to",
+            "streamer db roles, then a user of the role streamer_app for everything but upgrades",
+        )
     if waiting:
         yield Finding(
             "warn",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.journal import Partition
-from streamer.store import outbox
+from streamer.store import outbox, roles
 from streamer.store.progress import in_partition
 from streamer.store.schema import batches, data_gaps, decisions, outcomes, progress, responses
 from streamer.store.schema.types import UtcDateTime
@@ -108,6 +108,13 @@ class Reports:
         """Messages that wait to be published."""
         with self._database.reading() as connection:
             return outbox.waiting(connection)
+
+    def may_rewrite(self) -> bool:
+        """Whether this database user could change or delete what was recorded; a file has no users: False."""
+        if self._database.sqlite:
+            return False
+        with self._database.reading() as connection:
+            return roles.may_rewrite(connection)
 
     def chain_heights(self) -> dict[Partition, int]:
         """Links in each partition's hash chain."""

@@ -112,6 +112,13 @@ def test_the_app_role_does_everything_that_the_product_does(recorded: World, use
     assert check(users.app) is None
 
 
+def test_doctor_can_tell_who_could_rewrite_the_record(recorded: World, users: Users) -> None:
+    assert recorded.store.reports.may_rewrite() is False
+    owner = World(users.migrate)
+    assert owner.store.reports.may_rewrite() is True
+    owner.close()
+
+
 def test_the_app_role_cannot_change_or_delete_what_was_recorded(recorded: World, users: Users) -> None:
     for table in metadata.tables.values():
         free = APP_MAY_UPDATE.get(table.name, ())
