@@ -667,15 +667,20 @@ class Verifier:
             "source": [event["source"][n] for n in ("topic", "partition", "offset")],
             "cut": [event["policy"].get(n) for n in ("state", "lambda", "segment")],
         }
+        # what scores at or below a label floor is drawn, and never asked for
+        floor = settings.get("label_floor")
+        asked = [
+            one[0]
+            for one in facts["responses"]
+            if one[4] and (floor is None or one[1] is None or one[1] > floor)
+        ]
         recorded = {
             "decision": [*facts["batch"], facts["unit"], facts["outcome"], facts["reason"], facts["selected"]],
             "action_id": facts["action_id"],
             "enforced": settings["mode"] == "enforce",
             "responses": [[one[0], one[1], one[3]] for one in facts["responses"]],
             "policy": [policy["version"], settings["alpha"], settings["method"]],
-            "audit": [
-                facts["sampled"], facts["sampling_probability"], [r[0] for r in facts["responses"] if r[4]],
-            ],
+            "audit": [facts["sampled"], facts["sampling_probability"], asked],
             "source": line["source"][1:],
             "cut": [
                 facts.get("cut_state", policy["state"]),

@@ -35,6 +35,7 @@ RULES: dict[str, dict[str, Any]] = {
     "bb": {"unit": "response", "method": "bb"},
     "crc": {"unit": "response", "method": "crc"},
     "attempts": {"unit": "best", "max_attempts": 2, "label_floor": 0.1, "alpha": 0.8},
+    "floor": {"unit": "response", "label_floor": 0.6, "audit_draws": 3, "alpha": 0.8},
 }
 
 
