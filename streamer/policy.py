@@ -30,6 +30,9 @@ LAWS: tuple[str, ...] = ("mean", "crc", "bb", "rbwa")
 METHODS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age")
 """The calibrators that a gate may name."""
 
+LEAST_ALPHA = 1e-9
+"""The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
+
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
@@ -48,7 +51,7 @@ class GateSettings:
     scorer : `gram` (Gram energy of embeddings) or `external` (a score in the event).
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; `NO_ENCODER` for `external`.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
-    alpha : the budget, in (0, 1): on exposure risk; on selective risk for the method `selective`.
+    alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
     method : the calibrator, one of `METHODS`, chosen before any label is read.
     eta : Dirichlet concentration of `rbwa`, > 0.
     draws : bootstrap draws per group of `bb`, >= 1.
@@ -110,7 +113,7 @@ class GateSettings:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
         for name, ok, want in (
-            ("alpha", 0 < self.alpha < 1, "between 0 and 1, both excluded"),
+            ("alpha", LEAST_ALPHA <= self.alpha < 1, f"at least {LEAST_ALPHA:g} and less than 1"),
             ("audit_probability", 0 <= self.audit_probability <= 1, "in [0, 1]"),
             ("eta", 0 < self.eta < float("inf"), "positive and finite"),
             ("draws", self.draws >= 1, "at least 1"),
@@ -176,13 +179,38 @@ def unsupported(settings: GateSettings) -> str | None:
     return None
 
 
-RECALIBRATING_FIELDS = frozenset(
-    {
-        "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid",
-        "starts", "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
-    }
+_CALIBRATED_FOR = (
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
 )  # fmt: skip
-"""A change of any of these makes the present threshold meaningless: the gate closes until recalibrated."""
+
+
+def unread(settings: GateSettings) -> frozenset[str]:
+    """Return the fields that these settings give no meaning to: `delta` under the method `mean`, for example."""
+    read_by = {
+        "eta": settings.method == "rbwa",
+        "draws": settings.method == "bb",
+        "delta": settings.method in ("hb", "betting", "selective"),
+        "rho": settings.method == "age",
+        "grid": settings.method == "selective",
+        "starts": settings.method == "selective",
+        "width": settings.shape in ("smooth", "ramp"),
+        "segment_fallback": settings.segment_by is not None,
+    }
+    return frozenset(name for name, is_read in read_by.items() if not is_read)
+
+
+def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[str]:
+    """Return, sorted, what a threshold that was calibrated for `before` was calibrated for otherwise than `after` asks.
+
+    A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated.
+    """
+    unread_by_both = unread(before) & unread(after)
+    return sorted(
+        name
+        for name in _CALIBRATED_FOR
+        if name not in unread_by_both and getattr(before, name) != getattr(after, name)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

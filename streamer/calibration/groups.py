@@ -88,6 +88,8 @@ def index_groups(groups: Sequence[Any] | NDArray[Any], length: int) -> tuple[Ind
         groups = np.asarray(groups)
         if groups.ndim != 1:
             raise ValueError(f"groups must be one-dimensional, not of shape {groups.shape}")
+    if not hasattr(groups, "__len__"):
+        raise ValueError(f"groups must be a sequence with one id for each item, not {type(groups).__name__}")
     if len(groups) != length:
         raise ValueError(
             f"scores has {length} items and groups {len(groups)}: one group id for each item is needed"

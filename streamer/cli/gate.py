@@ -8,10 +8,10 @@ import typer
 
 from streamer.cli import options as opt
 from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
-from streamer.policy import NO_ENCODER, RECALIBRATING_FIELDS, GateSettings
+from streamer.policy import NO_ENCODER, GateSettings, calibrated_for_another, unread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from streamer.policy import Policy
     from streamer.settings import Settings
@@ -82,6 +82,7 @@ def create(
         announce_now(settings)
         return
     say(f"Gate {gate} is created, and closed: it holds everything until it is calibrated.")
+    _say_what_is_unread(chosen, given)
     if chosen.audit_probability == 0:
         note(
             "Its audit probability is 0, so nothing will be drawn for labelling and it can never be calibrated."
@@ -133,7 +134,7 @@ def set_(
     keeps the threshold.
     """
     from streamer import wiring
-    from streamer.cli.console import print_json, print_table, say
+    from streamer.cli.console import counted, print_json, print_table, say, warn
     from streamer.cli.outbox import announce_now
     from streamer.errors import UsageError
     from streamer.settings import load_settings
@@ -155,7 +156,9 @@ def set_(
         calibrated = store.policies.newest(gate).calibrated
         chosen = gate_settings(asdict(before.settings), given, settings)
         changes = differences(before.settings, chosen)
-        closes = bool(RECALIBRATING_FIELDS & changes.keys())
+        another = calibrated_for_another(before.settings, chosen)
+        closes = bool(another)
+        labels = sum(count for (name, _), count in store.labels.counts().items() if name == gate)
         if changes and not dry_run:
             store.gates.revise(
                 gate, {name: now for name, (_, now) in changes.items()}, by=actor, reason=reason
@@ -170,16 +173,31 @@ def set_(
             ["setting", "was", "would be" if dry_run else "is"],
             [[name, _written(name, was), _written(name, now)] for name, (was, now) in changes.items()],
         )
-        say(_effect(gate, policy, changes, calibrated=calibrated, dry_run=dry_run))
+        say(_effect(gate, policy, another, calibrated=calibrated, dry_run=dry_run))
+        if another and labels:
+            warn(
+                f"{counted(labels, 'label is', 'labels are')} there already: what a calibration on them promises holds "
+                f"only if they played no part in choosing {' and '.join(another).replace('_', ' ')}"
+            )
+    _say_what_is_unread(chosen, given)
     if changes and not dry_run:
         announce_now(settings)
 
 
-def _effect(
-    gate: str, policy: "Policy", changes: "Mapping[str, object]", *, calibrated: bool, dry_run: bool
-) -> str:
+def _say_what_is_unread(chosen: GateSettings, given: "Mapping[str, object]") -> None:
+    """Point out options that mean nothing to this gate: who gives a chance of failure may think that it counts."""
+    from streamer.cli.console import warn
+
+    for name in sorted(unread(chosen) & given.keys()):
+        warn(
+            f"--{name.replace('_', '-')} means nothing to this gate: method {chosen.method}, shape {chosen.shape}"
+            + (", no segments" if name == "segment_fallback" else "")
+        )
+
+
+def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated: bool, dry_run: bool) -> str:
     """Say what a change does to the threshold: the gate closes, keeps it, or had none."""
-    named = ", ".join(sorted(RECALIBRATING_FIELDS & changes.keys())).replace("_", " ")
+    named = ", ".join(another).replace("_", " ")
     if not calibrated:
         return f"Gate {gate} {'would stay' if dry_run else 'stays'} closed: it was not calibrated yet."
     if named:

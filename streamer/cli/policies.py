@@ -69,6 +69,11 @@ def standing(policy: "Policy") -> str:
         return (
             f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"
         )
+    if isinstance(policy.rule, Segments) and not own_cuts(policy.rule) and policy.state == "closed":
+        return (
+            f"closed, holds everything: no segment by {policy.rule.key!r} has labels enough to keep the budget "
+            f"{policy.settings.alpha:g}; more labels or a larger budget open it{shadow}"
+        )
     if isinstance(policy.rule, Segments):
         return (
             f"{len(policy.rule.own)} segments by {policy.rule.key!r} ship by thresholds of their own, budget "

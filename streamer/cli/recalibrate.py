@@ -1,5 +1,6 @@
 """`streamer recalibrate`: one calibration now; the gate's own method decides, the others stand beside it."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,14 +123,20 @@ def _print_report(done: "Recalibration") -> None:
 
 def why_closed(run: "CalibrationRun") -> str:
     """Say what would open a gate that calibration has found no threshold for."""
-    from streamer.calibration import groups_needed
-
-    least = groups_needed(run.effective_alpha)
+    least, settings = _groups_needed(run), run.gate.settings
     if len(run.groups) < least:
         return (
-            f"It stays closed: a budget of {run.effective_alpha:g} needs at least {least} labelled groups, and there "
-            f"are {len(run.groups)}."
+            f"It stays closed: a budget of {run.effective_alpha:g} by method {settings.method} needs at least {least} "
+            f"labelled groups, and there are {len(run.groups)}."
         )
+    if settings.method == "age":
+        weight = sum(settings.rho**age for age in range(len(run.groups)))
+        if run.effective_alpha < 1 / (1 + weight):
+            return (
+                f"It stays closed: with rho {settings.rho:g} the weights of the groups add up to {weight:.4g}, which "
+                f"supports no budget below {1 / (1 + weight):.3g}; more groups or a larger rho do, and the budget is "
+                f"{run.effective_alpha:g}."
+            )
     if run.missing:
         return (
             f"It stays closed: {run.missing} drawn responses have no label and count as the worst; "
@@ -141,6 +148,19 @@ def why_closed(run: "CalibrationRun") -> str:
             f"probability {1 - run.gate.settings.delta:g}; more may, if answers with high scores are good."
         )
     return "It stays closed: even the highest scores carry more severity than the budget allows."
+
+
+def _groups_needed(run: "CalibrationRun") -> int:
+    """Return the fewest groups with which the gate's method could open, if none of them lost anything."""
+    from streamer.calibration import groups_needed
+
+    settings = run.gate.settings
+    alpha, unlikely = run.effective_alpha, -math.log(settings.delta)
+    if settings.method == "hb":  # (1 - alpha)^G <= delta
+        return math.ceil(unlikely / -math.log1p(-alpha))
+    if settings.method == "betting":  # a gambler who always wins has at most (1 + alpha)^G, and needs 1/delta
+        return math.ceil(unlikely / math.log1p(alpha))
+    return groups_needed(run.effective_alpha)
 
 
 def why_little(run: "CalibrationRun") -> str | None:

@@ -20,7 +20,7 @@ from streamer.gate import is_blank
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labelling.audit_sample import draw_responses, is_sampled
 from streamer.rules import Cut, Segments, Transductive
-from streamer.ruling import PolicyGate
+from streamer.ruling import PolicyGate, segment_of
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:
@@ -340,7 +340,11 @@ class BatchDecider:
             reason = p.held or "scorer_failed"
             return _Judged(None, cut, None, None, (False,) * len(ids), settings.hold_action, reason, None)
         gate = self._gate(policy)
-        segment = gate.segment_of(p.event.metadata)
+        segment = None
+        if (
+            settings.segment_by is not None
+        ):  # also while nothing is calibrated: the first calibration needs it
+            segment = segment_of(p.event.metadata, settings.segment_by)
         uniforms = None
         if gate.needs_uniforms:
             uniforms = uniforms_for(p.active.audit_salt, p.key, ids, settings.unit)

@@ -219,7 +219,8 @@ def calibrate_gate(store: AuditSample, gate: GateRevision, *, now: datetime) -> 
         )
         for group in groups
     )
-    alpha = settings.alpha / settings.max_attempts
+    # .3 / 3 is .1 to people, and .09999999999999999 to the processor
+    alpha = round(settings.alpha / settings.max_attempts, 15)
     sample = Sample(
         groups=labelled,
         segments={} if settings.segment_by is None else {group.id: group.segment or "" for group in groups},

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
-from streamer.policy import GATE_NAME, GATE_NAME_RULE, RECALIBRATING_FIELDS, GateRevision, Policy
+from streamer.policy import GATE_NAME, GATE_NAME_RULE, GateRevision, Policy, calibrated_for_another
 from streamer.rules import INDICATOR
 from streamer.store import control
 from streamer.store.policies import (
@@ -123,7 +123,7 @@ class Gates:
     ) -> GateRevision:
         """Change settings under a new revision and mint the policy that carries them.
 
-        A change of one of `streamer.policy.RECALIBRATING_FIELDS` closes the gate until it is recalibrated;
+        A change of what the threshold was calibrated for closes the gate until it is recalibrated;
         another keeps state, threshold, run and guarantee.
 
         Raises
@@ -160,7 +160,7 @@ class Gates:
             )
             _write_revision(connection, revision)
             policy = replace(present, gate_revision=revision.revision, settings=wanted)
-            if changed & RECALIBRATING_FIELDS:
+            if calibrated_for_another(newest.settings, wanted):
                 policy = replace(
                     policy,
                     state="closed",

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.journal import ActivePolicy
-from streamer.policy import RECALIBRATING_FIELDS, GateSettings, Policy
+from streamer.policy import GateSettings, Policy, calibrated_for_another
 from streamer.rules import INDICATOR
 from streamer.store import control
 from streamer.store.outbox import enqueue
@@ -124,11 +124,7 @@ class Policies:
         def work(connection: sa.Connection) -> Policy:
             present = lock_newest(connection, gate)
             older = _one(connection, gate, version)
-            changed = sorted(
-                name
-                for name in RECALIBRATING_FIELDS
-                if getattr(older.settings, name) != getattr(present.settings, name)
-            )
+            changed = calibrated_for_another(older.settings, present.settings)
             if changed:
                 raise UsageError(
                     f"policy {version} of {gate} was calibrated for another {', '.join(changed)}; recalibrate instead"

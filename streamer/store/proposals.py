@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.policy import RECALIBRATING_FIELDS
+from streamer.policy import calibrated_for_another
 from streamer.rules import Cut
 from streamer.store.policies import SETTINGS, lock_newest, mint_policy, settings_of
 from streamer.store.schema import calibration_candidates, calibration_runs, gate_revisions, policies
@@ -125,11 +125,7 @@ def activate(
             f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
             "be put in force"
         )
-    changed = sorted(
-        name
-        for name in RECALIBRATING_FIELDS
-        if getattr(proposal.settings, name) != getattr(present.settings, name)
-    )
+    changed = calibrated_for_another(proposal.settings, present.settings)
     if changed:
         raise UsageError(
             f"run {proposal.run} was calibrated for another {', '.join(changed)} than gate {gate!r} has now; "

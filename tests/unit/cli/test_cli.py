@@ -292,7 +292,7 @@ def test_a_worker_without_an_encoder_is_fine_for_external_scores(
     ("words", "says"),
     [
         (["create", "Bad"], "no name for a gate"),
-        (["create", "x", "--alpha", "2"], "--alpha must be between 0 and 1"),
+        (["create", "x", "--alpha", "2"], "--alpha must be at least 1e-09 and less than 1"),
         (["create", "x", "--unit", "worst"], "--unit must be one of best, response, batch"),
         (["create", "x", "--label-deadline", "soon"], "--label-deadline must be a time like 90s"),
         (["set", "nobody", "--alpha", "0.1"], "there is no gate 'nobody'"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.cli.recalibrate import why_little
+from streamer.cli.recalibrate import why_closed, why_little
 from streamer.journal import BatchKey
 from streamer.policy import GateRevision, GateSettings
 from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
@@ -67,3 +68,34 @@ def test_what_makes_a_gate_ship_little_is_said(
     reason = why_little(run)
     assert (reason is not None) == bool(expected)
     assert all(part in str(reason) for part in expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups", "expected"),
+    [
+        ({"alpha": 0.05}, 18, "needs at least 19 labelled groups, and there are 18"),
+        ({"alpha": 0.05, "method": "hb"}, 44, "by method hb needs at least 45 labelled groups"),
+        ({"alpha": 0.05, "method": "betting"}, 47, "by method betting needs at least 48 labelled groups"),
+        (
+            {"alpha": 0.05, "method": "age", "rho": 0.9},
+            150,
+            "add up to 10, which supports no budget below 0.0909",
+        ),
+        ({"alpha": 0.3, "max_attempts": 3}, 8, "a budget of 0.1 by method mean"),
+    ],
+)
+def test_it_says_what_would_open_a_closed_gate(settings: dict[str, Any], groups: int, expected: str) -> None:
+    gate = replace(GATE, settings=GateSettings(encoder="e", **settings))
+    run = calibrate_gate(Sample([0.0] * groups), gate, now=NOW)
+    assert run.decided.state == "closed"
+    assert expected in why_closed(run)
+
+
+@pytest.mark.parametrize(("method", "groups"), [("mean", 19), ("hb", 45), ("betting", 48)])
+def test_the_numbers_of_groups_are_exact(method: str, groups: int) -> None:
+    gate = replace(GATE, settings=GateSettings(encoder="e", alpha=0.05, method=method))
+    states = [
+        calibrate_gate(Sample([0.0] * count), gate, now=NOW).decided.state for count in (groups - 1, groups)
+    ]
+    assert states[0] == "closed"
+    assert method == "betting" or states[1] != "closed"

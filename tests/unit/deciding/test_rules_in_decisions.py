@@ -102,6 +102,13 @@ def test_segments_are_recorded_and_cut_by_their_own() -> None:
         assert event.policy.threshold == cut.threshold
 
 
+def test_the_segment_is_recorded_before_anything_is_calibrated() -> None:
+    decision = decided(
+        INDICATOR, metadata={"language": "de"}, segment_by="language", cut=("closed", None), unit="response"
+    )
+    assert (decision.cut, decision.segment, decision.reason) == (None, "de", "closed")
+
+
 def test_a_rank_gate_cuts_ranks() -> None:
     decision = decided(Rank(), unit="response", shape="rank", cut=("cut", 0.4))
     assert shipped(decision) == [True, False, False]

@@ -1,0 +1,61 @@
+"""Which changes of a gate make its threshold meaningless: those of what it was calibrated for, and of nothing unread."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from streamer.policy import LEAST_ALPHA, GateSettings, calibrated_for_another, unread
+
+PLAIN = GateSettings(encoder="e@1", unit="response")
+OTHER: dict[str, Any] = {
+    "unit": "best", "encoder": "f@1", "severity_kind": "judge", "alpha": 0.2, "method": "crc", "eta": 2.0, "draws": 3,
+    "delta": 0.2, "rho": 0.5, "grid": 50, "starts": 2, "shape": "quantile", "width": 0.2, "segment_by": "k",
+    "segment_fallback": "pooled", "label_floor": 0.3, "hold_action": "escalate", "max_attempts": 2, "mode": "enforce",
+    "audit_probability": 0.5, "audit_draws": 3, "label_deadline_seconds": 5.0, "decision_deadline_seconds": 9.0,
+    "keep_texts": False,
+}  # fmt: skip
+NEVER = {
+    "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
+    "keep_texts",
+}  # fmt: skip
+UNREAD_BY_MEAN = {"eta", "draws", "delta", "rho", "grid", "starts", "width", "segment_fallback"}
+
+
+def test_every_setting_is_told_of() -> None:
+    assert set(OTHER) | {"scorer"} == {field.name for field in fields(GateSettings)}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_change_counts_if_it_is_read(name: str) -> None:
+    changed = replace(PLAIN, **{name: OTHER[name]})
+    wanted = [] if name in NEVER | UNREAD_BY_MEAN else [name]
+    assert calibrated_for_another(PLAIN, changed) == wanted
+    assert calibrated_for_another(changed, PLAIN) == wanted
+
+
+def test_what_is_unread_follows_from_the_method_and_the_shape() -> None:
+    assert unread(PLAIN) == UNREAD_BY_MEAN
+    for changes, read in (
+        ({"method": "rbwa"}, {"eta"}),
+        ({"method": "bb"}, {"draws"}),
+        ({"method": "hb"}, {"delta"}),
+        ({"method": "selective"}, {"delta", "grid", "starts"}),
+        ({"method": "age"}, {"rho"}),
+        ({"shape": "ramp"}, {"width"}),
+        ({"segment_by": "k"}, {"segment_fallback"}),
+    ):
+        assert unread(replace(PLAIN, **changes)) == UNREAD_BY_MEAN - read
+
+
+def test_a_parameter_that_comes_into_use_counts_with_its_method() -> None:
+    assert calibrated_for_another(PLAIN, replace(PLAIN, method="hb", delta=0.05)) == ["delta", "method"]
+    assert calibrated_for_another(PLAIN, replace(PLAIN, method="hb")) == ["method"]
+
+
+def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
+    assert GateSettings(encoder="e@1", alpha=LEAST_ALPHA).alpha == LEAST_ALPHA
+    with pytest.raises(ValueError, match="alpha must be at least 1e-09 and less than 1"):
+        GateSettings(encoder="e@1", alpha=1e-320)
