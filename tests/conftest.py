@@ -38,6 +38,9 @@ _running = pytest.StashKey[dict[str, _Logging]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = {}
+    for name in ("COLUMNS", "LINES"):
+        # readline sets them in a process that loads it, as pytest does, and the processes of xdist inherit them
+        os.environ.pop(name, None)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
 

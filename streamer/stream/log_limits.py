@@ -68,8 +68,17 @@ class _Farewell(logging.Filter):
         return not any(isinstance(one, Cancelled) for one in arguments)
 
 
+class _ClosedSocket(logging.Filter):
+    """Drops what kafka-python logs as an error when a task waits for a socket that was closed a moment before."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not (isinstance(error, ValueError) and "Invalid file descriptor: -1" in str(error))
+
+
 def drop_farewells() -> None:
     """Keep the closing of a kafka-python client out of the log. Safe to repeat."""
-    logger = logging.getLogger("kafka.cluster")
-    if not any(isinstance(one, _Farewell) for one in logger.filters):
-        logger.addFilter(_Farewell())
+    for name, farewell in (("kafka.cluster", _Farewell), ("kafka.net.selector", _ClosedSocket)):
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, farewell) for one in logger.filters):
+            logger.addFilter(farewell())

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -92,4 +93,6 @@ def _drain(worker: WorkerProcess) -> None:
 def _slope(memory: list[tuple[float, int]]) -> float:
     """MiB a minute, by least squares, without the first third: caches and pools fill in it."""
     late = [(seconds / 60, size / 2**20) for seconds, size in memory if seconds > SECONDS / 3]
+    if len(late) < 2:
+        return math.nan  # a machine so busy that it had no time to look
     return float(np.polyfit(*zip(*late, strict=True), 1)[0])

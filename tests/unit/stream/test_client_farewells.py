@@ -21,3 +21,16 @@ def test_a_refresh_that_a_close_cancelled_is_not_logged(caplog: pytest.LogCaptur
     assert caplog.records == []
     logging.getLogger("kafka.cluster").warning("Metadata refresh: failed %s", NodeNotReadyError())
     assert len(caplog.records) == 1
+
+
+def test_a_task_that_waited_for_a_closed_socket_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    from kafka import KafkaProducer
+
+    KafkaConnection("127.0.0.1:9092").for_kafka_python(KafkaProducer)
+    for logged, fileno in ((0, -1), (1, 7)):
+        caplog.clear()
+        try:
+            raise ValueError(f"Invalid file descriptor: {fileno}")
+        except ValueError:
+            logging.getLogger("kafka.net.selector").warning("Unhandled exception in task", exc_info=True)
+        assert len(caplog.records) == logged
