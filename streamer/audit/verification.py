@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streamer.audit import signing
 from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.standalone.verify_bundle import Verifier
+from streamer.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -99,19 +100,35 @@ def verify_record(
         )
     else:
         verifier.checkpoints(outside, origin=origin)
-    verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
-    head = snapshot.head()
-    verifier.control(head, _calibrated_again(snapshot.control(), verifier, revisions, inputs))
-    verifier.outcomes(_watched(snapshot.outcomes(), verifier, rescorer, progress))
-    if rescorer is not None:
-        rescorer.finish(verifier)
-    verifier.unchained(snapshot.unchained())
-    verifier.heads(head)
+    try:
+        verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
+        head = snapshot.head()
+        verifier.control(head, _calibrated_again(snapshot.control(), verifier, revisions, inputs))
+        verifier.outcomes(_watched(snapshot.outcomes(), verifier, rescorer, progress))
+        if rescorer is not None:
+            rescorer.finish(verifier)
+        verifier.unchained(snapshot.unchained())
+        verifier.heads(head)
+    except _UNREADABLE as error:
+        verifier.fault(
+            "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
+        )
+        verifier.notes["unread"] = "everything behind the row that cannot be read"
     return Report(
         faults=tuple(Fault(**fault) for fault in verifier.faults),
         notes=tuple(verifier.notes.values()),
         counts=dict(sorted(verifier.counts.items())),
     )
+
+
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError)
+"""What reading a row may raise whose values are of no form that the program writes; a lost connection is none."""
+
+
+def _reached(verifier: Verifier) -> str:
+    if verifier.counts["outcomes"]:
+        return f"outcomes, the first {verifier.counts['outcomes']} of which could be read"
+    return f"control, link {verifier.counts['control entries']}"
 
 
 def _calibrated_again(
@@ -127,7 +144,10 @@ def _calibrated_again(
         if line["kind"] != "calibration_runs" or row is None:
             continue
         place = f"control, link {line['height']}, calibration_runs id {row['id']}"
-        gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
+        try:
+            gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
+        except UsageError:
+            gate = None
         if gate is None:
             verifier.fault("policy", place, f"there is no revision {row['gate_revision']} of {row['gate']}")
             continue

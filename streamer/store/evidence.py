@@ -67,7 +67,10 @@ class EvidenceSnapshot:
 
     def head(self) -> dict[str, Any]:
         """Which record this is, and where each of its chains ends."""
-        head = control.head(self._connection)
+        try:
+            head = control.head(self._connection)
+        except sa.exc.NoResultFound:
+            raise LookupError("the head of the control chain is gone") from None
         return {
             "record_id": head.record_id.hex(),
             "control": {"height": head.chain_height, "hash": head.chain_hash.hex()},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +13,14 @@ import pytest
 from streamer.audit import signing
 from streamer.audit.checkpoint_file import CheckpointFile
 from streamer.audit.checkpointing import Checkpointer
+from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import complete_lines, dither, ed25519_verify, keyed_uniform
 from streamer.dither import uniforms_for
 from streamer.errors import UsageError
 from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
 from streamer.journal import BatchKey
 from streamer.labelling.audit_sample import is_sampled
+from streamer.policy import METHODS, GateSettings, calibrated_for_another
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +99,29 @@ def test_the_draws_are_those_of_the_program() -> None:
     for unit in ("best", "batch"):
         names = ["", ""] if unit == "batch" else ["a", "b"]
         assert uniforms_for(salt, key, ["a", "b"], unit) == tuple(dither(salt, key, name) for name in names)
+
+
+def test_it_knows_what_a_threshold_is_calibrated_for_as_the_program_does() -> None:
+    usual = GateSettings(scorer="external", encoder="none", alpha=0.1)
+    other: dict[str, Any] = {
+        "unit": "batch", "scorer": "gram", "encoder": "e@1", "severity_kind": "judge", "alpha": 0.2, "eta": 2.0, "draws": 9,
+        "delta": 0.2, "rho": 0.9, "grid": 50, "starts": 3, "width": 0.1, "segment_by": "language",
+        "segment_fallback": "pooled", "label_floor": 0.2, "max_attempts": 2, "mode": "enforce", "hold_action": "escalate",
+        "audit_probability": 0.7, "audit_draws": 3, "keep_texts": False,
+    }  # fmt: skip
+    forms = [{"method": method} for method in METHODS] + [{"shape": "smooth"}, {"shape": "rank"}]
+    for form in (*forms, {"segment_by": "language"}):
+        for name, value in other.items():
+            # The rules of what goes together are no matter here.
+            before, after = (copy.copy(usual) for _ in range(2))
+            for settings in (before, after):
+                for field, one in form.items():
+                    object.__setattr__(settings, field, one)
+            object.__setattr__(after, name, value)
+            expected = calibrated_for_another(before, after)
+            said = verify_bundle.calibrated_for_another(asdict(before), asdict(after))
+            assert sorted(said) == expected, (form, name)
+    assert set(verify_bundle.CALIBRATED_FOR) <= {field.name for field in fields(GateSettings)}
 
 
 def test_keys_are_read_and_others_are_refused(tmp_path: Path) -> None:

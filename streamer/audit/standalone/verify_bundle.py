@@ -7,7 +7,8 @@ BUNDLE is a folder or a .zip made by `streamer audit export`; its form is descri
 computed anew: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
 record still agrees with them, the audit draw from the revealed salt, and each action from stored scores and policy.
 
-Exit status: 0 everything fits, 3 something does not (the first row that does not is named), 2 wrong usage.
+Exit status: 0 everything fits, 3 something does not (the first row that does not is named), 2 wrong usage, or a bundle
+that cannot be read.
 """
 
 from __future__ import annotations
@@ -32,6 +33,20 @@ ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 
+CALIBRATED_FOR = (
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
+)  # fmt: skip
+MEANS_SOMETHING_UNDER = {
+    "eta": ("method", ("rbwa",)),
+    "draws": ("method", ("bb",)),
+    "delta": ("method", ("hb", "betting", "selective")),
+    "rho": ("method", ("age",)),
+    "grid": ("method", ("selective",)),
+    "starts": ("method", ("selective",)),
+    "width": ("shape", ("smooth", "ramp")),
+}
+
 # -- bytes -----------------------------------------------------------------------------------------------------
 
 
@@ -39,6 +54,24 @@ def canonical_json(value: object) -> bytes:
     """Write a value as the one byte string that is hashed."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode()
+
+
+def strict_json(line: bytes) -> Any:
+    """Read JSON that says one thing to everybody. Raises `ValueError` for a key twice, NaN, or nesting without end."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        read = dict(pairs)
+        if len(read) != len(pairs):
+            raise ValueError("a key stands twice in one object")
+        return read
+
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        return json.loads(line, object_pairs_hook=once, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def sha256(data: bytes) -> str:
@@ -151,6 +184,25 @@ def dither(salt: bytes, batch: Sequence[Any], response: str) -> float:
     return ((keyed_number(salt, "dither", *map(str, batch), response) >> 12) + 0.5) / 2.0**52
 
 
+def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Name what a threshold for the settings `before` was calibrated for otherwise than the settings `after` ask.
+
+    Columns that one of the rows did not have yet are passed over.
+    """
+
+    def has_meaning(name: str) -> bool:
+        if name == "segment_fallback":
+            return any(row.get("segment_by") is not None for row in (before, after))
+        decider, values = MEANS_SOMETHING_UNDER.get(name, (None, ()))
+        return decider is None or any(row.get(decider) in values for row in (before, after))
+
+    return [
+        name
+        for name in CALIBRATED_FOR
+        if name in before and name in after and before[name] != after[name] and has_meaning(name)
+    ]
+
+
 Derived = tuple[list[bool], int | None, tuple[str, float | None]]
 
 
@@ -245,6 +297,7 @@ class Verifier:
         self._record_id = ""
         self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
         self._salts: dict[str, bytes] = {}
+        self._rules: dict[int, Any] = {}
 
     def fault(self, check: str, place: str, detail: str) -> None:
         """Remember that something does not fit."""
@@ -265,15 +318,18 @@ class Verifier:
         seen: set[int] = set()
         for number, value in enumerate(values, 1):
             try:
-                facts = json.loads(value)
+                facts = strict_json(value)
                 sequence, signature = int(facts["sequence"]), base64.b64decode(facts["signature"])
                 key = self._keys.get(facts["key_id"])
                 unsigned = {name: item for name, item in facts.items() if name != "signature"}
                 signed = b"streamer.checkpoint.v1\x00" + canonical_json(unsigned)
                 heads = [facts["control"], *facts["partitions"]]
-                [(head["height"], head["hash"]) for head in heads]
-                [(gate["gate"], gate["salt"], gate["seed"]) for gate in facts["gates"]]
-            except (ValueError, KeyError, TypeError):
+                [(head["height"] + 0, head["hash"] + "") for head in heads]
+                [(head["log_id"], head["topic"], head["partition"]) for head in facts["partitions"]]
+                [head["next_offset"] + 0 for head in facts["partitions"]]
+                [gate["gate"] + gate["salt"] + gate["seed"] for gate in facts["gates"]]
+                (facts["made_at"] + "", facts["previous"], facts["record_id"])
+            except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError, RecursionError):
                 self.fault("checkpoint", f"{origin}, line {number}", "this is no checkpoint")
                 continue
             place = f"checkpoint {sequence} ({origin})"
@@ -299,6 +355,11 @@ class Verifier:
                 self._checkpoints[sequence] = {"digest": digest, "facts": facts, "origin": origin}
         for sequence in sorted(set(self._checkpoints) - seen) if complete else ():
             self.fault("checkpoint", f"checkpoint {sequence}", f"{origin} does not have it")
+        if not complete and not seen and "younger" not in self.notes:
+            self.notes["outside"] = (
+                f"{origin} has no checkpoint: those beside the record were taken, and whoever can change it could"
+                " have removed the newest"
+            )
 
     def _link_checkpoints(self, record_id: str) -> None:
         self._record_id = record_id
@@ -407,6 +468,8 @@ class Verifier:
             "policies": ("gate", "version"),
             "calibration_runs": ("id",),
         }.get(kind)
+        if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
+            self.fault("label", place, "it does not count from the earlier of labelled and received")
         if key is None:
             return
         identity = tuple(row[name] for name in key)
@@ -420,6 +483,7 @@ class Verifier:
                 digest = sha256(canonical_json(line.get(part)))
                 if part not in line or digest != row[part]["sha256"] or len(line[part]) != row[part]["rows"]:
                     self.fault("calibration", place, f"its {part} are not those that were recorded")
+            self._keep_run(row, line, place)
         elif kind == "policies":
             run = self._rows.get("calibration_runs", {}).get((row["calibration_run"],))
             if row["calibration_run"] is None:
@@ -427,8 +491,49 @@ class Verifier:
                     self.fault("policy", place, "it ships, and no calibration run found it")
             elif run is None:
                 self.fault("policy", place, f"there is no run {row['calibration_run']} before it")
-            elif (row["state"], row["threshold"]) != (run["state"], run["threshold"]):
-                self.fault("policy", place, f"it is not what run {row['calibration_run']} found")
+            else:
+                self._policy_of_run(row, run, place)
+
+    def _policy_of_run(self, row: dict[str, Any], run: dict[str, Any], place: str) -> None:
+        """Compare a policy with its run: what that found, and what for."""
+        name = f"run {run['id']}"
+        settings = self._rows.get("gate_revisions", {})
+        for_now = settings.get((row["gate"], row["gate_revision"]))
+        for_run = settings.get((run["gate"], run["gate_revision"]))
+        if run["gate"] != row["gate"]:
+            self.fault("policy", place, f"{name} is of the gate {run['gate']}")
+        elif (row["state"], row["threshold"]) != (run["state"], run["threshold"]):
+            self.fault("policy", place, f"it is not what {name} found")
+        elif row["guarantee"] != run["guarantee"]:
+            self.fault("policy", place, f"its guarantee is not the one that {name} came to")
+        elif "rule" in row and row["rule"] != self._rules.get(run["id"]):
+            self.fault("policy", place, f"its rule is not the one that {name} found")
+        elif for_now is None or for_run is None:
+            self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no chain")
+        elif changed := calibrated_for_another(for_run, for_now):
+            self.fault("policy", place, f"{name} was calibrated for another {', '.join(changed)}")
+
+    def _keep_run(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
+        """Compare what a run says of itself with what it has read and found."""
+        inputs, found = (
+            [dict(zip(row[part]["columns"], one, strict=True)) for one in line[part]]
+            for part in ("inputs", "candidates")
+        )
+        groups = {(one["batch_id"], one["attempt"]) for one in inputs}
+        missing = sum(one["severity"] is None for one in inputs)
+        if (row["groups"], row["items"], row["missing"]) != (len(groups), len(inputs), missing):
+            self.fault(
+                "calibration",
+                place,
+                "it has read another number of groups, items or missing labels than it says",
+            )
+        deciding = next((one for one in found if one["decides"]), {})
+        if (row["state"], row["threshold"]) != (deciding.get("state"), deciding.get("threshold")):
+            self.fault("calibration", place, "its threshold is not that of the calibrator that decides")
+        settings = self._rows.get("gate_revisions", {}).get((row["gate"], row["gate_revision"]))
+        if settings is not None and settings["method"] != row["method"]:
+            self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
+        self._rules[row["id"]] = deciding.get("rule")
 
     def _keep_gate(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         name, salt = row["name"], line.get("audit_salt")
@@ -787,8 +892,9 @@ class Bundle:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._zip = zipfile.ZipFile(path) if path.is_file() else None
-        self.manifest = json.loads(b"".join(self._chunks("manifest.json")))
-        if self.manifest.get("format") != "streamer.bundle.v1":
+        self.at = "manifest.json"
+        self.manifest = strict_json(b"".join(self._chunks("manifest.json")))
+        if not isinstance(self.manifest, dict) or self.manifest.get("format") != "streamer.bundle.v1":
             raise ValueError("the manifest is not of the form streamer.bundle.v1")
 
     def _chunks(self, name: str) -> Iterator[bytes]:
@@ -799,22 +905,27 @@ class Bundle:
         """Names of files that are not those that the manifest describes."""
         found = []
         for name in FILES:
-            digest = hashlib.sha256()
+            digest, lines = hashlib.sha256(), 0
             for chunk in self._chunks(name):
                 digest.update(chunk)
-            if digest.hexdigest() != self.manifest["files"][name]["sha256"]:
+                lines += 1
+            if self.manifest["files"][name] != {"sha256": digest.hexdigest(), "lines": lines}:
                 found.append(name)
         return found
 
     def lines(self, name: str) -> Iterator[bytes]:
         """Iterate over the lines of a file, without their ends."""
-        for line in self._chunks(name):
+        for number, line in enumerate(self._chunks(name), 1):
+            self.at = f"{name}, line {number}"
             yield line.rstrip(b"\n")
 
     def values(self, name: str) -> Iterator[dict[str, Any]]:
         """Iterate over the JSON values of a file."""
         for line in self.lines(name):
-            yield json.loads(line)
+            value = strict_json(line)
+            if not isinstance(value, dict):
+                raise ValueError("it is no JSON object")
+            yield value
 
 
 def verify_bundle(bundle: Bundle, keys: Sequence[bytes], outside: Iterable[bytes] | None) -> Verifier:
@@ -856,12 +967,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
+    reading, bundle = asked.public_key, None
     try:
         keys = read_public_keys(asked.public_key.read_text("ascii")) if asked.public_key else []
+        reading = asked.checkpoints
         outside = complete_lines(asked.checkpoints.read_bytes()) if asked.checkpoints else None
-        verifier = verify_bundle(Bundle(asked.bundle), keys, outside)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        sys.stderr.write(f"cannot verify {asked.bundle}: {type(error).__name__}: {error}\n")
+        reading = asked.bundle
+        bundle = Bundle(asked.bundle)
+        verifier = verify_bundle(bundle, keys, outside)
+    except Exception as error:  # whatever a hostile bundle may raise is said in one line
+        place = reading if bundle is None else f"{reading}, {bundle.at}"
+        sys.stderr.write(f"cannot read {place}: {type(error).__name__}: {error}\n")
         return 2
     if asked.json:
         report = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from streamer.audit import signing
 from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
+from streamer.audit.standalone.verify_bundle import main as verify_bundle_alone
 from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
 from tests.integration.audit.attacker import (
     batch_of,
@@ -107,6 +109,10 @@ EVERYWHERE = [("sqlite", *change) for change in CHANGES] + [
     # The checks are the same code for both: without the long form a sample shows that PostgreSQL's rows are too.
     for change in (CHANGES if os.environ.get("STREAMER_TEST_FAULTS") == "long" else CHANGES[::5])
 ]
+
+
+ON_SQLITE = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
+"""For what is the same code on both, and for values of a type that PostgreSQL does not store."""
 
 
 def check(record: Record, place: str, said: str, *, alone: bool = True) -> None:
@@ -307,6 +313,65 @@ def test_a_policy_that_ships_more_with_everything_computed_anew(record: Record) 
         assert any("do not follow from scores and policy" in detail for detail in faults)
 
 
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        # An old threshold under a budget that it was never calibrated for.
+        (f"UPDATE gate_revisions SET alpha = 0.01 WHERE gate = 'best' AND revision = (SELECT gate_revision FROM"
+         f" policies WHERE gate = 'best' AND version = {CUT})", "calibrated for another alpha"),
+        ("UPDATE policies SET calibration_run = (SELECT max(id) FROM calibration_runs WHERE gate = 'each') WHERE"
+         f" gate = 'best' AND version = {CUT}", "is of the gate each"),
+        (f"""UPDATE policies SET rule = '{{"curve":null,"kind":"rank","parameters":{{}}}}' WHERE gate = 'best'"""
+         f" AND version = {CUT}", "its rule is not the one"),
+        (f"UPDATE policies SET guarantee = 'nothing bad ever ships' WHERE gate = 'best' AND version = {CUT}", "its guarantee"),
+        (f"UPDATE calibration_runs SET groups = 1000, items = 1000 WHERE id = {LAST_RUN}", "another number of groups"),
+        (f"UPDATE calibration_runs SET method = 'hb' WHERE id = {LAST_RUN}", "its method is not that of"),
+        ("UPDATE label_revisions SET effective_at = '2020-01-01 00:00:00.000000' WHERE source = 'file' AND"
+         " batch_id = 'batch-5'", "earlier of labelled and received"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_is_named_with_everything_computed_anew(
+    record: Record, change: str, said: str
+) -> None:
+    with breaking_in(record.url) as connection:
+        connection.exec_driver_sql(change)
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+        connection.exec_driver_sql("DELETE FROM checkpoints")
+    assert any(said in fault.detail for fault in record.verify(from_database=True).faults)
+    assert any(said in fault["detail"] for fault in record.verify_alone(from_bundle=True).faults)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE outcomes SET recorded_at = 'yesterday' WHERE chain_height = 3",
+        "UPDATE outcomes SET chain_hash = 'x' WHERE chain_height = 3",
+        "UPDATE control_log SET recorded_at = 'x' WHERE chain_height = 3",
+        "UPDATE policies SET rule = '[' WHERE version = 2",
+        "UPDATE batches SET metadata = '{' WHERE id = 3",
+        "UPDATE progress SET chain_hash = 'hello'",
+        "UPDATE calibration_inputs SET score = 'x'",
+        "UPDATE gate_revisions SET alpha = 'x' WHERE revision = 1",
+        "DELETE FROM control_head",
+        "DELETE FROM gates",
+    ],
+)
+def test_a_value_that_cannot_be_read_is_a_fault_and_no_crash(record: Record, change: str) -> None:
+    with breaking_in(record.url) as connection:
+        connection.exec_driver_sql(change)
+    assert record.verify().faults
+
+
+@ON_SQLITE
+def test_an_outside_file_without_checkpoints_is_no_evidence_and_that_is_said(record: Record) -> None:
+    record.file.write_bytes(b'{"sequence": 1, "torn')
+    assert any("has no checkpoint" in note for note in record.verify().notes)
+    assert any("has no checkpoint" in note for note in record.verify_alone().notes.values())
+
+
 def _changed(line: bytes, **fields: Any) -> bytes:
     return json.dumps(json.loads(line) | fields, sort_keys=True, separators=(",", ":")).encode()
 
@@ -371,6 +436,50 @@ def test_values_of_another_type_are_named_and_stop_nothing(record: Record) -> No
             f"UPDATE responses SET score = 'high' WHERE batch = {B26} AND position = 0"
         )
     check(record, "streamer.responses[0], link 26", "cannot be read")
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("name", ["manifest.json", "control.jsonl", "outcomes.jsonl", "checkpoints.jsonl"])
+def test_a_bundle_of_rubbish_is_refused_in_one_line(
+    record: Record, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record.verify_alone()
+    bundle = record.directory / "bundle"
+    whole = (bundle / name).read_bytes()
+    manifest = json.loads((bundle / "manifest.json").read_bytes())
+    rubbish = (
+        b"null",
+        b"[1]",
+        b"NaN",
+        b"[" * 100_000,
+        b'{"a":1,"a":2}',
+        b"\xff",
+        b"{}",
+        b'{"sequence":1e400}',
+    )
+    for line in rubbish:
+        data = line + b"\n" + whole
+        (bundle / name).write_bytes(data)
+        if name != "manifest.json":
+            about = {"sha256": hashlib.sha256(data).hexdigest(), "lines": data.count(b"\n")}
+            changed = manifest | {"files": manifest["files"] | {name: about}}
+            (bundle / "manifest.json").write_text(json.dumps(changed))
+        status = verify_bundle_alone([str(bundle)])
+        said = capsys.readouterr()
+        # A line that is no checkpoint is a fault among others; a record that cannot be read is not gone through.
+        assert status == (3 if name == "checkpoints.jsonl" else 2), line[:20]
+        assert said.err.count("\n") == (0 if status == 3 else 1), said.err
+        assert "Everything fits" not in said.out
+
+
+@ON_SQLITE
+def test_a_manifest_that_lies_about_lines(record: Record) -> None:
+    record.verify_alone()
+    path = record.directory / "bundle" / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    manifest["files"]["outcomes.jsonl"]["lines"] += 1
+    path.write_text(json.dumps(manifest))
+    assert verify_bundle(Bundle(path.parent), KEYS, None).faults[0]["place"] == "outcomes.jsonl"
 
 
 def test_a_bundle_that_was_changed_after_it_was_exported(record: Record) -> None:
