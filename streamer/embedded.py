@@ -123,6 +123,17 @@ class EmbeddedStep:
             for field, value in getattr(self._settings, group).model_dump().items()
             if value is not None
         }
+        audit = self._settings.audit
+        if self._shared:  # what runs for itself alone would leave its checkpoints where another record's are
+            passed |= {
+                variable_name("audit", field): str(value)
+                for field, value in (
+                    ("private_key", audit.private_key),
+                    ("checkpoint_file", audit.checkpoint_file and os.path.abspath(audit.checkpoint_file)),  # noqa: PTH100
+                    ("checkpoint_every_seconds", audit.checkpoint_every_seconds),
+                )
+                if value is not None
+            }
         return (
             inherited
             | passed
