@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import random
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import exc
 
-from streamer.errors import UsageError
+from streamer.errors import Unavailable, UsageError
 from streamer.store import roles
 from streamer.store.engine import SCHEMA, Database
 from streamer.store.schema import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 VERSION_TABLE = "schema_version"
 
 _ADVISORY_LOCK = 0x53_54_52_45_41_4D  # "STREAM"
 LOCK_SECONDS: float = 10
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +68,38 @@ def migrate(
     database = Database(url, insecure=insecure)
     try:
         database.make_file()
-        with _alone(database, lock_seconds) as (connection, config):
-            _known_revision(connection)
-            command.upgrade(config, revision)
-            if not database.sqlite:
-                roles.grant(connection)
+        _again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
         return _state(database)
     finally:
         database.close()
+
+
+def _upgrade(database: Database, revision: str, lock_seconds: float) -> None:
+    with _alone(database, lock_seconds) as (connection, config):
+        present = _known_revision(connection)
+        if not database.sqlite and present not in (None, head()):
+            # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
+            connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
+        command.upgrade(config, revision)
+        if not database.sqlite:
+            roles.grant(connection)
+
+
+def _again_after_collisions(work: Callable[[], None], database: Database) -> None:
+    """Run a transaction, and again if it and another one waited for each other and it was the one that was ended."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            work()
+        except exc.DBAPIError as error:
+            if not isinstance(error.orig, psycopg.errors.DeadlockDetected):
+                raise
+            if attempt + 1 == _ATTEMPTS:
+                raise Unavailable(
+                    f"{database}: other transactions kept colliding with the migration, which has changed nothing"
+                ) from error
+        else:
+            return
+        time.sleep(random.uniform(0.2, 1.0))  # noqa: S311  # jitter, no secret
 
 
 def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState:
