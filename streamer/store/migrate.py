@@ -21,7 +21,7 @@ from sqlalchemy import exc
 from streamer.errors import Unavailable, UsageError
 from streamer.store import roles
 from streamer.store.engine import SCHEMA, Database
-from streamer.store.schema import metadata
+from streamer.store.schema import metadata, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,8 +76,8 @@ def migrate(
 
 def _upgrade(database: Database, revision: str, lock_seconds: float) -> None:
     with _alone(database, lock_seconds) as (connection, config):
-        present = _known_revision(connection)
-        if not database.sqlite and present not in (None, head()):
+        behind = _known_revision(connection) != head()
+        if not database.sqlite and behind and sa.inspect(connection).has_table(progress.name):
             # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
             connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
         command.upgrade(config, revision)
