@@ -42,6 +42,10 @@ class Snapshot(Protocol):
         """Rows that belong to no chain."""
         ...
 
+    def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
+        """What calibration runs say they read and no recorded decision and label can have given them."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -108,6 +112,10 @@ def verify_record(
         if rescorer is not None:
             rescorer.finish(verifier)
         verifier.unchained(snapshot.unchained())
+        for line in snapshot.contradicted_inputs():
+            verifier.fault(
+                "policy", f"calibration_runs id {line['run']}, input {line['input']}", line["detail"]
+            )
         verifier.heads(head)
     except _UNREADABLE as error:
         verifier.fault(

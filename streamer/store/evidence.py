@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from streamer.journal import Partition
 from streamer.store import chain, control
+from streamer.store.input_evidence import contradicted_inputs
 from streamer.store.progress import in_partition, partition_heads
 from streamer.store.schema import (
     batches,
@@ -137,6 +138,10 @@ class EvidenceSnapshot:
                 if (table.name, subject) not in sealed:
                     yield {"kind": table.name, "subject": subject}
         yield from self._not_in_outcomes()
+
+    def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
+        """What calibration runs say they read and no recorded decision and label can have given them."""
+        yield from contradicted_inputs(self._connection)
 
     def _not_in_outcomes(self) -> Iterator[dict[str, Any]]:
         # NOT IN: SQLite looks its list up in an index that it makes once; of NULLs there must be none.
