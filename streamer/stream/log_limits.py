@@ -69,16 +69,24 @@ class _Farewell(logging.Filter):
 
 
 class _ClosedSocket(logging.Filter):
-    """Drops what kafka-python logs as an error when a task waits for a socket that was closed a moment before."""
+    """Drops what kafka-python logs as an error when a task waits for a socket, or reads from it, that was closed a
+    moment before.
+    """
+
+    SIGNS = ("Invalid file descriptor: -1", "'NoneType' object has no attribute 'recv'")
 
     def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not (isinstance(error, ValueError) and "Invalid file descriptor: -1" in str(error))
+        error = str(record.exc_info[1]) if record.exc_info else ""
+        return not any(sign in error for sign in self.SIGNS)
 
 
 def drop_farewells() -> None:
     """Keep the closing of a kafka-python client out of the log. Safe to repeat."""
-    for name, farewell in (("kafka.cluster", _Farewell), ("kafka.net.selector", _ClosedSocket)):
+    for name, farewell in (
+        ("kafka.cluster", _Farewell),
+        ("kafka.net.selector", _ClosedSocket),
+        ("kafka.net.transport", _ClosedSocket),
+    ):
         logger = logging.getLogger(name)
         if not any(isinstance(one, farewell) for one in logger.filters):
             logger.addFilter(farewell())

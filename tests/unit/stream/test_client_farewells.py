@@ -34,3 +34,16 @@ def test_a_task_that_waited_for_a_closed_socket_is_not_logged(caplog: pytest.Log
         except ValueError:
             logging.getLogger("kafka.net.selector").warning("Unhandled exception in task", exc_info=True)
         assert len(caplog.records) == logged
+
+
+def test_a_read_from_a_closed_socket_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    from kafka import KafkaProducer
+
+    KafkaConnection("127.0.0.1:9092").for_kafka_python(KafkaProducer)
+    for logged, socket in ((0, None), (1, object())):
+        caplog.clear()
+        try:
+            socket.recv(1)  # type: ignore[union-attr]
+        except AttributeError:
+            logging.getLogger("kafka.net.transport").warning("Error receiving network data", exc_info=True)
+        assert len(caplog.records) == logged
