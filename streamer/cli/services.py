@@ -108,10 +108,18 @@ def _announce_json(facts: "Mapping[str, object]") -> None:
 
 def _leave_at_sigterm() -> None:
     """Let a SIGTERM that comes before the worker is under way be an end like any other; then it handles its own."""
+    import os
     import signal
     import sys
+    from contextlib import suppress
 
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
+    def end(_number: int, _frame: object) -> None:
+        # At once: nothing is leased yet, and an exception in the middle of a query would come out as another error.
+        with suppress(Exception):
+            sys.stdout.flush()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _stop_when_stdin_closes() -> None:
