@@ -90,6 +90,10 @@ def _again_after_collisions(work: Callable[[], None], database: Database) -> Non
     for attempt in range(_ATTEMPTS):
         try:
             work()
+        except Unavailable:
+            # Another migration holds the file's lock, for longer than one wait.
+            if not database.sqlite or attempt + 1 == _ATTEMPTS:
+                raise
         except exc.DBAPIError as error:
             if not isinstance(error.orig, psycopg.errors.DeadlockDetected):
                 raise
