@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import TYPE_CHECKING
+
+from streamer.keyed_hash import keyed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,10 +34,6 @@ def uniforms_for(salt: bytes, key: BatchKey, response_ids: Sequence[str], unit: 
 
 
 def _uniform(salt: bytes, key: BatchKey, response: str) -> float:
-    mac = hmac.new(salt, digestmod=hashlib.sha256)
-    for part in ("dither", key.gate, key.batch_id, str(key.attempt), response):
-        encoded = part.encode("utf-8")
-        mac.update(len(encoded).to_bytes(4, "big"))
-        mac.update(encoded)
+    bits = keyed_bits(salt, "dither", key.gate, key.batch_id, str(key.attempt), response)
     # the middle of one of 2^52 cells: exact in a double, and never 0 or 1
-    return ((int.from_bytes(mac.digest()[:8], "big") >> (64 - _BITS)) + 0.5) / 2.0**_BITS
+    return ((bits >> (64 - _BITS)) + 0.5) / 2.0**_BITS

@@ -6,9 +6,9 @@ scores, texts and labels, reproducible by whoever holds the salt, and the same h
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import TYPE_CHECKING
+
+from streamer.keyed_hash import keyed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,16 +19,8 @@ _TWO_TO_64 = float(2**64)
 
 
 def _keyed_uniform(salt: bytes, *parts: str) -> float:
-    """Map `parts` to a number in [0, 1), uniform for one who does not know `salt`.
-
-    Parts are length-prefixed, so that no two sequences of parts share an encoding.
-    """
-    mac = hmac.new(salt, digestmod=hashlib.sha256)
-    for part in parts:
-        encoded = part.encode("utf-8")
-        mac.update(len(encoded).to_bytes(4, "big"))
-        mac.update(encoded)
-    return int.from_bytes(mac.digest()[:8], "big") / _TWO_TO_64
+    """Map `parts` to a number in [0, 1), uniform for one who does not know `salt`."""
+    return keyed_bits(salt, *parts) / _TWO_TO_64
 
 
 def is_sampled(salt: bytes, key: BatchKey, probability: float) -> bool:

@@ -1,0 +1,20 @@
+"""Keyed hashes of identities, which every draw derives from: the audit's and that of gates by chance. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+
+def keyed_bits(salt: bytes, *parts: str) -> int:
+    """Map `parts` to a number in [0, 2^64), uniform for one who does not know `salt`.
+
+    It is the first eight bytes of HMAC-SHA256, the highest first. Parts are length-prefixed, so that no two sequences
+    of parts share an encoding.
+    """
+    mac = hmac.new(salt, digestmod=hashlib.sha256)
+    for part in parts:
+        encoded = part.encode("utf-8")
+        mac.update(len(encoded).to_bytes(4, "big"))
+        mac.update(encoded)
+    return int.from_bytes(mac.digest()[:8], "big")
