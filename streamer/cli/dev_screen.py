@@ -1,0 +1,176 @@
+"""The living view of `streamer dev`: what happens now, in one screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from streamer.telemetry.live_numbers import GateNumbers, Interval, LiveNumbers
+
+_SCALE = 24
+"""Characters of the picture of a risk against its budget."""
+
+_LINES = 5
+"""Policies and alarms that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Something that happened: when, to which gate, and what, in words."""
+
+    at: datetime
+    gate: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """One picture.
+
+    Attributes
+    ----------
+    addresses : name and value, shown on top.
+    policies, alarms : the newest first.
+    troubles : what stands against all being well, in words.
+    """
+
+    numbers: LiveNumbers
+    addresses: Sequence[tuple[str, str]]
+    policies: Sequence[Line]
+    alarms: Sequence[Line]
+    troubles: Sequence[str] = ()
+    now: datetime
+
+
+def draw(screen: Screen) -> Group:
+    """Return the whole picture."""
+    parts: list[RenderableType] = [_addresses(screen), Text(), _throughput(screen)]
+    parts += [Text(trouble, style="bold red") for trouble in screen.troubles]
+    parts.append(Text())
+    for gate in screen.numbers.gates:
+        parts += _gate(gate, screen.now)
+    if not screen.numbers.gates:
+        parts.append(Text("There is no gate yet: streamer gate create NAME", style="dim"))
+    parts += [Text(), *_lines("Policies", screen.policies, "none yet"), Text()]
+    parts += _lines("Alarms", screen.alarms, "none")
+    parts += [Text(), Text("Ctrl-C ends it.", style="dim")]
+    return Group(*parts)
+
+
+def _addresses(screen: Screen) -> Text:
+    line = Text()
+    for position, (name, value) in enumerate(screen.addresses):
+        if position:
+            line.append("  ")
+        line.append(f"{name} ", style="dim")
+        line.append(value)
+    return line
+
+
+def _throughput(screen: Screen) -> Text:
+    numbers = screen.numbers
+    line = Text()
+
+    def field(value: str, unit: str, style: str = "bold") -> None:
+        if line:
+            line.append("   ")
+        line.append(value, style=style)
+        line.append(f" {unit}", style="dim")
+
+    rate = numbers.batches_per_second
+    field("-" if rate is None else f"{rate:.1f}", "batches/s")
+    latency = numbers.latency_seconds
+    field("-" if latency is None else f"{latency * 1000:.0f} ms", "to the action")
+    field(str(numbers.lag), "waiting")
+    field(str(numbers.outbox), "to publish")
+    field(str(numbers.dead_letters), "dead letters", "bold yellow" if numbers.dead_letters else "bold")
+    for part in numbers.away:
+        field(part, "does not answer", "bold red")
+    return line
+
+
+def _gate(gate: GateNumbers, now: datetime) -> list[Text]:
+    style = {"closed": "bold yellow", "cut": "bold green", "open": "bold cyan"}.get(gate.state, "bold red")
+    head = Text()
+    head.append(gate.gate, style="bold")
+    head.append("  ")
+    head.append(gate.state if gate.threshold is None else f"ships above {gate.threshold:.4g}", style=style)
+    since = ""
+    if gate.activated_at is not None:
+        since = f" for {_ago(now, datetime.fromtimestamp(gate.activated_at, UTC))}"
+    head.append(f" (policy {gate.version}{since})", style="dim")
+    served = "" if gate.served_ratio is None else f", {gate.served_ratio:.0%} served"
+    head.append(f"  {gate.batches} batches{served}")
+    if gate.labels_pending is not None:
+        head.append(f"  {gate.labels_pending} to label")
+    lines = [head, _exposure(gate)]
+    if gate.selective is not None:
+        lines.append(Text(f"  among what shipped  {_bounds(gate.selective)}", style="dim"))
+    if gate.alarms:
+        lines.append(Text(f"  ALARM: {', '.join(gate.alarms)}", style="bold red"))
+    return lines
+
+
+def _exposure(gate: GateNumbers) -> Text:
+    risk = gate.exposure
+    if risk is None:
+        return Text(f"  exposure risk not known yet; budget {gate.alpha:.3g}", style="dim")
+    text = Text("  exposure ")
+    text.append_text(bar(risk, gate.alpha))
+    style = "bold red" if risk.lower > gate.alpha else "green" if risk.upper < gate.alpha else "yellow"
+    text.append(f" {_bounds(risk)}", style=style)
+    text.append(f", budget {gate.alpha:.3g}", style="dim")
+    return text
+
+
+def bar(risk: Interval, alpha: float) -> Text:
+    """Draw an interval and its estimate on a scale from 0 to twice the budget, the budget in the middle."""
+
+    def place(value: float) -> int:
+        return min(_SCALE, max(0, round(value / (2 * alpha) * _SCALE)))
+
+    cells = ["·"] * (_SCALE + 1)
+    for position in range(place(risk.lower), place(risk.upper) + 1):
+        cells[position] = "━"
+    cells[place(risk.estimate)] = "●"
+    text = Text("".join(cells))
+    budget = _SCALE // 2
+    if cells[budget] == "●":
+        text.stylize("bold reverse", budget, budget + 1)
+    else:
+        text.plain = text.plain[:budget] + ("┿" if cells[budget] == "━" else "│") + text.plain[budget + 1 :]
+        text.stylize("bold", budget, budget + 1)
+    return text
+
+
+def _bounds(risk: Interval) -> str:
+    return f"{risk.estimate:.3f} ({risk.lower:.3f} to {risk.upper:.3f})"
+
+
+def _lines(title: str, lines: Sequence[Line], none: str) -> list[Text]:
+    if not lines:
+        return [Text(f"{title}: {none}", style="dim")]
+    found = [Text(title, style="bold")]
+    for line in lines[:_LINES]:
+        text = Text(f"  {line.at.astimezone():%H:%M:%S} ", style="dim", no_wrap=True, overflow="ellipsis")
+        text.append(f"{line.gate} ", style="bold")
+        text.append(line.text, style="default")
+        found.append(text)
+    return found
+
+
+def _ago(now: datetime, then: datetime) -> str:
+    seconds = max(0, int((now - then).total_seconds()))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
