@@ -15,6 +15,7 @@ import structlog
 from tests.services.error_log import ErrorLog
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
+from tests.services.prometheus import Prometheus, what_prometheus_needs
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _MARKS = {
     "own_kafka_broker": "kafka",
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
+    "prometheus": "prometheus",
     "real_encoder": "encoder",
     "triviaqa_path": "shared_data",
     "gsm8k_path": "shared_data",
@@ -137,6 +139,19 @@ def postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
 def own_postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
     """PostgreSQL for one test, which may stop, crash and restart it (a few seconds)."""
     yield from _new_postgres_server(pytestconfig, "own_postgres_server")
+
+
+@pytest.fixture
+def prometheus(pytestconfig: pytest.Config) -> Iterator[Prometheus]:
+    """Prometheus for one test, which starts it with its targets and rules: `prometheus.start(...)`."""
+    if need := what_prometheus_needs():
+        missing(*need)
+    server = Prometheus()
+    pytestconfig.stash[_running]["prometheus"] = server
+    try:
+        yield server
+    finally:
+        server.remove()
 
 
 @pytest.fixture(scope="session")
