@@ -17,6 +17,8 @@ HoldAction = Literal["abstain", "regenerate", "escalate"]
 Shape = Literal["indicator", "smooth", "ramp", "quantile", "rank"]
 SegmentFallback = Literal["closed", "pooled"]
 Scorer = Literal["gram", "external"]
+Recalibrate = Literal["manual", "propose", "auto"]
+OnAlarm = Literal["report", "close"]
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SHAPES: tuple[Shape, ...] = get_args(Shape)
@@ -24,6 +26,8 @@ SEGMENT_FALLBACKS: tuple[SegmentFallback, ...] = get_args(SegmentFallback)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
 SCORERS: tuple[Scorer, ...] = get_args(Scorer)
+RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
+ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
 LAWS: tuple[str, ...] = ("mean", "crc", "bb", "rbwa")
 """The laws of the weights within a group: what the budget-on-average calibrators choose among."""
 
@@ -33,8 +37,16 @@ METHODS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective",
 LEAST_ALPHA = 1e-9
 """The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
 
+_MOST_GROUPS = 1_000_000_000
+
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
+
+RECALIBRATOR = "recalibrator"
+"""Who makes runs and policies when the service does so by itself."""
+
+MONITOR = "monitor"
+"""Who makes the policies that an alarm closes a gate with: no person may act under this name."""
 
 GATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 GATE_NAME_RULE = "1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
@@ -72,6 +84,22 @@ class GateSettings:
     label_deadline_seconds : a drawn batch enters calibration once it is older than this, >= 0.
     decision_deadline_seconds : a batch whose `created_at` is older is held; None: never.
     keep_texts : keep prompts, responses, references and metadata; else their hash only.
+    recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
+        policies within the limits below (`auto`).
+    recalibrate_every_seconds : between two runs of the service, > 0; None: not by time.
+    recalibrate_after_groups : newly labelled groups that bring a run about, >= 1; None: not by labels.
+    max_lambda_step : `auto`: how far one run may move lambda, in (0, 1].
+    max_ship_rate_step : `auto`: how far one run may move the share of the calibration groups that ships, in (0, 1].
+    least_groups : `auto`: groups that a looser threshold must be calibrated on at least, >= 1.
+    on_alarm : what the alarm of the risk in service does to the gate.
+    monitor_delta : chance, in (0, 1), that an interval of the risk in service ever fails.
+    alarm_delta : chance, in (0, 1), that the alarm is ever raised while the risk is in budget.
+    alarm_tolerance : share of alpha, in [0, 10], by which the expected loss may pass the budget before the alarm is
+        to be raised.
+    monitor_deadline_seconds : age at which a drawn decision without a label is overdue for monitoring, >= 0.
+    budget_period_days : the period that the budget's use is reckoned over, in (0, 3660].
+    drift_delta : chance, in (0, 1), that the drift alarm is raised though nothing drifts.
+    judge_kind : kind of label that predicts the loss of every decision; None: no predictions.
     """
 
     unit: Unit = "best"
@@ -99,6 +127,20 @@ class GateSettings:
     label_deadline_seconds: float = 0.0
     decision_deadline_seconds: float | None = None
     keep_texts: bool = True
+    recalibrate: Recalibrate = "propose"
+    recalibrate_every_seconds: float | None = 86_400.0
+    recalibrate_after_groups: int | None = 100
+    max_lambda_step: float = 0.1
+    max_ship_rate_step: float = 0.1
+    least_groups: int = 100
+    on_alarm: OnAlarm = "close"
+    monitor_delta: float = 0.1
+    alarm_delta: float = 0.05
+    alarm_tolerance: float = 0.2
+    monitor_deadline_seconds: float = 86_400.0
+    budget_period_days: float = 30.0
+    drift_delta: float = 0.05
+    judge_kind: str | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -109,6 +151,8 @@ class GateSettings:
             ("segment_fallback", SEGMENT_FALLBACKS),
             ("hold_action", HOLD_ACTIONS),
             ("mode", MODES),
+            ("recalibrate", RECALIBRATE),
+            ("on_alarm", ON_ALARM),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
@@ -135,6 +179,36 @@ class GateSettings:
                 "decision_deadline_seconds",
                 self.decision_deadline_seconds is None or 0 < self.decision_deadline_seconds < float("inf"),
                 "positive, or absent",
+            ),
+            (
+                "recalibrate_every_seconds",
+                self.recalibrate_every_seconds is None or 0 < self.recalibrate_every_seconds < float("inf"),
+                "positive, or absent",
+            ),
+            (
+                "recalibrate_after_groups",
+                self.recalibrate_after_groups is None or 1 <= self.recalibrate_after_groups <= _MOST_GROUPS,
+                f"in 1..{_MOST_GROUPS}, or absent",
+            ),
+            ("max_lambda_step", 0 < self.max_lambda_step <= 1, "above 0 and at most 1"),
+            ("max_ship_rate_step", 0 < self.max_ship_rate_step <= 1, "above 0 and at most 1"),
+            ("least_groups", 1 <= self.least_groups <= _MOST_GROUPS, f"in 1..{_MOST_GROUPS}"),
+            *(
+                (name, 0 < getattr(self, name) < 1, "between 0 and 1, both excluded")
+                for name in ("monitor_delta", "alarm_delta", "drift_delta")
+            ),
+            ("alarm_tolerance", 0 <= self.alarm_tolerance <= 10, "in [0, 10], a share of alpha"),
+            ("monitor_deadline_seconds", 0 <= self.monitor_deadline_seconds < float("inf"), "0 or more"),
+            ("budget_period_days", 0 < self.budget_period_days <= 3660, "above 0 and at most 3660"),
+            (
+                "judge_kind",
+                self.judge_kind is None or GATE_NAME.fullmatch(self.judge_kind),
+                "like 'judge', or absent",
+            ),
+            (
+                "judge_kind",
+                self.judge_kind != self.severity_kind,
+                f"another kind of label than the gate's own, {self.severity_kind}: it predicts that one",
             ),
             ("severity_kind", GATE_NAME.fullmatch(self.severity_kind), "like 'human'"),
             ("encoder", 0 < len(self.encoder) <= 200, "1 to 200 characters"),

@@ -47,6 +47,20 @@ def create(
     audit_draws: opt.AuditDrawsOption = None,
     label_deadline: opt.LabelDeadlineOption = None,
     decision_deadline: opt.DecisionDeadlineOption = None,
+    recalibrate: opt.RecalibrateOption = None,
+    recalibrate_every: opt.RecalibrateEveryOption = None,
+    recalibrate_after_groups: opt.RecalibrateAfterGroupsOption = None,
+    max_lambda_step: opt.MaxLambdaStepOption = None,
+    max_ship_rate_step: opt.MaxShipRateStepOption = None,
+    least_groups: opt.LeastGroupsOption = None,
+    on_alarm: opt.OnAlarmOption = None,
+    monitor_delta: opt.MonitorDeltaOption = None,
+    alarm_delta: opt.AlarmDeltaOption = None,
+    alarm_tolerance: opt.AlarmToleranceOption = None,
+    monitor_deadline: opt.MonitorDeadlineOption = None,
+    budget_period_days: opt.BudgetPeriodDaysOption = None,
+    drift_delta: opt.DriftDeltaOption = None,
+    judge_kind: opt.JudgeKindOption = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -71,6 +85,12 @@ def create(
         segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
         audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
         decision_deadline=decision_deadline,
+        recalibrate=recalibrate, recalibrate_every=recalibrate_every,
+        recalibrate_after_groups=recalibrate_after_groups, max_lambda_step=max_lambda_step,
+        max_ship_rate_step=max_ship_rate_step, least_groups=least_groups, on_alarm=on_alarm,
+        monitor_delta=monitor_delta, alarm_delta=alarm_delta, alarm_tolerance=alarm_tolerance,
+        monitor_deadline=monitor_deadline, budget_period_days=budget_period_days, drift_delta=drift_delta,
+        judge_kind=judge_kind,
     )  # fmt: skip
     settings = load_settings()
     chosen = gate_settings({"encoder": NO_ENCODER}, given, settings)
@@ -122,6 +142,20 @@ def set_(
     audit_draws: opt.AuditDrawsOption = None,
     label_deadline: opt.LabelDeadlineOption = None,
     decision_deadline: opt.DecisionDeadlineOption = None,
+    recalibrate: opt.RecalibrateOption = None,
+    recalibrate_every: opt.RecalibrateEveryOption = None,
+    recalibrate_after_groups: opt.RecalibrateAfterGroupsOption = None,
+    max_lambda_step: opt.MaxLambdaStepOption = None,
+    max_ship_rate_step: opt.MaxShipRateStepOption = None,
+    least_groups: opt.LeastGroupsOption = None,
+    on_alarm: opt.OnAlarmOption = None,
+    monitor_delta: opt.MonitorDeltaOption = None,
+    alarm_delta: opt.AlarmDeltaOption = None,
+    alarm_tolerance: opt.AlarmToleranceOption = None,
+    monitor_deadline: opt.MonitorDeadlineOption = None,
+    budget_period_days: opt.BudgetPeriodDaysOption = None,
+    drift_delta: opt.DriftDeltaOption = None,
+    judge_kind: opt.JudgeKindOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     reason: opt.ReasonOption = "changed",
     by: opt.ByOption = None,
@@ -147,6 +181,12 @@ def set_(
         segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
         audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
         decision_deadline=decision_deadline,
+        recalibrate=recalibrate, recalibrate_every=recalibrate_every,
+        recalibrate_after_groups=recalibrate_after_groups, max_lambda_step=max_lambda_step,
+        max_ship_rate_step=max_ship_rate_step, least_groups=least_groups, on_alarm=on_alarm,
+        monitor_delta=monitor_delta, alarm_delta=alarm_delta, alarm_tolerance=alarm_tolerance,
+        monitor_deadline=monitor_deadline, budget_period_days=budget_period_days, drift_delta=drift_delta,
+        judge_kind=judge_kind,
     )  # fmt: skip
     if not given:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
@@ -271,6 +311,10 @@ def _given(
     decision_deadline: str | None,
     segment_by: str | None,
     label_floor: str | None,
+    recalibrate_every: str | None,
+    recalibrate_after_groups: str | None,
+    monitor_deadline: str | None,
+    judge_kind: str | None,
     **plain: object,
 ) -> dict[str, Any]:
     """Collect the options that were given, under the names that `GateSettings` has."""
@@ -289,6 +333,22 @@ def _given(
             if decision_deadline.lower() == "none"
             else opt.seconds(decision_deadline, "--decision-deadline")
         )
+    if recalibrate_every is not None:
+        given["recalibrate_every_seconds"] = (
+            None
+            if recalibrate_every.lower() == "none"
+            else opt.seconds(recalibrate_every, "--recalibrate-every")
+        )
+    if recalibrate_after_groups is not None:
+        given["recalibrate_after_groups"] = (
+            None
+            if recalibrate_after_groups.lower() == "none"
+            else opt.whole_number(recalibrate_after_groups, "--recalibrate-after-groups")
+        )
+    if monitor_deadline is not None:
+        given["monitor_deadline_seconds"] = opt.seconds(monitor_deadline, "--monitor-deadline")
+    if judge_kind is not None:
+        given["judge_kind"] = None if judge_kind.lower() == "none" else judge_kind
     return given
 
 

@@ -13,6 +13,8 @@ from streamer.policy import (
     HOLD_ACTIONS,
     METHODS,
     MODES,
+    ON_ALARM,
+    RECALIBRATE,
     SCORERS,
     SEGMENT_FALLBACKS,
     SHAPES,
@@ -63,6 +65,13 @@ def number(text: str, option: str) -> float:
     return value
 
 
+def whole_number(text: str, option: str) -> int:
+    """Turn a text into a whole number. Raises `UsageError` for anything else."""
+    if re.fullmatch(r"\d{1,18}", text.strip()) is None:
+        raise UsageError(f"{option} must be a whole number, or none, not {text!r}")
+    return int(text)
+
+
 def duration(value: float | None) -> str:
     """Write seconds the way that `seconds` reads them; ``none`` for None."""
     if value is None:
@@ -73,10 +82,12 @@ def duration(value: float | None) -> str:
     return f"{value:g}s"
 
 
-_POLICY, _METHODS, _AUDIT = (
+_POLICY, _METHODS, _AUDIT, _BY_ITSELF, _WATCH = (
     "What the gate decides with",
     "Methods, shapes and segments",
     "Labelling and deadlines",
+    "Recalibration by the service",
+    "Watching the risk in service",
 )
 _DEFAULTS = {field.name: field.default for field in fields(GateSettings)}
 
@@ -255,5 +266,109 @@ KeepTextsOption = Annotated[
         help="Keep prompts, responses, references and metadata in the database, or their hash only: labels must then "
         "come by the labels topic or by file. New gates: keep them.",
         show_default=False,
+    ),
+]
+RecalibrateOption = Annotated[
+    str | None,
+    _gate_option(
+        "recalibrate",
+        "|".join(RECALIBRATE),
+        "What `streamer recalibrator` does: nothing, runs that wait for `threshold activate`, or new thresholds within "
+        "the limits below.",
+        _BY_ITSELF,
+    ),
+]
+RecalibrateEveryOption = Annotated[
+    str | None,
+    _gate_option(
+        "recalibrate_every_seconds",
+        "TIME",
+        "Time between two runs, like 90s, 30m, 12h, 7d; none: not by time.",
+        _BY_ITSELF,
+    ),
+]
+RecalibrateAfterGroupsOption = Annotated[
+    str | None,
+    _gate_option(
+        "recalibrate_after_groups",
+        "K",
+        "Newly labelled groups that bring a run about; none: not by labels.",
+        _BY_ITSELF,
+    ),
+]
+MaxLambdaStepOption = Annotated[
+    float | None,
+    _gate_option(
+        "max_lambda_step",
+        "D",
+        "Rule auto: the most by which one run may loosen lambda; what tightens acts at once, and is reported beyond it.",
+        _BY_ITSELF,
+    ),
+]
+MaxShipRateStepOption = Annotated[
+    float | None,
+    _gate_option(
+        "max_ship_rate_step", "D", "Rule auto: the same for the predicted share that ships.", _BY_ITSELF
+    ),
+]
+LeastGroupsOption = Annotated[
+    int | None,
+    _gate_option(
+        "least_groups",
+        "N",
+        "Rule auto: groups that a looser threshold must be calibrated on, half as many of them new.",
+        _BY_ITSELF,
+    ),
+]
+OnAlarmOption = Annotated[
+    str | None,
+    _gate_option(
+        "on_alarm",
+        "|".join(ON_ALARM),
+        "When the risk in service has left the budget: close the gate, or only tell.",
+        _WATCH,
+    ),
+]
+MonitorDeltaOption = Annotated[
+    float | None,
+    _gate_option("monitor_delta", "D", "Chance that the interval of the risk in service ever fails.", _WATCH),
+]
+AlarmDeltaOption = Annotated[
+    float | None,
+    _gate_option("alarm_delta", "D", "Chance that the risk alarm is ever false.", _WATCH),
+]
+AlarmToleranceOption = Annotated[
+    float | None,
+    _gate_option(
+        "alarm_tolerance",
+        "SHARE",
+        "Share of alpha by which the expected loss must pass alpha for the alarm to be true.",
+        _WATCH,
+    ),
+]
+MonitorDeadlineOption = Annotated[
+    str | None,
+    _gate_option(
+        "monitor_deadline_seconds",
+        "TIME",
+        "Age at which a drawn decision without a label counts as overdue for monitoring, like 12h, 7d.",
+        _WATCH,
+    ),
+]
+BudgetPeriodDaysOption = Annotated[
+    float | None,
+    _gate_option("budget_period_days", "DAYS", "The period that the budget is reckoned over.", _WATCH),
+]
+DriftDeltaOption = Annotated[
+    float | None,
+    _gate_option("drift_delta", "D", "Chance that the drift alarm is ever false.", _WATCH),
+]
+JudgeKindOption = Annotated[
+    str | None,
+    _gate_option(
+        "judge_kind",
+        "KIND",
+        "Kind of label that predicts the loss of every decision, for narrower intervals; none takes it away.",
+        _WATCH,
     ),
 ]

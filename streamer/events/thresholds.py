@@ -22,7 +22,9 @@ from streamer.policy import (
     GateSettings,
     HoldAction,
     Mode,
+    OnAlarm,
     Policy,
+    Recalibrate,
     Scorer,
     SegmentFallback,
     Shape,
@@ -103,6 +105,20 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     label_deadline_seconds: Annotated[float, Meta(ge=0)]
     decision_deadline_seconds: Annotated[float, Meta(gt=0)] | None
     keep_texts: bool = True
+    recalibrate: Recalibrate = "propose"
+    recalibrate_every_seconds: Annotated[float, Meta(gt=0)] | None = 86_400.0
+    recalibrate_after_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = 100
+    max_lambda_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    max_ship_rate_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    least_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 100
+    on_alarm: OnAlarm = "close"
+    monitor_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    alarm_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    alarm_tolerance: Annotated[float, Meta(ge=0, le=10)] = 0.2
+    monitor_deadline_seconds: Annotated[float, Meta(ge=0)] = 86_400.0
+    budget_period_days: Annotated[float, Meta(gt=0, le=3660)] = 30.0
+    drift_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    judge_kind: GateName | None = None
     calibration_run: int | None
     seed: int
     valid_from: Annotated[datetime, Meta(tz=True)]
@@ -126,6 +142,15 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
                 self.audit_probability,
                 self.label_deadline_seconds,
                 self.decision_deadline_seconds or 0.0,
+                self.recalibrate_every_seconds or 0.0,
+                self.max_lambda_step,
+                self.max_ship_rate_step,
+                self.monitor_delta,
+                self.alarm_delta,
+                self.alarm_tolerance,
+                self.monitor_deadline_seconds,
+                self.budget_period_days,
+                self.drift_delta,
             )
         ):
             raise ValueError("numbers of a policy must be finite")

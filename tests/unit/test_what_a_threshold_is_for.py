@@ -15,11 +15,16 @@ OTHER: dict[str, Any] = {
     "delta": 0.2, "rho": 0.5, "grid": 50, "starts": 2, "shape": "quantile", "width": 0.2, "segment_by": "k",
     "segment_fallback": "pooled", "label_floor": 0.3, "hold_action": "escalate", "max_attempts": 2, "mode": "enforce",
     "audit_probability": 0.5, "audit_draws": 3, "label_deadline_seconds": 5.0, "decision_deadline_seconds": 9.0,
-    "keep_texts": False,
+    "keep_texts": False, "recalibrate": "auto", "recalibrate_every_seconds": None, "recalibrate_after_groups": 7,
+    "max_lambda_step": 0.2, "max_ship_rate_step": 0.2, "least_groups": 7, "on_alarm": "report", "monitor_delta": 0.2,
+    "alarm_delta": 0.2, "alarm_tolerance": 0.3, "monitor_deadline_seconds": 5.0, "budget_period_days": 7.0,
+    "drift_delta": 0.2, "judge_kind": "lexical",
 }  # fmt: skip
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
-    "keep_texts",
+    "keep_texts", "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step",
+    "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance",
+    "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind",
 }  # fmt: skip
 UNREAD_BY_MEAN = {"eta", "draws", "delta", "rho", "grid", "starts", "width", "segment_fallback"}
 
@@ -59,3 +64,28 @@ def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
     assert GateSettings(encoder="e@1", alpha=LEAST_ALPHA).alpha == LEAST_ALPHA
     with pytest.raises(ValueError, match="alpha must be at least 1e-09 and less than 1"):
         GateSettings(encoder="e@1", alpha=1e-320)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"recalibrate": "often"}, "recalibrate must be one of manual, propose, auto"),
+        ({"recalibrate_every_seconds": 0.0}, "recalibrate_every_seconds must be positive, or absent"),
+        ({"recalibrate_after_groups": 0}, "recalibrate_after_groups must be in 1"),
+        ({"max_lambda_step": 0.0}, "max_lambda_step must be above 0 and at most 1"),
+        ({"max_ship_rate_step": 1.5}, "max_ship_rate_step must be above 0 and at most 1"),
+        ({"least_groups": 0}, "least_groups must be in 1"),
+        ({"on_alarm": "ring"}, "on_alarm must be one of report, close"),
+        ({"monitor_delta": 1.0}, "monitor_delta must be between 0 and 1"),
+        ({"alarm_delta": 0.0}, "alarm_delta must be between 0 and 1"),
+        ({"alarm_tolerance": -0.1}, "alarm_tolerance must be in"),
+        ({"monitor_deadline_seconds": float("nan")}, "monitor_deadline_seconds must be 0 or more"),
+        ({"budget_period_days": 0.0}, "budget_period_days must be above 0"),
+        ({"drift_delta": float("nan")}, "drift_delta must be between 0 and 1"),
+        ({"judge_kind": "No!"}, "judge_kind must be like 'judge'"),
+        ({"judge_kind": "human"}, "judge_kind must be another kind of label than the gate's own, human"),
+    ],
+)
+def test_a_rule_out_of_range_is_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        GateSettings(encoder="e@1", **wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.policy import HOLD_ACTIONS, MODES, SEGMENT_FALLBACKS, SHAPES, UNITS
+from streamer.policy import HOLD_ACTIONS, MODES, ON_ALARM, RECALIBRATE, SEGMENT_FALLBACKS, SHAPES, UNITS
 from streamer.store.schema.types import (
     BIGINT,
     REAL,
@@ -65,6 +65,24 @@ gate_revisions = sa.Table(
     sa.Column(
         "keep_texts", sa.Boolean, nullable=False, server_default=sa.true(), comment="else their hash only"
     ),
+    sa.Column("recalibrate", sa.Text, nullable=False, server_default=sa.text("'propose'")),
+    sa.Column(
+        "recalibrate_every_seconds", REAL, server_default=sa.text("86400"), comment="NULL: not by time"
+    ),
+    sa.Column(
+        "recalibrate_after_groups", sa.Integer, server_default=sa.text("100"), comment="NULL: not by labels"
+    ),
+    sa.Column("max_lambda_step", REAL, nullable=False, server_default=sa.text("0.1")),
+    sa.Column("max_ship_rate_step", REAL, nullable=False, server_default=sa.text("0.1")),
+    sa.Column("least_groups", sa.Integer, nullable=False, server_default=sa.text("100")),
+    sa.Column("on_alarm", sa.Text, nullable=False, server_default=sa.text("'close'")),
+    sa.Column("monitor_delta", REAL, nullable=False, server_default=sa.text("0.1")),
+    sa.Column("alarm_delta", REAL, nullable=False, server_default=sa.text("0.05")),
+    sa.Column("alarm_tolerance", REAL, nullable=False, server_default=sa.text("0.2")),
+    sa.Column("monitor_deadline_seconds", REAL, nullable=False, server_default=sa.text("86400")),
+    sa.Column("budget_period_days", REAL, nullable=False, server_default=sa.text("30")),
+    sa.Column("drift_delta", REAL, nullable=False, server_default=sa.text("0.05")),
+    sa.Column("judge_kind", sa.Text),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("created_by", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
@@ -94,6 +112,20 @@ gate_revisions = sa.Table(
     check("audit_draws", "audit_draws BETWEEN 1 AND 256"),
     check("label_deadline", "label_deadline_seconds >= 0 AND label_deadline_seconds <= 1e300"),
     check("decision_deadline", "decision_deadline_seconds > 0 AND decision_deadline_seconds <= 1e300"),
+    one_of("recalibrate", RECALIBRATE),
+    check("recalibrate_every", "recalibrate_every_seconds > 0 AND recalibrate_every_seconds <= 1e300"),
+    check("recalibrate_after", "recalibrate_after_groups BETWEEN 1 AND 1000000000"),
+    check("max_lambda_step", "max_lambda_step > 0 AND max_lambda_step <= 1"),
+    check("max_ship_rate_step", "max_ship_rate_step > 0 AND max_ship_rate_step <= 1"),
+    check("least_groups", "least_groups BETWEEN 1 AND 1000000000"),
+    one_of("on_alarm", ON_ALARM),
+    check("monitor_delta", "monitor_delta > 0 AND monitor_delta < 1"),
+    check("alarm_delta", "alarm_delta > 0 AND alarm_delta < 1"),
+    check("alarm_tolerance", "alarm_tolerance >= 0 AND alarm_tolerance <= 10"),
+    check("monitor_deadline", "monitor_deadline_seconds >= 0 AND monitor_deadline_seconds <= 1e300"),
+    check("budget_period", "budget_period_days > 0 AND budget_period_days <= 3660"),
+    check("drift_delta", "drift_delta > 0 AND drift_delta < 1"),
+    sized_text("judge_kind", 64),
 )
 
 policies = sa.Table(

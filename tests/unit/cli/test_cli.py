@@ -19,7 +19,9 @@ GATE_KEYS = {
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "max_attempts", "mode", "audit_probability",
-    "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
+    "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate", "recalibrate_every_seconds",
+    "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta",
+    "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind",
 }  # fmt: skip
 
 
