@@ -5,6 +5,7 @@ import os
 import typer
 
 from streamer.cli import (
+    alert,
     audit,
     config,
     database,
@@ -83,6 +84,7 @@ app.add_typer(label.app, name="label", rich_help_panel=_RISK)
 app.command("recalibrate", rich_help_panel=_RISK)(recalibrate.recalibrate)
 app.add_typer(threshold.app, name="threshold", rich_help_panel=_RISK)
 app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
+app.add_typer(alert.app, name="alert", rich_help_panel=_RISK)
 app.add_typer(audit.app, name="audit", rich_help_panel=_RISK)
 app.add_typer(database.app, name="db", rich_help_panel=_OPERATE)
 app.add_typer(topics.app, name="topics", rich_help_panel=_OPERATE)

@@ -16,6 +16,7 @@ class Stream(StrEnum):
 
     ACTIONS = "actions"
     THRESHOLDS = "thresholds"
+    ALERTS = "alerts"
     DEAD_LETTERS = "dead-letters"
     RESPONSES = "responses"
     LABELS = "labels"
@@ -102,6 +103,10 @@ def _threshold(event: dict[str, Any]) -> str:
     return f"{event['gate']}  v{event['version']}  {bound}  alpha {event['alpha']:g}  {event['method']}  {event['unit']}"
 
 
+def _alert(event: dict[str, Any]) -> str:
+    return f"{event['gate']}  {event['level']}  {event['kind']}  {event['alert_id'][:8]}  {event['message']}"
+
+
 def _responses(event: dict[str, Any]) -> str:
     return f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {len(event['responses'])} responses"
 
@@ -116,6 +121,7 @@ def _label(event: dict[str, Any]) -> str:
 _LINES = {
     Stream.ACTIONS: _action,
     Stream.THRESHOLDS: _threshold,
+    Stream.ALERTS: _alert,
     Stream.RESPONSES: _responses,
     Stream.LABELS: _label,
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from streamer.events import actions, checkpoints, codes, dead_letters, labels, responses, thresholds
+from streamer.events import actions, alerts, checkpoints, codes, dead_letters, labels, responses, thresholds
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.topics import Topics
 
@@ -24,6 +24,7 @@ TYPES: dict[str, type[msgspec.Struct]] = {
     "actions.v1": actions.ActionsV1,
     "labels.v1": labels.LabelsV1,
     "thresholds.v1": thresholds.ThresholdsV1,
+    "alerts.v1": alerts.AlertsV1,
     "checkpoints.v1": checkpoints.CheckpointsV1,
 }
 """Topic and version of every event that has a JSON value."""
@@ -39,6 +40,7 @@ _TOPICS = {
     "labels": ("receive", "Severities. Use the batch id as key, so that revisions keep their order."),
     "actions": ("send", "One decision per batch, at least once; the key is the input's key."),
     "thresholds": ("send", "The newest policy of each gate; compacted, the key is the gate."),
+    "alerts": ("send", "What somebody should look at, and how soon. Key: the gate."),
     "checkpoints": (
         "send",
         "Where every hash chain of the record stood, signed; one partition, kept for ever. Key: the record's id.",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from streamer.events.alerts import AlertsV1, alert_message
+from streamer.events.topics import Topics
 from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS
 from streamer.store import commit, outbox, progress
+from streamer.store.alerts import Alerts
 from streamer.store.calibration_runs import Calibrations
 from streamer.store.checkpoints import Checkpoints
 from streamer.store.dead_letters import DeadLetters
@@ -37,9 +40,14 @@ if TYPE_CHECKING:
         Partition,
         Slice,
     )
+    from streamer.store.alerts import AlertMessage
     from streamer.store.policies import PolicyMessage
     from streamer.store.settle import DeadLetterMessage
     from streamer.store.verify import ChainFault
+
+
+def _default_alert_message(event: AlertsV1) -> OutboxMessage:
+    return alert_message(event, topic=Topics().alerts)
 
 
 class Store:
@@ -49,8 +57,8 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, checkpoints, evidence : the
-        parts, by subject.
+    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, checkpoints, evidence, alerts :
+        the parts, by subject.
     """
 
     def __init__(
@@ -60,6 +68,7 @@ class Store:
         clock: Callable[[], datetime],
         policy_message: PolicyMessage,
         dead_letter_message: DeadLetterMessage,
+        alert_message: AlertMessage = _default_alert_message,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -74,6 +83,7 @@ class Store:
         self.reports = Reports(database)
         self.checkpoints = Checkpoints(database)
         self.evidence = Evidence(database)
+        self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
@@ -162,6 +172,7 @@ def open_store(
     clock: Callable[[], datetime],
     policy_message: PolicyMessage,
     dead_letter_message: DeadLetterMessage,
+    alert_message: AlertMessage = _default_alert_message,
     failpoint: Failpoint = disarmed,
 ) -> Store:
     """Open a migrated database.
@@ -179,6 +190,8 @@ def open_store(
     dead_letter_message
         The message for a record (refused with this code and detail) that the store itself
         has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
+    alert_message
+        How the world is told of an alert; the default uses the default names of the topics.
     failpoint
         Called where a test may want to break a transaction.
 
@@ -196,5 +209,9 @@ def open_store(
         database.close()
         raise
     return Store(
-        database, clock=clock, policy_message=policy_message, dead_letter_message=dead_letter_message
+        database,
+        clock=clock,
+        policy_message=policy_message,
+        dead_letter_message=dead_letter_message,
+        alert_message=alert_message,
     )

@@ -60,6 +60,7 @@ def connection(settings: Settings) -> KafkaConnection:
 
 def open_store(settings: Settings) -> Store:
     """Open the audit store; the caller closes it. Raises `UsageError` when it is not migrated."""
+    from streamer.events.alerts import alert_message
     from streamer.events.dead_letters import dead_letter_message
     from streamer.events.thresholds import threshold_event, threshold_message
     from streamer.failpoints import from_environment
@@ -78,6 +79,7 @@ def open_store(settings: Settings) -> Store:
         dead_letter_message=partial(
             dead_letter_message, topic=named.dead_letters, max_bytes=limits(settings).max_output_bytes
         ),
+        alert_message=partial(alert_message, topic=named.alerts),
         failpoint=from_environment(),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamer.store.schema.alerts import alert_acknowledgements, alerts
 from streamer.store.schema.calibration import calibration_candidates, calibration_inputs, calibration_runs
 from streamer.store.schema.control import checkpoints, control_head, control_log
 from streamer.store.schema.decisions import batches, decisions, responses
@@ -13,6 +14,8 @@ from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes,
 from streamer.store.schema.types import metadata
 
 __all__ = [
+    "alert_acknowledgements",
+    "alerts",
     "batches",
     "calibration_candidates",
     "calibration_inputs",

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import streamer.events
-from streamer.events import actions, checkpoints, codes, generate, labels, responses, thresholds
+from streamer.events import actions, alerts, checkpoints, codes, generate, labels, responses, thresholds
 from streamer.events.codec import canonical_json
 from streamer.events.dead_letters import dead_letter_message
 from streamer.journal import Partition, Record
@@ -26,6 +26,7 @@ READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     "actions/v1": (actions.decode_action, actions.encode_action),
     "labels/v1": (labels.decode_label, labels.encode_label),
     "thresholds/v1": (thresholds.decode_threshold, thresholds.encode_threshold),
+    "alerts/v1": (alerts.decode_alert, alerts.encode_alert),
     "checkpoints/v1": (
         checkpoints.decode_checkpoint,
         lambda event: canonical_json(msgspec.to_builtins(event)),
@@ -182,6 +183,7 @@ def test_the_asyncapi_document_holds_together() -> None:
         "streamer.labels",
         "streamer.actions",
         "streamer.thresholds",
+        "streamer.alerts",
         "streamer.checkpoints",
         "streamer.dead-letters",
     }

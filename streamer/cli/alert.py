@@ -1,0 +1,95 @@
+"""`streamer alert`: what the program thinks somebody should look at, and who has."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli import options as opt
+from streamer.cli.policies import when
+
+if TYPE_CHECKING:
+    from streamer.store.alerts import RaisedAlert
+
+app = typer.Typer(no_args_is_help=True, help="What somebody should look at, and who has.")
+
+
+@app.command("list")
+def list_(
+    gate: Annotated[str | None, typer.Argument(metavar="[GATE]", help="Only this gate.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Only those that nobody has acknowledged.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 20,
+    json: opt.JsonOption = False,
+) -> None:
+    """List alerts, the newest first."""
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, print_table
+    from streamer.settings import load_settings
+
+    with wiring.open_store(load_settings()) as store:
+        if gate is not None:
+            store.gates.get(gate)
+        found = store.alerts.list(gate, limit=limit, unacknowledged=open_)
+    if json:
+        for raised in found:
+            print_json(alert_json(raised))
+        return
+    if not found:
+        note("There is no alert." if not open_ else "There is no alert that nobody has acknowledged.")
+        return
+    print_table(
+        ["id", "raised", "gate", "level", "kind", "what", "acknowledged"],
+        [
+            [
+                raised.alert.alert_id[:8], when(raised.alert.raised_at), raised.alert.gate, raised.alert.level,
+                raised.alert.kind, raised.alert.message,
+                "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
+            ]
+            for raised in found
+        ],
+    )  # fmt: skip
+
+
+@app.command()
+def acknowledge(
+    alert_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The alert's id, or the beginning of it as `alert list` shows."),
+    ],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What was found, for the record.")],
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Record that you have looked at an alert and what you found.
+
+    Where an alarm of the monitor raised it, the next alarm opens, on decisions from now on; it is allowed a smaller
+    chance of a false alarm than the one before it, so that all of a gate together keep theirs.
+    """
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        raised = store.alerts.acknowledge(alert_id, by=actor, reason=reason)
+    if json:
+        print_json(alert_json(raised))
+    else:
+        say(f"Acknowledged by {actor}: {raised.alert.message}")
+
+
+def alert_json(raised: "RaisedAlert") -> dict[str, Any]:
+    """Return an alert as JSON values, with who has looked at it."""
+    event = raised.alert
+    return {
+        "alert_id": event.alert_id,
+        "gate": event.gate,
+        "kind": event.kind,
+        "level": event.level,
+        "message": event.message,
+        "details": event.details,
+        "policy_version": event.policy_version,
+        "raised_at": event.raised_at,
+        "acknowledged_by": raised.acknowledged_by,
+        "acknowledged_at": raised.acknowledged_at,
+        "acknowledged_reason": raised.acknowledged_reason,
+    }

@@ -1,0 +1,159 @@
+"""The topic `alerts`, out: what somebody should look at, and how soon. One event per alert; the key is the gate."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from streamer.errors import BadMessage
+from streamer.events import cloudevents, codes, json_structure
+from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import encode as encode_event
+from streamer.events.identifiers import GateName, check_name
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.journal import OutboxMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA: Final = "streamer.alerts.v1"
+DATASCHEMA: Final = "urn:streamer:schema:alerts:v1"
+
+ALERT_NAMESPACE: Final = uuid.UUID("d0a0f6f5-6b0e-4f0a-9b9e-3a1d9b7a54c1")
+"""The namespace of alert ids; it must never change."""
+
+AlertKind = Literal[
+    "risk", "draws", "drift_scores", "drift_cloud", "policy_refused", "large_step", "gate_closed"
+]
+Level = Literal["page", "ticket"]
+
+ALERT_KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
+LEVELS: Final[Mapping[AlertKind, Level]] = {
+    "risk": "page",
+    "draws": "page",
+    "drift_scores": "ticket",
+    "drift_cloud": "ticket",
+    "policy_refused": "page",
+    "large_step": "ticket",
+    "gate_closed": "ticket",
+}
+"""How soon somebody should look: at once (`page`), or in working hours (`ticket`)."""
+
+MEANINGS: Final[Mapping[AlertKind, str]] = {
+    "risk": "The labels of the audit sample say that expected exposure risk passed the budget and its tolerance.",
+    "draws": "The audit sample is not drawn at the rate that is logged; until that is explained, no risk figure holds.",
+    "drift_scores": "Scores no longer come from where those of calibration came from.",
+    "drift_cloud": "Embeddings no longer come from where those of calibration came from.",
+    "policy_refused": "A worker refused a policy and goes on with the last good one.",
+    "large_step": "A recalibration found a threshold further from the present one than it may set by itself.",
+    "gate_closed": "A gate was closed by the program: it ships nothing until it is recalibrated.",
+}
+
+Detail = float | int | str | None
+
+
+class AlertsV1(Event, frozen=True, gc=False, kw_only=True):
+    """One alert. The same cause always has the same `alert_id`, so that it is told once however often it is found.
+
+    `message` says in words what happened and what to do; `details` has the numbers that it speaks of.
+    """
+
+    schema: Literal["streamer.alerts.v1"]
+    alert_id: str
+    gate: GateName
+    kind: AlertKind
+    level: Annotated[Level, Meta(description="`page`: look at once. `ticket`: look in working hours.")]
+    message: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 2000})]
+    details: dict[str, Detail] = msgspec.field(default_factory=dict)
+    policy_version: Annotated[
+        int | None, Meta(description="The policy in force when it was raised, as far as it bears on it.")
+    ] = None
+    raised_at: Annotated[datetime, Meta(tz=True)]
+
+    def __post_init__(self) -> None:
+        # The writer would silently write null for a number that is not finite.
+        for name, value in self.details.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"the detail {name} must be finite, not {value!r}")
+        if self.raised_at.tzinfo is None:
+            raise ValueError("raised_at needs a zone")
+
+
+_reader = Reader(AlertsV1, SCHEMA)
+
+
+def alert(
+    gate: str,
+    kind: AlertKind,
+    cause: str,
+    *,
+    message: str,
+    raised_at: datetime,
+    details: Mapping[str, Detail] | None = None,
+    policy_version: int | None = None,
+) -> AlertsV1:
+    """Make an alert.
+
+    Parameters
+    ----------
+    cause : what it is about, within its gate and kind: the same cause is the same alert, and is told once. For
+        example ``alarm 3``, or ``version 7``.
+    message : 1 to 2,000 characters for people: what happened, and what to do.
+    raised_at : with zone.
+    details : numbers and words that the message speaks of; finite.
+    """
+    name = canonical_json([gate, kind, cause]).decode()
+    return AlertsV1(
+        schema=SCHEMA,
+        alert_id=str(uuid.uuid5(ALERT_NAMESPACE, name)),
+        gate=gate,
+        kind=kind,
+        level=LEVELS[kind],
+        message=message,
+        details=dict(details or {}),
+        policy_version=policy_version,
+        raised_at=raised_at,
+    )
+
+
+def encode_alert(event: AlertsV1) -> bytes:
+    """Write an alert; the same alert always gives the same bytes."""
+    return encode_event(event)
+
+
+def decode_alert(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> AlertsV1:
+    """Read an alert.
+
+    Raises
+    ------
+    BadMessage
+        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    """
+    event = _reader.read(value, limits)
+    json_structure.check_structure(value or b"", limits.max_depth)
+    check_name("gate", event.gate)
+    if not 0 < len(event.message) <= 2000:
+        raise BadMessage(codes.INVALID_FIELD, "a message has 1 to 2000 characters")
+    return event
+
+
+def alert_message(event: AlertsV1, *, topic: str) -> OutboxMessage:
+    """Make the message that tells the world of an alert; its key is the gate."""
+    return OutboxMessage(
+        topic=topic,
+        key=event.gate.encode(),
+        value=encode_alert(event),
+        headers=cloudevents.headers(
+            type=SCHEMA,
+            source=f"urn:streamer:gate:{event.gate}",
+            subject=event.kind,
+            time=event.raised_at,
+            id=event.alert_id,
+            dataschema=DATASCHEMA,
+        ),
+    )

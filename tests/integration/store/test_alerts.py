@@ -1,0 +1,74 @@
+"""An alert is told once a cause, in its cause's transaction, and acknowledged once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.events.alerts import AlertsV1, alert, decode_alert
+from streamer.store.alerts import raise_alert
+from tests.integration.store.conftest import START
+
+if TYPE_CHECKING:
+    from tests.integration.store.conftest import World
+
+
+def made(cause: str = "alarm 1", **changes: object) -> AlertsV1:
+    fields = {"message": "Look.", "raised_at": START, "details": {"evidence": 20.5, "alarm": 1, "why": None}}
+    return alert("support-bot", "risk", cause, **(fields | changes))  # type: ignore[arg-type]
+
+
+def test_the_same_cause_is_told_once(world: World) -> None:
+    alerts = world.store.alerts
+    assert alerts.raise_(made()) is True
+    assert alerts.raise_(made(message="Other words for it.")) is False
+    assert alerts.raise_(made("alarm 2", policy_version=1)) is True
+    assert [raised.alert for raised in alerts.list()] == [made("alarm 2", policy_version=1), made()]
+    assert alerts.list("nobody") == []
+    assert alerts.list(limit=1)[0].alert.policy_version == 1
+    assert alerts.counts() == {("support-bot", "risk"): 2}
+    told = [m for m in world.store.unpublished([], limit=10) if m.topic == "streamer.alerts"]
+    assert [decode_alert(message.value) for message in told] == [made(), made("alarm 2", policy_version=1)]
+    headers = dict(told[0].headers)
+    assert (told[0].key, headers["ce_id"]) == (b"support-bot", made().alert_id.encode())
+
+
+def test_an_alert_stands_or_falls_with_its_transaction(world: World) -> None:
+    def work(connection: sa.Connection) -> None:
+        raise_alert(connection, made(), message=world.store.alerts._message)
+        raise RuntimeError("the cause did not happen")
+
+    with pytest.raises(RuntimeError):
+        world.store._database.writing(work)
+    assert world.store.alerts.list() == []
+    assert not [m for m in world.store.unpublished([], limit=10) if m.topic == "streamer.alerts"]
+
+
+def test_a_person_acknowledges_once_and_says_why(world: World) -> None:
+    alerts = world.store.alerts
+    alerts.raise_(made())
+    alerts.raise_(made("alarm 2"))
+    done = alerts.acknowledge(made().alert_id[:8], by="ana", reason="a bad prompt template")
+    assert (done.acknowledged_by, done.acknowledged_reason) == ("ana", "a bad prompt template")
+    assert [raised.alert for raised in alerts.list(unacknowledged=True)] == [made("alarm 2")]
+    with pytest.raises(UsageError, match="by ana before"):
+        alerts.acknowledge(made().alert_id, by="bo", reason="me too")
+    for wrong in ("", "zzz", "%"):
+        with pytest.raises(UsageError):
+            alerts.acknowledge(wrong, by="bo", reason="")
+
+
+def test_alerts_are_append_only(world: World) -> None:
+    world.store.alerts.raise_(made())
+    world.store.alerts.acknowledge(made().alert_id, by="ana", reason="seen")
+    for statement in (
+        "UPDATE alerts SET message = 'nothing'",
+        "DELETE FROM alerts",
+        "UPDATE alert_acknowledgements SET reason = 'other'",
+        "DELETE FROM alert_acknowledgements",
+    ):
+        with pytest.raises(sa.exc.IntegrityError, match="append-only"):
+            world.store._database.writing(lambda c, s=statement: c.execute(sa.text(s)))
