@@ -3,11 +3,12 @@
 Asking needs the extra ``judge``; everything else here does not.
 """
 
+from streamer.chat.record import Exchange, Price, TokenUsage
 from streamer.judge.client import Judge
 from streamer.judge.endpoint import JudgeEndpoint
 from streamer.judge.marks import AnsweredQuestion, Marked, judge_scores, judge_severities
 from streamer.judge.parsing import MalformedReply, Verdict, parse_verdict
-from streamer.judge.record import Exchange, JudgeFailure, Judgement, Price, TokenUsage
+from streamer.judge.record import JudgeFailure, Judgement
 from streamer.judge.rubric import JudgeCase
 
 __all__ = [

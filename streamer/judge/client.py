@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import itertools
-import queue
 import random
 import secrets
-import threading
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
-from streamer.errors import UsageError
-from streamer.judge.chat import Chat
+from streamer.chat.client import Chat
+from streamer.chat.pool import Pool
+from streamer.chat.record import cost_of
 from streamer.judge.parsing import MalformedReply, Verdict, parse_verdict
-from streamer.judge.record import Exchange, JudgeFailure, Judgement, cost_of
+from streamer.judge.record import JudgeFailure, Judgement
 from streamer.judge.rubric import SEED, messages, reminder, rubric_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
     from types import TracebackType
 
+    from streamer.chat.record import Exchange
     from streamer.judge.endpoint import JudgeEndpoint
     from streamer.judge.rubric import JudgeCase
-
-
-class _Asked(NamedTuple):
-    """A case under way."""
-
-    number: int
-    job: concurrent.futures.Future[Judgement]
 
 
 class Judge:
@@ -72,10 +64,7 @@ class Judge:
         self._boundary = boundary
         self.id = f"{endpoint.model}/{rubric_id(self._seed)}"
         self._chat = Chat(endpoint, sleep=sleep, jitter=jitter, clock=time.monotonic)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="judge", daemon=True)
-        self._thread.start()
-        self._closed = False
+        self._pool = Pool("judge")
 
     def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
         """Judge all cases; as `judgements`, in the order of the cases."""
@@ -110,49 +99,12 @@ class Judge:
 
         For who writes them to a disk: one transaction a group keeps pace with any number of requests in flight.
         """
-        waiting = enumerate(cases)
-        ended: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
-        running: set[_Asked] = set()
-        try:
-            while True:
-                for i, case in itertools.islice(waiting, 2 * self._endpoint.concurrency - len(running)):
-                    running.add(self._ask(i, case, ended))
-                if not running:
-                    return
-                ready: list[tuple[int, Judgement]] = []
-                error: Exception | None = None
-                for asked in _at_least_one(ended):
-                    running.discard(asked)
-                    try:
-                        ready.append((asked.number, asked.job.result()))
-                    except Exception as failed:
-                        error = error or failed
-                if ready:
-                    yield ready
-                if isinstance(error, concurrent.futures.CancelledError):
-                    raise UsageError("the judge was closed while it judged") from None
-                if error is not None:
-                    raise error
-        finally:
-            for asked in running:
-                asked.job.cancel()
-
-    def _ask(self, number: int, case: JudgeCase, ended: queue.SimpleQueue[_Asked]) -> _Asked:
-        if self._closed:
-            raise UsageError("the judge is closed")
-        asked = _Asked(number, asyncio.run_coroutine_threadsafe(self._judge(case), self._loop))
-        asked.job.add_done_callback(lambda _: ended.put(asked))
-        return asked
+        jobs = (partial(self._judge, case) for case in cases)
+        return self._pool.finished(jobs, ahead=2 * self._endpoint.concurrency)
 
     def close(self) -> None:
         """Cancel what runs, close the connections and end the thread. May be called twice."""
-        if self._closed:
-            return
-        self._closed = True
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._pool.close(self._chat.close)
 
     def __enter__(self) -> Judge:
         return self
@@ -162,21 +114,14 @@ class Judge:
     ) -> None:
         self.close()
 
-    async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._chat.close()
-        await self._loop.shutdown_asyncgens()
-        await self._loop.shutdown_default_executor()
-
     async def _judge(self, case: JudgeCase) -> Judgement:
         asked = messages(case, self._boundary(), seed=self._seed)
-        exchanges = await self._chat.ask(asked)
+        exchanges = await self._chat.ask(asked, self._endpoint.parameters)
         verdict, exchanges = _read(exchanges)
         if verdict is None and (reply := _unreadable(exchanges[-1])) is not None:
-            again = await self._chat.ask(reminder(asked, reply, exchanges[-1].detail or ""))
+            again = await self._chat.ask(
+                reminder(asked, reply, exchanges[-1].detail or ""), self._endpoint.parameters
+            )
             verdict, again = _read(again)
             exchanges += again
         return self._judgement(case, verdict, exchanges)
@@ -213,11 +158,3 @@ def _read(exchanges: tuple[Exchange, ...]) -> tuple[Verdict | None, tuple[Exchan
 
 def _unreadable(exchange: Exchange) -> str | None:
     return exchange.reply if exchange.problem == "malformed_reply" else None
-
-
-def _at_least_one(ended: queue.SimpleQueue[_Asked]) -> Iterator[_Asked]:
-    """What has ended; waits for the first."""
-    yield ended.get()
-    with suppress(queue.Empty):
-        while True:
-            yield ended.get_nowait()

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from streamer.judge.record import Exchange, TokenUsage
-from streamer.judge.rubric import Message
+from streamer.chat.record import Exchange, Message, TokenUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

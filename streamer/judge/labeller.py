@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
+from streamer.chat.record import PASSING
 from streamer.errors import Unavailable
 from streamer.judge.marks import AnsweredQuestion, severity_case
 from streamer.labelling.filling import Attempted
@@ -13,16 +14,12 @@ from streamer.labelling.severity import Severity
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
-    from streamer.judge.record import FailureCode, Judgement
+    from streamer.judge.record import Judgement
     from streamer.judge.rubric import JudgeCase
     from streamer.labelling.label_files import LabelTask
 
 GIVE_UP_AFTER = 20
 """Cases one after another that came to nothing because of the endpoint, past which it counts as away."""
-
-_OF_THE_ENDPOINT: frozenset[FailureCode] = frozenset(
-    {"rate_limited", "server_error", "timed_out", "unreachable"}
-)
 
 
 class PatientGrader(Protocol):
@@ -84,7 +81,7 @@ class JudgeLabeller:
                 yield [*_taken(blank), *attempts]
                 for _, judgement in judgements:
                     failure = judgement.failure
-                    in_vain = in_vain + 1 if failure and failure.code in _OF_THE_ENDPOINT else 0
+                    in_vain = in_vain + 1 if failure and failure.code in PASSING else 0
                     if failure and in_vain >= GIVE_UP_AFTER:
                         raise Unavailable(
                             f"the judge's endpoint answered none of the last {in_vain} cases ({failure.code}: "

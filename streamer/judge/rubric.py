@@ -12,25 +12,16 @@ import hashlib
 import json
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from streamer.chat.record import Message
 from streamer.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Role = Literal["system", "user", "assistant"]
-
 SEED = 7
 """The paper's: it settles the order of the anchors, and is sent with each request."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a chat: who says it, and what."""
-
-    role: Role
-    content: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.judge.record import Exchange, Judgement
+    from streamer.chat.record import Exchange
+    from streamer.judge.record import Judgement
     from streamer.labelling.filling import Attempted
     from streamer.store.engine import Database
 

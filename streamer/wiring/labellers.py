@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def judge_endpoint(settings: Settings) -> JudgeEndpoint:
     """Return where the judge is and how it is asked. Raises `UsageError` when nobody has said."""
+    from streamer.chat.record import Price
     from streamer.judge.endpoint import JudgeEndpoint
-    from streamer.judge.record import Price
 
     judge = settings.judge
     if judge.base_url is None or judge.model is None:

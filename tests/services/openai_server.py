@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 
@@ -36,6 +36,7 @@ class ChatReply:
     Attributes
     ----------
     content : the model's text, put into a completion; not used where `raw` is given.
+    further : the texts of further choices, for requests that want several.
     raw : the response's body as it is.
     after : seconds before the response begins.
     drip : seconds between any two bytes of the body; 0 sends it at once.
@@ -43,6 +44,7 @@ class ChatReply:
     """
 
     content: str | None = None
+    further: Sequence[str | None] = ()
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes | None = None
@@ -69,14 +71,23 @@ class ChatReply:
             "system_fingerprint": "fp_1",
             "choices": [
                 {
-                    "index": 0,
+                    "index": index,
                     "finish_reason": self.finish_reason,
-                    "message": {"role": "assistant", "content": self.content, "refusal": self.refusal},
+                    "message": {"role": "assistant", "content": content, "refusal": self.refusal},
                 }
+                for index, content in enumerate((self.content, *self.further))
             ],
             "usage": self.usage,
         }
         return json.dumps(completion).encode()
+
+
+def refusal_of_a_parameter(name: str, *, value: bool = False) -> ChatReply:
+    """What OpenAI's own endpoint answers where a model does not take a parameter, or not this value of it."""
+    code = "unsupported_value" if value else "unsupported_parameter"
+    message = f"Unsupported {'value' if value else 'parameter'}: '{name}' is not supported with this model."
+    error = {"message": message, "type": "invalid_request_error", "param": name, "code": code}
+    return ChatReply(status=400, raw=json.dumps({"error": error}).encode())
 
 
 class OpenAIServer:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.chat.record import Price, TokenUsage
 from streamer.errors import UsageError
 from streamer.judge.client import Judge
 from streamer.judge.endpoint import JudgeEndpoint
 from streamer.judge.marks import AnsweredQuestion, judge_scores, judge_severities
-from streamer.judge.record import Price, TokenUsage
 from streamer.judge.rubric import JudgeCase
-from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
+from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
 
@@ -369,6 +369,43 @@ class TestTroubleThatStays:
             with pytest.raises(UsageError, match="refuses every request"):
                 next(judgements)
         assert kept == [(0, 0.886), (1, 0.886), (2, 0.886)]
+
+
+class TestParametersThatTheModelDoesNotTake:
+    def test_they_are_left_out_and_the_record_says_what_was_sent(self) -> None:
+        def answer(request: ChatRequest) -> ChatReply:
+            if "temperature" in request.body:
+                return refusal_of_a_parameter("temperature", value=True)
+            return refusal_of_a_parameter("seed") if "seed" in request.body else GOOD
+
+        with OpenAIServer(answer) as server, judge_at(server.url, concurrency=1, tries=1) as judge:
+            (first,) = judge.grade([CASE])
+            (second,) = judge.grade([CASE])
+        assert [exchange.problem for exchange in first.exchanges] == ["rejected", "rejected", None]
+        assert first.verdict is not None
+        assert dict(first.exchanges[-1].parameters) == {"model": "grader", "top_p": 1.0, "max_tokens": 200}
+        assert len(second.exchanges) == 1, "what was learnt is not tried again"
+        assert len(server.requests) == 4
+
+    def test_the_bound_on_tokens_goes_under_its_other_name_and_never_away(self) -> None:
+        def answer(request: ChatRequest) -> ChatReply:
+            return refusal_of_a_parameter("max_tokens") if "max_tokens" in request.body else GOOD
+
+        with OpenAIServer(answer) as server, judge_at(server.url, max_tokens=90) as judge:
+            (judgement,) = judge.grade([CASE])
+        assert judgement.verdict is not None
+        assert server.requests[-1].body["max_completion_tokens"] == 90
+
+    def test_a_model_that_takes_it_under_no_name_judges_nothing(self) -> None:
+        def answer(request: ChatRequest) -> ChatReply:
+            (name,) = (name for name in request.body if name.startswith("max_"))
+            return refusal_of_a_parameter(name)
+
+        with OpenAIServer(answer) as server, judge_at(server.url) as judge:
+            (judgement,) = judge.grade([CASE])
+        assert judgement.failure is not None
+        assert judgement.failure.code == "rejected"
+        assert len(server.requests) <= 3
 
 
 class TestManyCases:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from streamer.chat.record import Exchange, Message, TokenUsage
 from streamer.journal import BatchKey
 from streamer.judge.parsing import ASPECT_NAMES, Verdict
-from streamer.judge.record import Exchange, JudgeFailure, Judgement, TokenUsage
-from streamer.judge.rubric import JudgeCase, Message
+from streamer.judge.record import JudgeFailure, Judgement
+from streamer.judge.rubric import JudgeCase
 from streamer.labelling.filling import Attempted
 from streamer.labelling.label_files import LabelTask
 from streamer.labelling.severity import Severity

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from streamer.chat.record import Exchange, Price, TokenUsage, cost_of
 from streamer.errors import UsageError
 from streamer.judge.client import Judge
 from streamer.judge.endpoint import JudgeEndpoint
-from streamer.judge.record import Exchange, Judgement, Price, TokenUsage, cost_of
+from streamer.judge.record import Judgement
 from streamer.judge.rubric import JudgeCase
+from streamer.settings import load_settings
+from streamer.wiring import judge_endpoint
 
 
 @pytest.mark.parametrize(
@@ -81,3 +84,18 @@ def test_costs_are_exact_and_unknown_where_something_was_not_counted() -> None:
 def test_a_judgement_is_a_verdict_or_a_failure() -> None:
     with pytest.raises(ValueError, match="a verdict or a failure"):
         Judgement(case=JudgeCase("q", "a"), judge="j", verdict=None, failure=None, exchanges=(), cost=None)
+
+
+def test_a_key_that_no_header_can_hold_is_told_and_not_quoted() -> None:
+    with pytest.raises(UsageError, match="api_key") as refused:
+        JudgeEndpoint(api_key="sk-1\nsk-2")
+    assert "sk-" not in str(refused.value)
+
+
+def test_insecure_permits_a_judge_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_JUDGE_BASE_URL", "http://grader.internal/v1")
+    monkeypatch.setenv("STREAMER_JUDGE_MODEL", "grader")
+    with pytest.raises(UsageError, match="--insecure"):
+        judge_endpoint(load_settings())
+    monkeypatch.setenv("STREAMER_INSECURE", "true")
+    assert judge_endpoint(load_settings()).allow_plaintext

@@ -1,0 +1,52 @@
+"""No more requests and tokens a minute than an endpoint grants, evenly spread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Pace:
+    """Gives each request its turn. For one event loop.
+
+    Parameters
+    ----------
+    requests_per_minute : > 0, or None for no bound. Requests begin at least 60 / this many seconds apart.
+    tokens_per_minute : > 0, or None for no bound; of requests and replies together. What a request will use is
+        not known when it begins: an estimate counts first, and the difference when its reply is there.
+    clock : seconds, from any start.
+    sleep : waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._apart = 60.0 / requests_per_minute if requests_per_minute else 0.0
+        self._per_token = 60.0 / tokens_per_minute if tokens_per_minute else 0.0
+        self._clock = clock
+        self._sleep = sleep
+        self._next_request = self._next_tokens = self._held_until = float("-inf")
+
+    async def turn(self, tokens: int) -> None:
+        """Wait for the turn of a request that is thought to use so many tokens."""
+        now = self._clock()
+        start = max(now, self._next_request, self._next_tokens, self._held_until)
+        self._next_request = start + self._apart
+        self._next_tokens = start + tokens * self._per_token
+        if start > now:
+            await self._sleep(start - now)
+
+    def used(self, expected: int, tokens: int) -> None:
+        """Correct what a request was thought to use by what it did."""
+        self._next_tokens += (tokens - expected) * self._per_token
+
+    def hold(self, seconds: float) -> None:
+        """Let nobody begin for so long: the endpoint asked for it."""
+        self._held_until = max(self._held_until, self._clock() + seconds)

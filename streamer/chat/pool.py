@@ -1,0 +1,146 @@
+"""Many questions at once, from ordinary code: an event loop in a thread of its own, and what is ready as it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import itertools
+import queue
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+
+T = TypeVar("T")
+
+
+class _Asked(NamedTuple, Generic[T]):
+    """A job under way."""
+
+    number: int
+    result: concurrent.futures.Future[T]
+
+
+class Pool:
+    """Runs coroutines on an event loop in a thread of its own. Thread-safe. Call `close` at the end.
+
+    Parameters
+    ----------
+    name : of the thread, and what errors call this.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+        self._closed = False
+        self._winding_down = False
+
+    def finished(
+        self, jobs: Iterable[Callable[[], Coroutine[Any, Any, T]]], *, ahead: int
+    ) -> Generator[list[tuple[int, T]]]:
+        """Run all jobs; what is ready is yielded together, with the jobs' numbers, at least one at a time.
+
+        Parameters
+        ----------
+        jobs : any number. They are taken as they are needed, in the caller's thread.
+        ahead : most of them under way or waiting to be asked for, >= 1.
+
+        Raises
+        ------
+        UsageError : the pool was closed.
+        Exception : what a job raised, after everything that was ready has been yielded. The others are cancelled then,
+            as they are when the iterator is closed early.
+        """
+        waiting = enumerate(jobs)
+        ended: queue.SimpleQueue[_Asked[T]] = queue.SimpleQueue()
+        running: set[_Asked[T]] = set()
+        try:
+            while True:
+                if not self._winding_down:
+                    for number, job in itertools.islice(waiting, ahead - len(running)):
+                        running.add(self._start(number, job, ended))
+                if not running:
+                    return
+                ready: list[tuple[int, T]] = []
+                error: BaseException | None = None
+                for asked in _at_least_one(ended):
+                    running.discard(asked)
+                    try:
+                        ready.append((asked.number, asked.result.result()))
+                    except concurrent.futures.CancelledError as cancelled:
+                        error = error or (None if self._winding_down else cancelled)
+                    except Exception as failed:
+                        error = error or failed
+                if ready:
+                    yield ready
+                if isinstance(error, concurrent.futures.CancelledError):
+                    raise UsageError(f"the {self._name} was closed while it worked") from None
+                if error is not None:
+                    raise error
+        finally:
+            for asked in running:
+                asked.result.cancel()
+
+    def wind_down(self, give_up: Callable[[], None], *, seconds: float) -> None:
+        """Take no further job, and let what runs come to its end for so long; then cancel it. May be called twice.
+
+        Parameters
+        ----------
+        give_up : called in the loop's thread at once: ends what only waits.
+        seconds : how long the others have.
+        """
+        self._winding_down = True
+
+        def begin() -> None:
+            give_up()
+            self._loop.call_later(seconds, cancel)
+
+        def cancel() -> None:
+            if self._closed:
+                return
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(begin)
+
+    def close(self, at_last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Cancel what runs, do `at_last`, and end the thread. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        asyncio.run_coroutine_threadsafe(self._end(at_last), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _start(
+        self, number: int, job: Callable[[], Coroutine[Any, Any, T]], ended: queue.SimpleQueue[_Asked[T]]
+    ) -> _Asked[T]:
+        if self._closed:
+            raise UsageError(f"the {self._name} is closed")
+        asked = _Asked(number, asyncio.run_coroutine_threadsafe(job(), self._loop))
+        asked.result.add_done_callback(lambda _: ended.put(asked))
+        return asked
+
+    async def _end(self, at_last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await at_last()
+        await self._loop.shutdown_asyncgens()
+        await self._loop.shutdown_default_executor()
+
+
+def _at_least_one(ended: queue.SimpleQueue[_Asked[T]]) -> Iterator[_Asked[T]]:
+    """What has ended; waits for the first."""
+    yield ended.get()
+    with suppress(queue.Empty):
+        while True:
+            yield ended.get_nowait()

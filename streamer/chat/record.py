@@ -1,0 +1,119 @@
+"""What is kept of each request to a chat endpoint: what was sent, what came back or went wrong, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Role = Literal["system", "user", "assistant"]
+
+FailureCode = Literal[
+    "malformed_reply", "refused", "rejected", "rate_limited", "server_error", "timed_out", "unreachable"
+]
+"""What went wrong with a request.
+
+malformed_reply: the reply is not of the form that was asked for. refused: the model would not answer this. rejected:
+the endpoint did not take this request (too long, filtered, a parameter it does not know). The others: the endpoint
+did not answer.
+"""
+
+PASSING: frozenset[FailureCode] = frozenset({"rate_limited", "server_error", "timed_out", "unreachable"})
+"""The endpoint is busy, failing or away: the same request may succeed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a chat: who says it, and what."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of one request and its reply, as the endpoint counted them."""
+
+    prompt: int
+    completion: int
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs, in one currency (the price list's), for a million tokens of prompt and of completion."""
+
+    prompt_per_million: Decimal
+    completion_per_million: Decimal
+
+    def cost(self, usage: TokenUsage) -> Decimal:
+        """The cost of one exchange, exactly."""
+        return (
+            self.prompt_per_million * usage.prompt + self.completion_per_million * usage.completion
+        ) / Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers that a reply holds.
+
+    Attributes
+    ----------
+    text : the model's text; empty where there is none.
+    finish_reason : why it ended (``stop``, ``length``, ...); None where the endpoint did not say.
+    refusal : why the model would not answer, in its words or the filter's; None where it did.
+    """
+
+    text: str
+    finish_reason: str | None = None
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request and what came of it.
+
+    Attributes
+    ----------
+    messages : what was sent.
+    parameters : the decoding parameters that were sent, with the model's name.
+    reply : the model's text, of the first choice; None where none came.
+    model : the model that answered, in the endpoint's words; None where it did not say.
+    fingerprint : the endpoint's `system_fingerprint`, which changes when answers may.
+    finish_reason : why the reply ended (``stop``, ``length``, ...).
+    usage : None where the endpoint did not count.
+    problem : what went wrong, None when nothing did.
+    detail : about the problem, one line.
+    seconds : from request to reply or problem.
+    further : the choices after the first, where several were asked for.
+    """
+
+    messages: tuple[Message, ...]
+    parameters: Mapping[str, object]
+    reply: str | None = None
+    model: str | None = None
+    fingerprint: str | None = None
+    finish_reason: str | None = None
+    usage: TokenUsage | None = None
+    problem: FailureCode | None = None
+    detail: str | None = None
+    seconds: float
+    further: tuple[Choice, ...] = ()
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """All answers of the reply; none where no reply came."""
+        if self.reply is None:
+            return ()
+        refusal = (self.detail or "") if self.problem == "refused" else None
+        return (Choice(self.reply, self.finish_reason, refusal), *self.further)
+
+
+def cost_of(exchanges: tuple[Exchange, ...], price: Price | None) -> Decimal | None:
+    """The cost of these exchanges; None without a price, or where a reply's tokens were not counted."""
+    answered = [exchange for exchange in exchanges if exchange.reply is not None]
+    if price is None or any(exchange.usage is None for exchange in answered):
+        return None
+    return sum((price.cost(exchange.usage) for exchange in answered if exchange.usage), Decimal(0))
