@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_CELLS = 1 << 20
+_CELLS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,9 @@
 """Response clouds: one prompt, its sampled responses, and the severities that are known of them.
 
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
-and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled) and an optional
-``meta`` object, whose ``label_kind`` says how the severity arose. Other fields are passed over.
+and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
+``meta`` object, whose ``label_kind`` says how the severity arose, and an optional ``embedding``, which `streamer evaluate`
+takes in the place of an encoder's. Other fields are passed over.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class CloudResponse:
     id : ``r00``, ``r01``, ... by position.
     severity : in [0, 1], 0 = fine; None when nobody has said.
     kind : how severities of this response arise, in the form that gates name it (``lexical``, ``human``).
+    embedding : of any length but 0; all responses of a cloud have one, of one dimension, or none has.
     """
 
     id: str
@@ -56,6 +58,7 @@ class CloudResponse:
     severity: float | None = None
     kind: str = UNSTATED_KIND
     meta: Mapping[str, Any] = field(default_factory=dict)
+    embedding: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class _ResponseLine(msgspec.Struct):
     text: str
     label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     meta: dict[str, Any] | None = None
+    embedding: Annotated[tuple[float, ...], msgspec.Meta(min_length=2)] | None = None
 
 
 class _CloudLine(msgspec.Struct):
@@ -202,6 +206,7 @@ def _parse(line: bytes, where: str) -> Cloud:
             raise UsageError(
                 f"{where}: a text holds a NUL or half a surrogate pair, which no event may carry; remove it"
             )
+    _check_embeddings(row, where)
     return Cloud(
         question_id=str(row.question_id),
         question=row.question,
@@ -213,10 +218,27 @@ def _parse(line: bytes, where: str) -> Cloud:
                 severity=response.label,
                 kind=kind_of_label(response.meta or {}),
                 meta=response.meta or {},
+                embedding=response.embedding,
             )
             for i, response in enumerate(row.responses)
         ),
     )
+
+
+def _check_embeddings(row: _CloudLine, where: str) -> None:
+    vectors = [response.embedding for response in row.responses]
+    sizes = sorted({0 if vector is None else len(vector) for vector in vectors})
+    if len(sizes) > 1:
+        told = ", ".join(f"{size} numbers" if size else "none" for size in sizes)
+        raise UsageError(
+            f"{where}: the embeddings of one question are of different dimensions ({told}); give every response one of "
+            "the same dimension, or none any"
+        )
+    for i, vector in enumerate(vectors):
+        if vector is not None and not any(vector) and row.responses[i].text.strip():
+            raise UsageError(
+                f"{where}: the embedding of response {i} is zero, so it has no direction to compare"
+            )
 
 
 def _is_unicode(text: str) -> bool:

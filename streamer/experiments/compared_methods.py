@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 
 from streamer.calibration import (
     LabelledGroup,
+    LossCurve,
     Threshold,
     calibrate_by_age,
     calibrate_clt,
-    calibrate_groups,
     calibrate_high_probability,
     calibrate_pooled,
     calibrate_selective,
     calibrate_soft,
     prepare_transductive,
 )
+from streamer.calibration.crc import keyed_losses
 from streamer.calibration.high_probability import BOUNDS
+from streamer.calibration.loss_curve import budget_limit
 from streamer.gate_shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.policy import LAWS
 
 if TYPE_CHECKING:
     from streamer.calibration.high_probability import Bound
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+ETA = 1.0
+DRAWS = 20
 DELTA = 0.1
 RHO = 0.99
 TAU = 0.05
@@ -44,20 +49,40 @@ STARTS = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
-    """What a method calibrates on.
+    """What a method calibrates on. What does not depend on the budget is computed once for all budgets.
 
     Attributes
     ----------
     groups : in the order in which they came, the oldest first.
     largest : the most items that a group may ever have.
-    alpha : the budget, in (0, 1).
     seed : of the random weights and of the order in which bets are placed.
     """
 
     groups: Sequence[LabelledGroup]
     largest: int
-    alpha: float
     seed: int
+    _curves: dict[str, LossCurve] = field(default_factory=dict)
+    _rescored: dict[str, Labels] = field(default_factory=dict)
+
+    def level(self, law: str, alpha: float) -> float:
+        """Return lambda as `calibrate_groups` finds it with this law of weights."""
+        limit = budget_limit(alpha, len(self.groups))
+        if limit < 0:
+            return math.inf
+        if law not in self._curves:
+            scores, losses = keyed_losses(self.groups, method=law, eta=ETA, draws=DRAWS, seed=self.seed)
+            self._curves[law] = LossCurve.of(scores, losses)
+        return self._curves[law].first_over(limit)
+
+    def rescored(self, name: str, score: Callable[[Floats], Floats]) -> Labels:
+        """Return the same groups with `score` of their scores, which is known by `name`."""
+        if name not in self._rescored:
+            groups = [
+                LabelledGroup(group.id, group.item_ids, score(group.scores), group.severities)
+                for group in self.groups
+            ]
+            self._rescored[name] = Labels(groups, self.largest, self.seed)
+        return self._rescored[name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +121,7 @@ class Served:
     chances: Floats
 
 
-Run = Callable[[Labels, Traffic], Served]
+Run = Callable[[Labels, float, Traffic], Served]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +131,7 @@ class ComparedMethod:
     Attributes
     ----------
     name : as in ``docs/guarantees.md``.
-    run : from labels to what becomes of the traffic.
+    run : from labels and a budget alpha in (0, 1) to what becomes of the traffic.
     response_only : True: it says nothing where a batch is one unit.
     """
 
@@ -115,45 +140,48 @@ class ComparedMethod:
     response_only: bool = False
 
 
-def _indicator(find: Callable[[Labels], Threshold]) -> Run:
-    return lambda labels, traffic: _above(find(labels).value, traffic.scores, traffic)
+def _indicator(find: Callable[[Labels, float], Threshold]) -> Run:
+    return lambda labels, alpha, traffic: served_above(find(labels, alpha).value, traffic)
 
 
-def _above(level: float, scores: Floats, traffic: Traffic) -> Served:
+def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -> Served:
+    """Ship what is strictly above `level`, by the traffic's scores or by others in their place."""
+    scores = traffic.scores if scores is None else scores
     return Served(level, (traffic.shippable & (np.nan_to_num(scores, nan=-1.0) > level)).astype(np.float64))
 
 
-def _law(method: str) -> Callable[[Labels], Threshold]:
-    return lambda labels: calibrate_groups(labels.groups, alpha=labels.alpha, method=method, seed=labels.seed)
+def by_law(law: str) -> Run:
+    """Return how a method with this law of weights serves."""
+    return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
 
 
-def _bound(method: Bound) -> Callable[[Labels], Threshold]:
-    return lambda labels: calibrate_high_probability(
-        labels.groups, alpha=labels.alpha, delta=DELTA, method=method, seed=labels.seed
+def _bound(method: Bound) -> Callable[[Labels, float], Threshold]:
+    return lambda labels, alpha: calibrate_high_probability(
+        labels.groups, alpha=alpha, delta=DELTA, method=method, seed=labels.seed
     )
 
 
-def _selective(labels: Labels) -> Threshold:
+def _selective(labels: Labels, alpha: float) -> Threshold:
     return calibrate_selective(
-        labels.groups, alpha=labels.alpha, delta=DELTA, grid=GRID, starts=STARTS, seed=labels.seed
+        labels.groups, alpha=alpha, delta=DELTA, grid=GRID, starts=STARTS, seed=labels.seed
     )
 
 
-def _age(labels: Labels) -> Threshold:
+def _age(labels: Labels, alpha: float) -> Threshold:
     ages = {group.id: float(age) for age, group in enumerate(reversed(labels.groups))}
-    return calibrate_by_age(labels.groups, alpha=labels.alpha, ages=ages, rho=RHO)
+    return calibrate_by_age(labels.groups, alpha=alpha, ages=ages, rho=RHO)
 
 
-def _clt(labels: Labels) -> Threshold:
-    return calibrate_clt(labels.groups, alpha=labels.alpha, delta=DELTA)
+def _clt(labels: Labels, alpha: float) -> Threshold:
+    return calibrate_clt(labels.groups, alpha=alpha, delta=DELTA)
 
 
-def _pooled(labels: Labels) -> Threshold:
-    return calibrate_pooled(labels.groups, alpha=labels.alpha, largest_group=labels.largest)
+def _pooled(labels: Labels, alpha: float) -> Threshold:
+    return calibrate_pooled(labels.groups, alpha=alpha, largest_group=labels.largest)
 
 
-def _transductive(labels: Labels, traffic: Traffic) -> Served:
-    rule = prepare_transductive(labels.groups, alpha=labels.alpha, seed=labels.seed)
+def _transductive(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+    rule = prepare_transductive(labels.groups, alpha=alpha, seed=labels.seed)
     chances = np.zeros(len(traffic.scores))
     for units in traffic.by_batch():
         scores = traffic.scores[units]
@@ -164,39 +192,34 @@ def _transductive(labels: Labels, traffic: Traffic) -> Served:
 
 
 def _soft(gate: SoftGate) -> Run:
-    def run(labels: Labels, traffic: Traffic) -> Served:
-        level = calibrate_soft(labels.groups, alpha=labels.alpha, gate=gate, seed=labels.seed).level
+    def run(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+        level = calibrate_soft(labels.groups, alpha=alpha, gate=gate, seed=labels.seed).level
         if math.isinf(level):
-            return _above(level, traffic.scores, traffic)
+            return served_above(level, traffic)
         shares = gate.share(np.nan_to_num(traffic.scores), level)
         return Served(level, np.where(traffic.shippable, shares, 0.0))
 
     return run
 
 
-def _quantile(labels: Labels, traffic: Traffic) -> Served:
+def _quantile(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+    if not labels.groups:
+        return served_above(math.inf, traffic)
     frozen = FrozenQuantiles(np.concatenate([group.scores for group in labels.groups]))
-    return _above(_rescored_level(labels, frozen.of), frozen.of(traffic.scores), traffic)
+    level = labels.rescored("quantile", frozen.of).level("mean", alpha)
+    return served_above(level, traffic, frozen.of(traffic.scores))
 
 
-def _rank(labels: Labels, traffic: Traffic) -> Served:
+def _rank(labels: Labels, alpha: float, traffic: Traffic) -> Served:
     ranks = np.full(len(traffic.scores), np.nan)
     for units in traffic.by_batch():
         if not np.isnan(traffic.scores[units]).any():
             ranks[units] = rank_scores(traffic.scores[units])
-    return _above(_rescored_level(labels, rank_scores), ranks, traffic)
-
-
-def _rescored_level(labels: Labels, score: Callable[[Floats], Floats]) -> float:
-    groups = [
-        LabelledGroup(group.id, group.item_ids, score(group.scores), group.severities)
-        for group in labels.groups
-    ]
-    return calibrate_groups(groups, alpha=labels.alpha, seed=labels.seed).value
+    return served_above(labels.rescored("rank", rank_scores).level("mean", alpha), traffic, ranks)
 
 
 METHODS_COMPARED: tuple[ComparedMethod, ...] = (
-    *(ComparedMethod(law, _indicator(_law(law))) for law in ("mean", "crc", "bb", "rbwa")),
+    *(ComparedMethod(law, by_law(law)) for law in LAWS),
     ComparedMethod("transductive", _transductive),
     *(ComparedMethod(bound, _indicator(_bound(bound))) for bound in BOUNDS),
     ComparedMethod("selective", _indicator(_selective)),

@@ -17,62 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import StreamerError
-from streamer.experiments.clouds import split_clouds
-from streamer.experiments.compared_methods import METHODS_COMPARED, ComparedMethod, Labels, Traffic
-from streamer.experiments.measurement import Units, units_of
-from streamer.experiments.offline import ScoredCloud, calibration_groups, decided_batch
+from streamer.experiments.command_arguments import alpha_argument, count_argument, default_encoder
+from streamer.experiments.compared_methods import METHODS_COMPARED, ComparedMethod
+from streamer.experiments.halves import Halves, outcomes
 from streamer.experiments.score_cache import SCORES_FOLDER, scored_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.calibration import LabelledGroup
     from streamer.policy import Unit
-    from streamer.scoring.encoder import CachedEncoder
 
 Floats = NDArray[np.float64]
 
 ALPHAS = (0.05, 0.1)
 UNITS: tuple[Unit, ...] = ("best", "response")
 HALVES = 50
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Halves:
-    """The seeded halves of one file under one unit: labelled groups on one side, measured units on the other."""
-
-    clouds: int
-    largest: int
-    labelled: tuple[list[LabelledGroup], ...]
-    traffic: tuple[Traffic, ...]
-    severities: tuple[Floats, ...]
-
-    @classmethod
-    def of(cls, scored: Sequence[ScoredCloud], unit: Unit, seeds: Sequence[int]) -> Halves:
-        """Split `scored` once for each seed."""
-        batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
-        units = units_of(batches, unit)
-        groups = {
-            item.cloud.batch_id: group
-            for item in scored
-            for group in calibration_groups([item], unit)  # none for a batch that is held unscored
-        }
-        place = {item.cloud.batch_id: position for position, item in enumerate(scored)}
-        labelled, traffic, severities = [], [], []
-        for seed in seeds:
-            first, second = split_clouds([item.cloud for item in scored], seed)
-            labelled.append([groups[cloud.batch_id] for cloud in first if cloud.batch_id in groups])
-            measured = np.zeros(len(scored), dtype=np.bool_)
-            measured[[place[cloud.batch_id] for cloud in second]] = True
-            chosen = measured[units.batch]
-            traffic.append(_traffic(units, chosen))
-            severities.append(units.severities[chosen])
-        largest = 1 if unit == "best" else max(len(batch.texts) for batch in batches)
-        return cls(len(scored), largest, tuple(labelled), tuple(traffic), tuple(severities))
-
-
-def _traffic(units: Units, chosen: NDArray[np.bool_]) -> Traffic:
-    return Traffic(units.scores[chosen], units.shippable[chosen], units.batch[chosen])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,32 +71,22 @@ class MethodFigures:
 
 def method_figures(method: ComparedMethod, halves: Halves, alpha: float) -> MethodFigures:
     """Calibrate on the first of each pair of halves and measure on the second; the seed is the split's number."""
-    exposures, shipped, selective, levels = [], [], [], []
-    for seed, (groups, traffic, severities) in enumerate(
-        zip(halves.labelled, halves.traffic, halves.severities, strict=True)
-    ):
-        served = method.run(Labels(groups, halves.largest, alpha, seed), traffic)
-        total = float(served.chances.sum())
-        lost = float(served.chances @ severities)
-        exposures.append(lost / len(severities))
-        shipped.append(total / len(severities))
-        if total > 0:
-            selective.append(lost / total)
-        if served.level is not None and math.isfinite(served.level):
-            levels.append(served.level)
+    found = outcomes(method.run, halves, alpha)
+    finite = found.level[np.isfinite(found.level)]
+    selective = found.shipped_severity[~np.isnan(found.shipped_severity)]
     return MethodFigures(
         name=method.name,
-        exposure_risk=float(np.mean(exposures)),
-        exposure_sd=_spread(exposures) or 0.0,
-        ship_rate=float(np.mean(shipped)),
-        selective_risk=float(np.mean(selective)) if selective else None,
-        level_sd=_spread(levels),
-        closed=sum(share == 0 for share in shipped) / len(shipped),
-        halves=len(shipped),
+        exposure_risk=float(found.exposure.mean()),
+        exposure_sd=_spread(found.exposure) or 0.0,
+        ship_rate=float(found.ship_rate.mean()),
+        selective_risk=float(selective.mean()) if len(selective) else None,
+        level_sd=_spread(finite),
+        closed=float((found.ship_rate == 0).mean()),
+        halves=len(found.exposure),
     )
 
 
-def _spread(values: Sequence[float]) -> float | None:
+def _spread(values: Floats) -> float | None:
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
@@ -176,8 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"
     )
     parser.add_argument("--unit", choices=UNITS, nargs="+", default=list(UNITS))
-    parser.add_argument("--alpha", type=_alpha, nargs="+", default=list(ALPHAS))
-    parser.add_argument("--halves", type=_count, default=HALVES, help="number of splits, seeded 0, 1, ...")
+    parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
+    parser.add_argument(
+        "--halves", type=count_argument(2), default=HALVES, help="number of splits, seeded 0, 1, ..."
+    )
     parser.add_argument("--scores", type=Path, default=SCORES_FOLDER, help="where scores are kept")
     options = parser.parse_args(arguments)
     try:
@@ -193,7 +144,10 @@ def _print_tables(path: Path, options: argparse.Namespace) -> None:
     from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity
 
     scored = scored_file(
-        path, encoder_id=encoder_identity(DEFAULT_ENCODER).id, load_encoder=_encoder, folder=options.scores
+        path,
+        encoder_id=encoder_identity(DEFAULT_ENCODER).id,
+        load_encoder=default_encoder,
+        folder=options.scores,
     )
     for unit in cast("list[Unit]", options.unit):
         halves = Halves.of(scored, unit, range(options.halves))
@@ -208,27 +162,6 @@ def _print_tables(path: Path, options: argparse.Namespace) -> None:
             )
             sys.stdout.write(f"### {title}\n\n{markdown_table(rows, alpha)}\n\n")
             sys.stdout.flush()
-
-
-def _alpha(text: str) -> float:
-    alpha = float(text)
-    if not 0 < alpha < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return alpha
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 2:
-        raise argparse.ArgumentTypeError(f"{text} is less than 2, and a spread needs two")
-    return count
-
-
-def _encoder() -> CachedEncoder:
-    from streamer.scoring.encoder import CachedEncoder
-    from streamer.scoring.registry import load_encoder
-
-    return CachedEncoder(load_encoder())
 
 
 if __name__ == "__main__":

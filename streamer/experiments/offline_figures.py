@@ -12,6 +12,7 @@ import numpy as np
 
 from streamer.errors import StreamerError
 from streamer.experiments.clouds import read_clouds
+from streamer.experiments.command_arguments import alpha_argument, count_argument, default_encoder
 from streamer.experiments.offline import ScoredCloud, run_scored, score_clouds
 from streamer.experiments.sentence import budget
 from streamer.policy import LAWS, UNITS
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from streamer.experiments.measurement import RiskReport
     from streamer.policy import Unit
-    from streamer.scoring.encoder import CachedEncoder
 
 ALPHAS = (0.01, 0.05, 0.10, 0.15, 0.20)
 
@@ -110,12 +110,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", help="response clouds, .jsonl or .jsonl.gz, - for standard input")
     parser.add_argument("--unit", choices=UNITS, default="best")
     parser.add_argument("--method", choices=LAWS, default="mean")
-    parser.add_argument("--alpha", type=_alpha, nargs="+", default=list(ALPHAS))
-    parser.add_argument("--seeds", type=_count, default=20, help="number of splits, seeded 0, 1, ...")
+    parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
+    parser.add_argument(
+        "--seeds", type=count_argument(1), default=20, help="number of splits, seeded 0, 1, ..."
+    )
     options = parser.parse_args(arguments)
     try:
         clouds = list(read_clouds(options.file))
-        scored = score_clouds(clouds, _encoder())
+        scored = score_clouds(clouds, default_encoder())
         rows = [
             split_figures(
                 scored, unit=options.unit, alpha=alpha, method=options.method, seeds=range(options.seeds)
@@ -128,27 +130,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     heading = f"{len(clouds)} clouds, unit {options.unit}, method {options.method}, means over {options.seeds} splits"
     sys.stdout.write(f"{heading}\n{figures_table(rows)}\n")
     return 0
-
-
-def _alpha(text: str) -> float:
-    alpha = float(text)
-    if not 0 < alpha < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return alpha
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return count
-
-
-def _encoder() -> CachedEncoder:
-    from streamer.scoring.encoder import CachedEncoder
-    from streamer.scoring.registry import load_encoder
-
-    return CachedEncoder(load_encoder())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Scores of a file of response clouds, kept beside the work so that they are computed once."""
+"""Scores of response clouds by every label-free scorer, kept beside the work so that they are computed once."""
 
 from __future__ import annotations
 
@@ -7,35 +7,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
+from streamer.errors import UsageError
 from streamer.experiments.clouds import read_clouds
-from streamer.experiments.offline import ScoredCloud, score_clouds
+from streamer.experiments.line_record import append_lines, read_lines
+from streamer.experiments.offline import ScoredCloud
+from streamer.gate import is_blank
+from streamer.labelling.answer_head import answer_head
+from streamer.labelling.lexical import normal_form
+from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES, SCORERS
+from streamer.scoring.scorer import AnswerBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from numpy.typing import ArrayLike
+
+    from streamer.experiments.clouds import Cloud
     from streamer.scoring.encoder import CachedEncoder
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""
 
-_decoder = msgspec.json.Decoder(dict[str, tuple[float, ...] | None])
+OWN_EMBEDDINGS = "embeddings of the file"
+"""The encoder of clouds that bring their embeddings along."""
+
+_VERSION = "2"
+"""Raised when a scorer changes: older records are then no longer read."""
+
+_CLOUDS_AT_ONCE = 64
+
+CloudScores = dict[str, tuple[float, ...]]
+
+
+class _Line(msgspec.Struct):
+    key: str
+    scores: CloudScores | None
 
 
 def scored_file(
     path: Path, *, encoder_id: str, load_encoder: Callable[[], CachedEncoder], folder: Path = SCORES_FOLDER
 ) -> list[ScoredCloud]:
-    """Return the clouds of a file with their scores, in its order.
-
-    Scores are kept in `folder` under a hash of the file's bytes and the encoder's identity. They are rounded to
-    1e-6, so that what is read back is what was computed; a record that is damaged is made anew.
-
-    Parameters
-    ----------
-    path : response clouds, plain or gzip.
-    encoder_id : identity of the encoder, ``name@hash``.
-    load_encoder : called only when there is no record yet; loading takes seconds.
-    folder : made if it is not there.
+    """Return the clouds of a file with their Gram energies, in its order; see `every_score`.
 
     Raises
     ------
@@ -43,21 +57,117 @@ def scored_file(
         If the file cannot be read or a line is not a cloud.
     """
     clouds = list(read_clouds(path))
-    key = hashlib.sha256(path.read_bytes() + b"\0" + encoder_id.encode()).hexdigest()[:32]
-    record = folder / f"{key}.json"
-    kept = _read(record)
-    if kept is not None and kept.keys() == {cloud.batch_id for cloud in clouds}:
-        return [ScoredCloud(cloud, kept[cloud.batch_id]) for cloud in clouds]
-    scored = score_clouds(clouds, load_encoder())
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = record.with_suffix(".part")
-    unfinished.write_bytes(msgspec.json.encode({item.cloud.batch_id: item.scores for item in scored}))
-    unfinished.replace(record)
-    return scored
+    scores = every_score(clouds, encoder_id=encoder_id, load_encoder=load_encoder, folder=folder)
+    return [
+        ScoredCloud(cloud, None if one is None else one[GRAM])
+        for cloud, one in zip(clouds, scores, strict=True)
+    ]
 
 
-def _read(record: Path) -> dict[str, tuple[float, ...] | None] | None:
-    try:
-        return _decoder.decode(record.read_bytes())
-    except (FileNotFoundError, msgspec.DecodeError):
+def every_score(
+    clouds: Sequence[Cloud],
+    *,
+    encoder_id: str,
+    load_encoder: Callable[[], CachedEncoder],
+    folder: Path = SCORES_FOLDER,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> list[CloudScores | None]:
+    """Return the scores of each cloud by each scorer; None for a cloud whose answers are all blank.
+
+    Scores are kept in `folder`, one line a cloud, under a hash of its texts (or embeddings) and the encoder's identity.
+    They are rounded to 1e-6, so that what is read back is what was computed; a line that is damaged is computed anew. A
+    run that is ended keeps what it had.
+
+    Parameters
+    ----------
+    clouds : with embeddings of their own, all or none of them.
+    encoder_id : identity of the encoder, ``name@hash``.
+    load_encoder : called only when something has to be encoded; loading takes seconds.
+    folder : made if it is not there.
+    progress : called with the number of clouds done.
+
+    Raises
+    ------
+    UsageError
+        If some clouds have embeddings and others do not, or of another dimension.
+    """
+    own = _own_embeddings(clouds)
+    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id) for cloud in clouds]
+    record = folder / f"{hashlib.sha256(chr(10).join(sorted(keys)).encode()).hexdigest()[:32]}.jsonl"
+    kept = {
+        line.key: line.scores
+        for line in read_lines(record, strict_type=_Line)
+        if line.scores is None or line.scores.keys() == set(SCORER_NAMES)
+    }
+    missing = [
+        (key, cloud)
+        for key, cloud in zip(keys, clouds, strict=True)
+        if key not in kept or not _fits(kept[key], cloud)
+    ]
+    progress(len(clouds) - len(missing))
+    if missing:
+        done = len(clouds) - len(missing)
+        encoder = None if own else load_encoder()
+        for first in range(0, len(missing), _CLOUDS_AT_ONCE):
+            some = missing[first : first + _CLOUDS_AT_ONCE]
+            vectors: Sequence[ArrayLike] = (
+                [[r.embedding or () for r in cloud.responses] for _, cloud in some]
+                if encoder is None
+                else encoder.embed([cloud.texts for _, cloud in some])
+            )
+            found = [
+                _Line(key, cloud_scores(cloud, rows))
+                for (key, cloud), rows in zip(some, vectors, strict=True)
+            ]
+            append_lines(record, found)
+            kept |= {line.key: line.scores for line in found}
+            done += len(some)
+            progress(done)
+    return [kept[key] for key in keys]
+
+
+def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
+    """Score one cloud by every scorer; None where all answers are blank, so that there is nothing to score.
+
+    Parameters
+    ----------
+    embeddings : shape (n, d), one row for each response.
+    """
+    blank = [is_blank(text) for text in cloud.texts]
+    if all(blank):
         return None
+    forms = [normal_form(answer_head(text)) for text in cloud.texts]
+    batch = AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank)
+    return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
+
+
+def _own_embeddings(clouds: Sequence[Cloud]) -> bool:
+    """Tell whether the clouds bring their embeddings along, all of one dimension."""
+    dimensions: dict[int, str] = {}
+    for cloud in clouds:
+        vector = cloud.responses[0].embedding
+        dimensions.setdefault(0 if vector is None else len(vector), cloud.question_id)
+    if len(dimensions) > 1:
+        told = ", ".join(
+            f"{f'dimension {size}' if size else 'no embedding'} (question {question!r})"
+            for size, question in sorted(dimensions.items())
+        )
+        raise UsageError(
+            f"embeddings are of one encoder or are not there at all, and these are mixed: {told}; give every response "
+            "an embedding of one dimension, or none any"
+        )
+    return 0 not in dimensions and bool(clouds)
+
+
+def _key(cloud: Cloud, encoder_id: str) -> str:
+    content = msgspec.json.encode([_VERSION, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]])
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _fits(scores: CloudScores | None, cloud: Cloud) -> bool:
+    """Tell whether a record is one of this cloud, as far as can be seen without computing it."""
+    if scores is None:
+        return all(is_blank(text) for text in cloud.texts)
+    return all(
+        len(one) == len(cloud.responses) and all(0 <= score <= 1 for score in one) for one in scores.values()
+    )

@@ -43,7 +43,7 @@ def gram_energy(embeddings: ArrayLike, *, raw: bool = False) -> Floats:
     ValueError
         If n < 2, the array is not two-dimensional, or a row is zero or not finite.
     """
-    others = _agreement_with_others(_unit_rows(embeddings, None))
+    others = _agreement_with_others(unit_rows(embeddings, None))
     n = len(others)
     return _clipped_root((1.0 + others) / n) if raw else _clipped_root(others / (n - 1))
 
@@ -67,14 +67,15 @@ def score_batch(embeddings: ArrayLike, blank: Sequence[bool] | None = None) -> t
     ValueError
         As `gram_energy`, or if `blank` has another length.
     """
-    rows = _unit_rows(embeddings, blank)
+    rows = unit_rows(embeddings, blank)
     n = len(rows)
     others = _agreement_with_others(rows)
     selves = np.ones(n) if blank is None else 1.0 - np.asarray(blank, dtype=np.float64)
     return np.round(_clipped_root(others / (n - 1)), DECIMALS), _clipped_root((selves + others) / n)
 
 
-def _unit_rows(embeddings: ArrayLike, blank: Sequence[bool] | None) -> Floats:
+def unit_rows(embeddings: ArrayLike, blank: Sequence[bool] | None) -> Floats:
+    """Return embeddings as rows of length 1, those of blank answers as zeros; see `gram_energy` for what is refused."""
     rows = np.array(embeddings, dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError(f"embeddings must have the shape (n, d), not {rows.shape}")

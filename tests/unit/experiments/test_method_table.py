@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,12 @@ from streamer.errors import UsageError
 from streamer.experiments import method_table, score_cache
 from streamer.experiments.clouds import Cloud, CloudResponse
 from streamer.experiments.compared_methods import METHODS_COMPARED
-from streamer.experiments.method_table import Halves, MethodFigures, main, markdown_table, method_figures
+from streamer.experiments.halves import Halves
+from streamer.experiments.method_table import MethodFigures, main, markdown_table, method_figures
 from streamer.experiments.offline import ScoredCloud
 from streamer.experiments.offline_figures import split_figures
 from streamer.experiments.score_cache import scored_file
+from streamer.scoring.compared_scorers import SCORER_NAMES
 from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ def made_up(count: int = 80, answers: int = 5) -> list[ScoredCloud]:
         scores[blank] = 0.0
         responses = tuple(
             CloudResponse(
-                f"r{i:02d}", " " if blank[i] else f"answer {i}", float(rng.random() > 0.3 + 0.7 * s)
+                f"r{i:02d}", " " if blank[i] else f"answer {i} to {q}", float(rng.random() > 0.3 + 0.7 * s)
             )
             for i, s in enumerate(scores)
         )
@@ -121,17 +124,17 @@ def kept(scored, tmp_path, monkeypatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr(
             score_cache,
-            "score_clouds",
-            lambda clouds, _: [ScoredCloud(cloud, by_id[cloud.batch_id]) for cloud in clouds],
+            "cloud_scores",
+            lambda cloud, _: by_id[cloud.batch_id] and dict.fromkeys(SCORER_NAMES, by_id[cloud.batch_id]),
         )
         first = scored_file(
             path,
             encoder_id=encoder_identity(DEFAULT_ENCODER).id,
-            load_encoder=lambda: None,
+            load_encoder=lambda: SimpleNamespace(embed=lambda batches: batches),
             folder=tmp_path / "scores",
         )
     assert [item.scores for item in first] == [item.scores for item in scored]
-    monkeypatch.setattr(method_table, "_encoder", lambda: pytest.fail("an encoder was loaded"))
+    monkeypatch.setattr(method_table, "default_encoder", lambda: pytest.fail("an encoder was loaded"))
     return path
 
 
@@ -141,10 +144,13 @@ def test_scores_are_computed_once(kept, scored):
     again = scored_file(kept, encoder_id=identity, load_encoder=lambda: pytest.fail("loaded"), folder=folder)
     assert [item.scores for item in again] == [item.scores for item in scored]
     (record,) = folder.iterdir()
-    for damage in (b"{", b'{"q1": [0.5]}', b'{"q1": "x"}'):
+    whole = record.read_bytes()
+    flipped = whole.replace(b"0.", b"0.9", 1)
+    for damage in (b"{", whole[:-20], flipped, b'{"key":"x","scores":{"gram":[0.5]}}\n'):
         record.write_bytes(damage)
         with pytest.raises(LookupError, match="computed anew"):
             scored_file(kept, encoder_id=identity, load_encoder=_refuse, folder=folder)
+    record.write_bytes(whole)
     with pytest.raises(LookupError, match="computed anew"):
         scored_file(kept, encoder_id="another@00000000", load_encoder=_refuse, folder=folder)
 

@@ -1,0 +1,55 @@
+"""A file of JSON lines that is only appended to, each line with a checksum: what is damaged is passed over.
+
+Programs that are ended at any time keep what they had computed, and a line that was cut in two, or changed, is computed
+anew instead of believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_CHECK_BYTES = 16
+
+
+def read_lines(path: Path, *, strict_type: Any) -> list[Any]:
+    """Return the values of all whole lines, in their order; none where there is no file.
+
+    Parameters
+    ----------
+    strict_type : what a line holds; a line that holds anything else is passed over.
+    """
+    decoder = msgspec.json.Decoder(strict_type)
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    values = []
+    for line in lines:
+        check, _, text = line.partition(b" ")
+        if check != _check(text):
+            continue
+        try:
+            values.append(decoder.decode(text))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return values
+
+
+def append_lines(path: Path, values: Iterable[Any]) -> None:
+    """Write values behind what is there, making the folder; on the disk when this returns but for a power cut."""
+    texts = [msgspec.json.encode(value) for value in values]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        # A line that an earlier run was ended in must not swallow the next one.
+        file.write(b"".join([b"\n", *(_check(text) + b" " + text + b"\n" for text in texts)]))
+
+
+def _check(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest()[:_CHECK_BYTES].encode()

@@ -1,0 +1,78 @@
+"""What a label-free scorer is: one batch of answers in, one score for each answer out. Pure.
+
+Scores lie in [0, 1], higher is safer, and are rounded to 1e-6, so that what differs by less is a tie. A blank answer
+agrees with no other and scores 0. The order of the answers plays no part: whoever permutes them permutes the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.scoring.gram import DECIMALS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerBatch:
+    """The n >= 2 answers to one prompt, as scorers see them.
+
+    Attributes
+    ----------
+    texts : the whole answers.
+    forms : what of each answer is compared word by word, in a normal form; empty for a blank one.
+    embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
+    blank : n marks of answers that are nothing but white space.
+    """
+
+    texts: Sequence[str]
+    forms: Sequence[str]
+    embeddings: Floats
+    blank: Sequence[bool]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.texts), len(self.forms), len(self.embeddings), len(self.blank)}
+        if len(lengths) != 1:
+            raise ValueError(
+                f"texts, forms, embeddings and blank marks must be of one number, not {sorted(lengths)}"
+            )
+        if len(self.texts) < 2:
+            raise ValueError(f"agreement needs at least 2 responses, not {len(self.texts)}")
+
+
+class Scorer(Protocol):
+    """A way to score answers without labels.
+
+    Attributes
+    ----------
+    name : short and stable; names columns and options.
+    title : for tables, in a few words.
+    says : what a high score means, in one sentence.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def says(self) -> str: ...
+
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers."""
+        ...
+
+
+def finished(values: Floats, blank: Sequence[bool]) -> Floats:
+    """Return values as scores: clipped to [0, 1], rounded once, 0 where the answer is blank."""
+    scores: Floats = np.round(np.clip(values, 0.0, 1.0), DECIMALS)
+    scores[np.asarray(blank, dtype=np.bool_)] = 0.0
+    return scores
