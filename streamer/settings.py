@@ -252,6 +252,30 @@ class AuditSettings(_Group):
     )
 
 
+class PolicySettings(_Group):
+    """Signed policies: who may make them, and which of them workers obey."""
+
+    private_key: str | None = Field(
+        None,
+        repr=False,
+        description=(
+            "Ed25519 private key in PEM that signs policies (`streamer audit keygen`): where people and the recalibrator "
+            "make them, and not where workers run."
+        ),
+    )
+    public_keys: str | None = Field(
+        None,
+        description=(
+            "Public keys in PEM, one block after the other. With them only policies that one of them signed are obeyed "
+            "and built on; by default that of `private_key`. Without either nothing is signed."
+        ),
+    )
+    give_up_signing: bool = Field(
+        False,
+        description="Without a private key, make unsigned policies even where the present one is signed.",
+    )
+
+
 class Settings(BaseSettings):
     """All settings, read when it is made; immutable. See the module's text for where values come from.
 
@@ -280,6 +304,7 @@ class Settings(BaseSettings):
     events: EventSettings = EventSettings()
     http: HttpSettings = HttpSettings()
     audit: AuditSettings = AuditSettings()
+    policies: PolicySettings = PolicySettings()
     logging: LoggingSettings = LoggingSettings()
     origins: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -31,6 +31,9 @@ from streamer.policy import (
     Unit,
 )
 from streamer.rules import RuleKind, ThresholdState, rule_from_json, rule_to_json
+
+if TYPE_CHECKING:
+    from streamer.signed_policy import PolicySignature
 
 SCHEMA: Final = "streamer.thresholds.v1"
 DATASCHEMA: Final = "urn:streamer:schema:thresholds:v1"
@@ -125,7 +128,17 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     guarantee: str
     created_by: str
     reason: str
-    signature: Annotated[str, Meta(description="Base64 of an Ed25519 signature.")] | None = None
+    signature: (
+        Annotated[str, Meta(description="Base64 of an Ed25519 signature; see docs/security.md.")] | None
+    ) = None
+    key_id: Annotated[str, Meta(description="SHA-256 of the public key, in hexadecimal.")] | None = None
+    record_id: (
+        Annotated[str, Meta(description="Which record the signature is for, in hexadecimal.")] | None
+    ) = None
+    audit_salt: (
+        Annotated[str, Meta(description="Commitment to the gate's audit salt, which the signature covers.")]
+        | None
+    ) = None
 
     def __post_init__(self) -> None:
         # The writer would silently write null for a number that is not finite.
@@ -161,8 +174,8 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
 _reader = Reader(ThresholdsV1, SCHEMA)
 
 
-def threshold_event(policy: Policy) -> ThresholdsV1:
-    """Say a policy as an event; `policy_from_event` is the way back."""
+def threshold_event(policy: Policy, signature: PolicySignature | None = None) -> ThresholdsV1:
+    """Say a policy as an event, with its signature if it has one; `policy_from_event` is the way back."""
     settings = {name: getattr(policy.settings, name) for name in _SETTINGS}
     return ThresholdsV1(
         schema=SCHEMA,
@@ -179,6 +192,10 @@ def threshold_event(policy: Policy) -> ThresholdsV1:
         guarantee=policy.guarantee,
         created_by=policy.created_by,
         reason=policy.reason,
+        signature=None if signature is None else signature.value,
+        key_id=None if signature is None else signature.key_id,
+        record_id=None if signature is None else signature.record,
+        audit_salt=None if signature is None else signature.audit_salt,
         **settings,
     )
 

@@ -17,7 +17,6 @@ from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.ruling import segment_of
 from streamer.store import bulk, control, proposals
 from streamer.store.labels import Severities
-from streamer.store.policies import lock_newest, mint_policy
 from streamer.store.schema import (
     batches,
     calibration_candidates,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from streamer.policy import GateSettings, Policy
     from streamer.recalibration.run import CalibrationRun
     from streamer.store.engine import Database
-    from streamer.store.policies import PolicyMessage
+    from streamer.store.minting import Mint
     from streamer.store.proposals import Proposal
     from streamer.store.schema.types import Row
 
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
 class Calibrations:
     """Implements `streamer.recalibration.run.CalibrationStore`."""
 
-    def __init__(self, database: Database, *, policy_message: PolicyMessage) -> None:
+    def __init__(self, database: Database, *, mint: Mint) -> None:
         self._database = database
-        self._message = policy_message
+        self._mint = mint
 
     def audit_sample(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[SampledGroup]:
         """The audit sample that these settings can be calibrated on, in order of decision.
@@ -118,10 +117,10 @@ class Calibrations:
         """
 
         def work(connection: sa.Connection) -> Policy:
-            present = _unrevised(connection, run)
+            present = self._unrevised(connection, run)
             identity = _store(connection, run, guarantee=guarantee, by=by, now=now)
             decided = run.decided
-            return mint_policy(
+            return self._mint.next(
                 connection,
                 replace(
                     present,
@@ -135,7 +134,6 @@ class Calibrations:
                 by=by,
                 reason=reason,
                 now=now,
-                message=self._message,
             )
 
         return self._database.writing(work)
@@ -147,10 +145,25 @@ class Calibrations:
         """
 
         def work(connection: sa.Connection) -> int:
-            _unrevised(connection, run)
+            self._unrevised(connection, run)
             return _store(connection, run, guarantee=guarantee, by=by, now=now)
 
         return self._database.writing(work)
+
+    def _unrevised(self, connection: sa.Connection, run: CalibrationRun) -> Policy:
+        """Lock the run's gate and return its newest policy; raise `UsageError` if the gate was revised since."""
+        present = self._mint.lock_newest(connection, run.gate.gate)
+        if present.gate_revision != run.gate.revision:
+            raise UsageError(
+                f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
+                f" {run.gate.revision} was calibrated; run again"
+            )
+        if (present.settings, present.seed) != (run.gate.settings, run.gate.seed):
+            raise UsageError(
+                f"revision {run.gate.revision} of gate {run.gate.gate} was changed in the database while it was calibrated;"
+                " `streamer audit verify` tells more"
+            )
+        return present
 
     def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
         """Put the threshold of the gate's newest run in force, under a new version.
@@ -164,7 +177,7 @@ class Calibrations:
         """
         return self._database.writing(
             lambda connection: proposals.activate(
-                connection, gate, run, by=by, reason=reason, now=now, message=self._message
+                connection, gate, run, by=by, reason=reason, now=now, mint=self._mint
             )
         )
 
@@ -318,17 +331,6 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
     )
     control.append(connection, calibration_runs, [(identity,)], now=now)
     return identity
-
-
-def _unrevised(connection: sa.Connection, run: CalibrationRun) -> Policy:
-    """Lock the run's gate and return its newest policy; raise `UsageError` if the gate was revised since."""
-    present = lock_newest(connection, run.gate.gate)
-    if present.gate_revision != run.gate.revision:
-        raise UsageError(
-            f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
-            f" {run.gate.revision} was calibrated; run again"
-        )
-    return present
 
 
 def _cut(threshold: Threshold) -> float | None:

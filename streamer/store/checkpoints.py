@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.commitments import salt_commitment, seed_commitment
 from streamer.store import control
 from streamer.store.outbox import enqueue
 from streamer.store.progress import partition_heads
@@ -86,8 +87,8 @@ def _commitments(connection: sa.Connection) -> list[dict[str, str]]:
     return [
         {
             "gate": name,
-            "salt": control.salt_commitment(name, salt),
-            "seed": control.seed_commitment(name, seed),
+            "salt": salt_commitment(name, salt),
+            "seed": seed_commitment(name, seed),
         }
         for name, salt, seed in sorted(rows, key=lambda row: str(row[0]))
     ]

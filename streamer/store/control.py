@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import default
 
+from streamer.commitments import salt_commitment
 from streamer.events.codec import canonical_json
 from streamer.store import bulk
 from streamer.store.schema import (
@@ -87,16 +88,6 @@ def link(previous: bytes, *, height: int, kind: str, recorded_at: datetime, row:
         "row": row,
     }
     return hashlib.sha256(previous + canonical_json(entry)).digest()
-
-
-def salt_commitment(gate: str, salt: bytes) -> str:
-    """What may be shown of a gate's audit salt before it is revealed: a SHA-256, in hex, that binds to both."""
-    return hashlib.sha256(b"streamer.salt.v1\x00" + canonical_json([gate, salt.hex()])).hexdigest()
-
-
-def seed_commitment(gate: str, seed: int) -> str:
-    """The same of a gate's calibration seed."""
-    return hashlib.sha256(b"streamer.seed.v1\x00" + canonical_json([gate, seed])).hexdigest()
 
 
 def head(connection: sa.Connection, *, lock: bool = False) -> ControlHead:

@@ -13,15 +13,8 @@ from streamer.errors import UsageError
 from streamer.policy import GATE_NAME, GATE_NAME_RULE, GateRevision, Policy, calibrated_for_another
 from streamer.rules import INDICATOR
 from streamer.store import control
-from streamer.store.policies import (
-    SETTINGS,
-    lock_newest,
-    mint_policy,
-    no_gate,
-    settings_of,
-    write_policy,
-)
-from streamer.store.schema import gate_revisions, gates
+from streamer.store.policy_rows import SETTINGS, no_gate, settings_of
+from streamer.store.schema import gate_revisions, gates, policies
 from streamer.store.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
@@ -31,7 +24,7 @@ if TYPE_CHECKING:
 
     from streamer.policy import GateSettings
     from streamer.store.engine import Database
-    from streamer.store.policies import PolicyMessage
+    from streamer.store.minting import Mint
     from streamer.store.schema.types import Row
 
 _SEED_BITS = 63
@@ -40,12 +33,10 @@ _SEED_BITS = 63
 class Gates:
     """The decision points that risk owners have set up."""
 
-    def __init__(
-        self, database: Database, *, clock: Callable[[], datetime], policy_message: PolicyMessage
-    ) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], mint: Mint) -> None:
         self._database = database
         self._clock = clock
-        self._message = policy_message
+        self._mint = mint
 
     def create(
         self,
@@ -108,7 +99,7 @@ class Gates:
                 created_by=by,
                 reason=reason,
             )
-            write_policy(connection, policy, self._message)
+            self._mint.write(connection, policy)
             return revision
 
         try:
@@ -137,22 +128,22 @@ class Gates:
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> GateRevision:
-            present = lock_newest(connection, name)
-            newest = _newest(connection, name)
+            present = self._mint.lock_newest(connection, name)
+            newest = _in_force(connection, name)
+            # From the policy, which is trusted: a revision without one may be anybody's.
+            before = present.settings
             try:
-                wanted = replace(newest.settings, **changes)  # type: ignore[arg-type]
+                wanted = replace(before, **changes)  # type: ignore[arg-type]
             except ValueError as error:
                 raise UsageError(str(error)) from None
             except TypeError as error:
                 raise UsageError(f"a setting has the wrong type: {error}") from None
-            changed = {
-                field for field in SETTINGS if getattr(wanted, field) != getattr(newest.settings, field)
-            }
+            changed = {field for field in SETTINGS if getattr(wanted, field) != getattr(before, field)}
             if not changed:
                 raise UsageError(f"gate {name} has these settings already")
             revision = replace(
                 newest,
-                revision=newest.revision + 1,
+                revision=_last_revision(connection, name) + 1,
                 settings=wanted,
                 created_at=moment,
                 created_by=by,
@@ -160,7 +151,7 @@ class Gates:
             )
             _write_revision(connection, revision)
             policy = replace(present, gate_revision=revision.revision, settings=wanted)
-            if calibrated_for_another(newest.settings, wanted):
+            if calibrated_for_another(before, wanted):
                 policy = replace(
                     policy,
                     state="closed",
@@ -170,33 +161,21 @@ class Gates:
                     calibration_run=None,
                     guarantee="",
                 )
-            mint_policy(connection, policy, by=by, reason=reason, now=moment, message=self._message)
+            self._mint.next(connection, policy, by=by, reason=reason, now=moment)
             return revision
 
         return self._database.writing(work)
 
     def get(self, name: str) -> GateRevision:
-        """The newest revision. Raises `UsageError` when there is no such gate."""
+        """The revision that the newest policy carries. Raises `UsageError` when there is no such gate."""
         with self._database.reading() as connection:
-            return _newest(connection, name)
+            return _in_force(connection, name)
 
     def list(self) -> builtins.list[GateRevision]:
-        """The newest revision of every gate, by name."""
-        newest = (
-            sa.select(gate_revisions.c.gate, sa.func.max(gate_revisions.c.revision).label("revision"))
-            .group_by(gate_revisions.c.gate)
-            .subquery()
-        )
-        query = (
-            _select()
-            .join(
-                newest,
-                (newest.c.gate == gate_revisions.c.gate) & (newest.c.revision == gate_revisions.c.revision),
-            )
-            .order_by(gates.c.name)
-        )
+        """The revision that the newest policy of every gate carries, by name."""
         with self._database.reading() as connection:
-            return [_revision(row) for row in connection.execute(query).mappings()]
+            rows = connection.execute(_of_newest_policies().order_by(gates.c.name)).mappings()
+            return [_revision(row) for row in rows]
 
     def history(self, name: str) -> builtins.list[GateRevision]:
         """Every revision, the oldest first. Raises `UsageError` when there is no such gate."""
@@ -232,17 +211,34 @@ def _select() -> sa.Select[Any]:
     )
 
 
-def _newest(connection: sa.Connection, name: str) -> GateRevision:
-    row = (
-        connection.execute(
-            _select().where(gates.c.name == name).order_by(gate_revisions.c.revision.desc()).limit(1)
-        )
-        .mappings()
-        .one_or_none()
+def _of_newest_policies() -> sa.Select[Any]:
+    """Revisions that a policy made: one that somebody wrote past the program is in force nowhere."""
+    newest = (
+        sa.select(policies.c.gate, sa.func.max(policies.c.version).label("version"))
+        .group_by(policies.c.gate)
+        .subquery()
     )
+    return (
+        _select()
+        .join(
+            policies,
+            (policies.c.gate == gate_revisions.c.gate)
+            & (policies.c.gate_revision == gate_revisions.c.revision),
+        )
+        .join(newest, (newest.c.gate == policies.c.gate) & (newest.c.version == policies.c.version))
+    )
+
+
+def _in_force(connection: sa.Connection, name: str) -> GateRevision:
+    row = connection.execute(_of_newest_policies().where(gates.c.name == name)).mappings().one_or_none()
     if row is None:
         raise no_gate(name)
     return _revision(row)
+
+
+def _last_revision(connection: sa.Connection, name: str) -> int:
+    query = sa.select(sa.func.max(gate_revisions.c.revision)).where(gate_revisions.c.gate == name)
+    return int(connection.execute(query).scalar_one())
 
 
 def _revision(row: Row) -> GateRevision:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.journal import ActivePolicy
-from streamer.policy import GateSettings, Policy, calibrated_for_another
+from streamer.policy import calibrated_for_another
 from streamer.rules import INDICATOR
-from streamer.store import control
+from streamer.store.minting import one_version
 from streamer.store.outbox import enqueue
-from streamer.store.schema import gate_revisions, gates, policies, policy_events
+from streamer.store.policy_rows import keys_below, newest_keys, no_gate, read_versions
+from streamer.store.schema import policy_events
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.journal import OutboxMessage
+    from streamer.journal import ActivePolicy
+    from streamer.policy import Policy
+    from streamer.signed_policy import PolicyVersion
     from streamer.store.engine import Database
-    from streamer.store.schema.types import Row
-
-    PolicyMessage = Callable[[Policy], OutboxMessage]
-
-SETTINGS = tuple(field.name for field in fields(GateSettings))
+    from streamer.store.minting import Mint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,41 +42,53 @@ class PolicyEvent:
 class Policies:
     """The life of policies."""
 
-    def __init__(
-        self, database: Database, *, clock: Callable[[], datetime], policy_message: PolicyMessage
-    ) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], mint: Mint) -> None:
         self._database = database
         self._clock = clock
-        self._message = policy_message
+        self._mint = mint
 
     def newest(self, gate: str) -> Policy:
-        """The policy in force. Raises `UsageError` when there is no such gate."""
+        """The newest policy, whether it is trusted or not. Raises `UsageError` when there is no such gate."""
         with self._database.reading() as connection:
-            found = newest_policies(connection, [gate])
-        if gate not in found:
+            found = read_versions(connection, newest_keys(connection, [gate]))
+        if not found:
             raise no_gate(gate)
-        return found[gate].policy
+        return _readable(found[0])
 
     def active(self, names: Sequence[str] | None = None) -> dict[str, ActivePolicy]:
-        """The policy in force of each gate (of all when None), with the secret of its audit draw."""
-        with self._database.reading() as connection:
-            return newest_policies(connection, names)
+        """The newest readable policy of each gate (of all when None), trusted or not, with its audit draw's secret."""
+        return {gate: one.active for gate, one in self.versions(names).items() if one.active is not None}
 
-    def list(self, gate: str) -> builtins.list[Policy]:
-        """Every version, the oldest first. Raises `UsageError` when there is no such gate."""
+    def versions(self, names: Sequence[str] | None = None) -> dict[str, PolicyVersion]:
+        """The newest policy of each gate (of all when None), not yet trusted."""
         with self._database.reading() as connection:
-            rows = connection.execute(
-                _select().where(policies.c.gate == gate).order_by(policies.c.version)
-            ).mappings()
-            found = [_policy(row) for row in rows]
+            return {one.gate: one for one in read_versions(connection, newest_keys(connection, names))}
+
+    def before(self, gate: str, version: int, limit: int) -> builtins.list[PolicyVersion]:
+        """The policies before a version, the newest first, not yet trusted."""
+        with self._database.reading() as connection:
+            return read_versions(connection, keys_below(connection, gate, version, limit))
+
+    def every_version(self, gate: str) -> builtins.list[PolicyVersion]:
+        """Every version, the oldest first, not yet trusted. Raises `UsageError` when there is no such gate."""
+        with self._database.reading() as connection:
+            found = read_versions(connection, keys_below(connection, gate, None, None)[::-1])
         if not found:
             raise no_gate(gate)
         return found
 
+    def list(self, gate: str) -> builtins.list[Policy]:
+        """Every version that can be read, the oldest first. Raises `UsageError` when there is no such gate."""
+        return [one.active.policy for one in self.every_version(gate) if one.active is not None]
+
     def get(self, gate: str, version: int) -> Policy:
         """One version. Raises `UsageError` when it does not exist."""
+        return _readable(self.version(gate, version))
+
+    def version(self, gate: str, version: int) -> PolicyVersion:
+        """One version, not yet trusted. Raises `UsageError` when it does not exist."""
         with self._database.reading() as connection:
-            return _one(connection, gate, version)
+            return one_version(connection, gate, version)
 
     def events(self, gate: str) -> builtins.list[PolicyEvent]:
         """What was done to the gate's policies, the oldest first."""
@@ -89,12 +99,15 @@ class Policies:
             return [PolicyEvent(**{name: row[name] for name in PolicyEvent.__slots__}) for row in rows]
 
     def close(self, gate: str, *, by: str, reason: str, now: datetime | None = None) -> Policy:
-        """Ship nothing from now on, under a new version; what was calibrated can be rolled back to."""
+        """Ship nothing from now on, under a new version; what was calibrated can be rolled back to.
+
+        A newest policy that is not trusted is passed over: settings are those of the newest that is.
+        """
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> Policy:
-            present = lock_newest(connection, gate)
-            return mint_policy(
+            present = self._mint.lock_to_close(connection, gate)
+            return self._mint.next(
                 connection,
                 replace(
                     present,
@@ -107,7 +120,6 @@ class Policies:
                 by=by,
                 reason=reason,
                 now=moment,
-                message=self._message,
             )
 
         return self._database.writing(work)
@@ -117,19 +129,20 @@ class Policies:
     ) -> Policy:
         """Put the threshold of an older version in force again, under a new version.
 
-        Raises `UsageError` when that version was calibrated for other settings than the gate has now.
+        Raises `UsageError` when that version, or the newest, is not trusted, or was calibrated for other settings than
+        the gate has now.
         """
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> Policy:
-            present = lock_newest(connection, gate)
-            older = _one(connection, gate, version)
+            present = self._mint.lock_newest(connection, gate)
+            older = self._mint.trusted(connection, gate, version)
             changed = calibrated_for_another(older.settings, present.settings)
             if changed:
                 raise UsageError(
                     f"policy {version} of {gate} was calibrated for another {', '.join(changed)}; recalibrate instead"
                 )
-            return mint_policy(
+            return self._mint.next(
                 connection,
                 replace(
                     present,
@@ -143,133 +156,49 @@ class Policies:
                 by=by,
                 reason=reason,
                 now=moment,
-                message=self._message,
             )
 
         return self._database.writing(work)
 
+    def sign(self, gate: str, version: int, *, by: str, reason: str, now: datetime | None = None) -> Policy:
+        """Put a version in force again as it is, settings included, under a new version that is signed here.
 
-def no_gate(gate: str) -> UsageError:
-    """The error for a gate that nobody created."""
-    return UsageError(f"there is no gate {gate!r}; `streamer gate list` shows those there are")
+        It need not be signed, or by a key that is trusted: who calls this vouches for it. Raises `UsageError` when it
+        does not fit the signature that it has.
+        """
+        moment = now or self._clock()
 
+        def work(connection: sa.Connection) -> Policy:
+            newest = self._mint.lock_any(connection, gate)
+            vouched = self._mint.to_sign(connection, gate, version)
+            return self._mint.next(
+                connection, replace(vouched, version=newest), by=by, reason=reason, now=moment
+            )
 
-def newest_policies(connection: sa.Connection, names: Sequence[str] | None) -> dict[str, ActivePolicy]:
-    """The newest policy of each gate, with the gate's salt."""
-    newest = (
-        sa.select(policies.c.gate, sa.func.max(policies.c.version).label("version"))
-        .group_by(policies.c.gate)
-        .subquery()
-    )
-    query = _select().join(
-        newest, (newest.c.gate == policies.c.gate) & (newest.c.version == policies.c.version)
-    )
-    if names is not None:
-        query = query.where(policies.c.gate.in_(list(names)))
-    return {
-        row["gate"]: ActivePolicy(_policy(row), row["audit_salt"])
-        for row in connection.execute(query).mappings()
-    }
+        return self._database.writing(work)
 
+    def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
+        """Enqueue the message about a policy once more, because others overwrote it on its topic.
 
-def lock_newest(connection: sa.Connection, gate: str) -> Policy:
-    """Keep others from changing this gate until the transaction ends, and read its newest policy."""
-    # NO KEY UPDATE: workers that write decisions, whose foreign keys look at the gate, need not wait.
-    connection.execute(
-        sa.select(gates.c.name).where(gates.c.name == gate).with_for_update(key_share=True)
-    ).one_or_none()
-    found = newest_policies(connection, [gate])
-    if gate not in found:
-        raise no_gate(gate)
-    return found[gate].policy
+        False, and nothing is enqueued, when the record does not have this policy, or it is not trusted.
+        """
+        moment = now or self._clock()
 
+        def work(connection: sa.Connection) -> bool:
+            (found,) = read_versions(connection, [(policy.gate, policy.version)])
+            message = self._mint.message_of(found)
+            if message is None or found.active is None or found.active.policy != policy:
+                return False
+            enqueue(connection, message, moment)
+            return True
 
-def mint_policy(
-    connection: sa.Connection,
-    changed: Policy,
-    *,
-    by: str,
-    reason: str,
-    now: datetime,
-    message: PolicyMessage,
-) -> Policy:
-    """Write a new version of a policy, its events, and the message about it.
-
-    `changed` is the newest policy of its gate, which is locked, with what is to be different from now on.
-    """
-    policy = replace(changed, version=changed.version + 1, valid_from=now, created_by=by, reason=reason)
-    write_policy(connection, policy, message)
-    write_event(connection, changed.gate, changed.version, "superseded", by=by, reason=reason, now=now)
-    return policy
+        return self._database.writing(work)
 
 
-def write_policy(connection: sa.Connection, policy: Policy, message: PolicyMessage) -> None:
-    """Insert a policy, say what happened to it, and enqueue the message that tells the workers."""
-    connection.execute(
-        sa.insert(policies).values({column.name: getattr(policy, column.name) for column in policies.columns})
-    )
-    control.append(connection, policies, [(policy.gate, policy.version)], now=policy.valid_from)
-    for event in ("created", "closed" if policy.state == "closed" else "activated"):
-        write_event(
-            connection,
-            policy.gate,
-            policy.version,
-            event,
-            by=policy.created_by,
-            reason=policy.reason,
-            now=policy.valid_from,
+def _readable(found: PolicyVersion) -> Policy:
+    if found.active is None:
+        raise UsageError(
+            f"policy {found.version} of gate {found.gate} cannot be read by this version; "
+            "`streamer audit verify` tells whether it was changed"
         )
-    enqueue(connection, message(policy), policy.valid_from)
-
-
-def write_event(
-    connection: sa.Connection, gate: str, version: int, event: str, *, by: str, reason: str, now: datetime
-) -> None:
-    """Add one line to the story of a policy."""
-    identity = connection.execute(
-        sa.insert(policy_events)
-        .values(gate=gate, version=version, event=event, by=by, reason=reason, at=now)
-        .returning(policy_events.c.id)
-    ).scalar_one()
-    control.append(connection, policy_events, [(identity,)], now=now)
-
-
-def settings_of(row: Row) -> GateSettings:
-    """The settings in a row of `gate_revisions`."""
-    return GateSettings(**{name: row[name] for name in SETTINGS})
-
-
-def _select() -> sa.Select[Any]:
-    return (
-        sa.select(
-            policies,
-            *(gate_revisions.c[name] for name in SETTINGS),
-            gates.c.seed,
-            gates.c.audit_salt,
-        )
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == policies.c.gate)
-            & (gate_revisions.c.revision == policies.c.gate_revision),
-        )
-        .join(gates, gates.c.name == policies.c.gate)
-    )
-
-
-def _one(connection: sa.Connection, gate: str, version: int) -> Policy:
-    row = (
-        connection.execute(_select().where(policies.c.gate == gate, policies.c.version == version))
-        .mappings()
-        .one_or_none()
-    )
-    if row is None:
-        raise UsageError(f"gate {gate!r} has no policy {version}")
-    return _policy(row)
-
-
-def _policy(row: Row) -> Policy:
-    return Policy(
-        settings=settings_of(row),
-        seed=row["seed"],
-        **{column.name: row[column.name] for column in policies.columns},
-    )
+    return found.active.policy

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.policy import calibrated_for_another
 from streamer.rules import Cut
-from streamer.store.policies import SETTINGS, lock_newest, mint_policy, settings_of
+from streamer.store.policy_rows import SETTINGS, settings_of
 from streamer.store.schema import calibration_candidates, calibration_runs, gate_revisions, policies
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamer.policy import GateSettings, Policy
     from streamer.rules import Rule
-    from streamer.store.policies import PolicyMessage
+    from streamer.store.minting import Mint
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.id.label("run"),
@@ -111,10 +111,10 @@ def activate(
     by: str,
     reason: str,
     now: datetime,
-    message: PolicyMessage,
+    mint: Mint,
 ) -> Policy:
     """Put what is proposed in force; see `streamer.store.calibration_runs.Calibrations.activate`."""
-    present = lock_newest(connection, gate)
+    present = mint.lock_newest(connection, gate)
     proposal = newest(connection, gate)
     if proposal is None:
         raise UsageError(
@@ -131,7 +131,7 @@ def activate(
             f"run {proposal.run} was calibrated for another {', '.join(changed)} than gate {gate!r} has now; "
             "recalibrate instead"
         )
-    return mint_policy(
+    return mint.next(
         connection,
         replace(
             present,
@@ -145,5 +145,4 @@ def activate(
         by=by,
         reason=reason,
         now=now,
-        message=message,
     )

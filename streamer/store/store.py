@@ -9,6 +9,7 @@ from streamer.events.alerts import AlertsV1, alert_message
 from streamer.events.topics import Topics
 from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS
+from streamer.signed_policy import NO_KEYS
 from streamer.store import commit, outbox, progress
 from streamer.store.alerts import Alerts
 from streamer.store.calibration_runs import Calibrations
@@ -21,6 +22,7 @@ from streamer.store.gates import Gates
 from streamer.store.judgements import Judgements
 from streamer.store.labels import Labels
 from streamer.store.migrate import require_migrated
+from streamer.store.minting import Mint
 from streamer.store.policies import Policies
 from streamer.store.reports import Reports
 from streamer.store.verify import verify_chain
@@ -40,8 +42,9 @@ if TYPE_CHECKING:
         Partition,
         Slice,
     )
+    from streamer.signed_policy import PolicyKeys
     from streamer.store.alerts import AlertMessage
-    from streamer.store.policies import PolicyMessage
+    from streamer.store.minting import PolicyMessage
     from streamer.store.settle import DeadLetterMessage
     from streamer.store.verify import ChainFault
 
@@ -69,16 +72,18 @@ class Store:
         policy_message: PolicyMessage,
         dead_letter_message: DeadLetterMessage,
         alert_message: AlertMessage = _default_alert_message,
+        policy_keys: PolicyKeys = NO_KEYS,
     ) -> None:
         self._database = database
         self._clock = clock
         self._dead_letter_message = dead_letter_message
-        self.gates = Gates(database, clock=clock, policy_message=policy_message)
-        self.policies = Policies(database, clock=clock, policy_message=policy_message)
+        mint = Mint(policy_message, policy_keys)
+        self.gates = Gates(database, clock=clock, mint=mint)
+        self.policies = Policies(database, clock=clock, mint=mint)
         self.encoders = Encoders(database, clock=clock)
         self.labels = Labels(database, clock=clock)
         self.judgements = Judgements(database, clock=clock)
-        self.calibration = Calibrations(database, policy_message=policy_message)
+        self.calibration = Calibrations(database, mint=mint)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
         self.checkpoints = Checkpoints(database)
@@ -173,6 +178,7 @@ def open_store(
     policy_message: PolicyMessage,
     dead_letter_message: DeadLetterMessage,
     alert_message: AlertMessage = _default_alert_message,
+    policy_keys: PolicyKeys = NO_KEYS,
     failpoint: Failpoint = disarmed,
 ) -> Store:
     """Open a migrated database.
@@ -192,6 +198,8 @@ def open_store(
         has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
     alert_message
         How the world is told of an alert; the default uses the default names of the topics.
+    policy_keys
+        Sign what is minted, and tell which policies may be built on.
     failpoint
         Called where a test may want to break a transaction.
 
@@ -214,4 +222,5 @@ def open_store(
         policy_message=policy_message,
         dead_letter_message=dead_letter_message,
         alert_message=alert_message,
+        policy_keys=policy_keys,
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamer.policy import Policy
     from streamer.recalibration.run import Recalibration
     from streamer.settings import Settings
+    from streamer.signed_policy import PolicySignature
     from streamer.store import Store
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.publisher import Publisher
@@ -65,11 +66,12 @@ def open_store(settings: Settings) -> Store:
     from streamer.events.thresholds import threshold_event, threshold_message
     from streamer.failpoints import from_environment
     from streamer.store import open_store as open_database
+    from streamer.wiring.policy_keys import policy_keys
 
     named = topics(settings)
 
-    def policy_message(policy: Policy) -> OutboxMessage:
-        return threshold_message(threshold_event(policy), topic=named.thresholds)
+    def policy_message(policy: Policy, signature: PolicySignature | None) -> OutboxMessage:
+        return threshold_message(threshold_event(policy, signature), topic=named.thresholds)
 
     return open_database(
         settings.database.url,
@@ -80,6 +82,7 @@ def open_store(settings: Settings) -> Store:
             dead_letter_message, topic=named.dead_letters, max_bytes=limits(settings).max_output_bytes
         ),
         alert_message=partial(alert_message, topic=named.alerts),
+        policy_keys=policy_keys(settings),
         failpoint=from_environment(),
     )
 

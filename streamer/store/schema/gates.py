@@ -143,12 +143,20 @@ policies = sa.Table(
     sa.Column("valid_from", UtcDateTime, nullable=False),
     sa.Column("created_by", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
+    sa.Column(
+        "signature",
+        sa.Text,
+        comment="Ed25519, base64; covers this row and the settings of the gate; NULL: not signed",
+    ),
+    sa.Column("key_id", sa.Text, comment="SHA-256 of the public key, in hexadecimal"),
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     check("version", "version >= 1"),
     *finite_cut(),
     sized_rule(),
     check("uncalibrated_is_closed", "calibrated OR state = 'closed'"),
     check("uncalibrated_has_no_run", "calibrated OR calibration_run IS NULL"),
+    sized_text("signature", 200),
+    sized_text("key_id", 64),
 )
 
 policy_events = sa.Table(

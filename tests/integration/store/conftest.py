@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streamer.journal import Outcome
+    from streamer.signed_policy import PolicySignature
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=0.5, mode="enforce")
@@ -48,7 +49,7 @@ class SteppingClock:
         return self.now
 
 
-def policy_message(policy: Policy) -> OutboxMessage:
+def policy_message(policy: Policy, _signature: PolicySignature | None = None) -> OutboxMessage:
     value = json.dumps([policy.version, policy.state, policy.threshold]).encode()
     return OutboxMessage("streamer.thresholds", policy.gate.encode(), value, (("ce_id", b"p"),))
 

@@ -86,18 +86,16 @@ def test_what_does_not_exist_is_said_so(world: World) -> None:
 
 def open_gate(world: World, threshold: float = 0.5) -> Policy:
     """Write an open threshold the way a calibration does, without its run."""
-    from streamer.store.policies import lock_newest, mint_policy
-    from tests.integration.store.conftest import policy_message
+    mint = world.store.policies._mint
 
     def work(connection):  # type: ignore[no-untyped-def]
-        present = lock_newest(connection, "support-bot")
-        return mint_policy(
+        present = mint.lock_newest(connection, "support-bot")
+        return mint.next(
             connection,
             replace(present, state="cut", threshold=threshold, calibrated=True, guarantee="holds"),
             by="ana",
             reason="calibrated",
             now=world.clock(),
-            message=policy_message,
         )
 
     return world.store._database.writing(work)  # type: ignore[no-any-return]
