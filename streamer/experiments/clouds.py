@@ -8,16 +8,11 @@ takes in the place of an encoder's. Other fields are passed over.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import re
-import sys
 import unicodedata
-import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -26,16 +21,15 @@ from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses, encode_responses
+from streamer.experiments.line_files import is_publishable, numbered_lines, shown_name
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from streamer.events.limits import Limits
 
-GZIP_MAGIC = b"\x1f\x8b"
-MAX_LINE_BYTES = 64 * 2**20
 MAX_ID_LENGTH = 200
 UNSTATED_KIND = "unstated"
 """The kind of a severity whose file does not say how it arose."""
@@ -139,55 +133,19 @@ def read_clouds(path: Path | str) -> Iterator[Cloud]:
     UsageError
         The file cannot be read, or a line is not a cloud; the message names the line and what to do.
     """
-    name = "standard input" if str(path) == "-" else str(path)
+    name = shown_name(path)
     first_seen: dict[str, int] = {}
-    with _opened(path, name) as stream:
-        for number, line in _lines(stream, name):
-            cloud = _parse(line, f"{name}, line {number}")
-            earlier = first_seen.setdefault(cloud.batch_id, number)
-            if earlier != number:
-                raise UsageError(
-                    f"{name}, line {number}: question_id {cloud.question_id!r} was already on line {earlier}; "
-                    "a question is one batch, so put all its responses on one line or give each line its own id"
-                )
-            yield cloud
+    for number, line in numbered_lines(path):
+        cloud = _parse(line, f"{name}, line {number}")
+        earlier = first_seen.setdefault(cloud.batch_id, number)
+        if earlier != number:
+            raise UsageError(
+                f"{name}, line {number}: question_id {cloud.question_id!r} was already on line {earlier}; "
+                "a question is one batch, so put all its responses on one line or give each line its own id"
+            )
+        yield cloud
     if not first_seen:
         raise UsageError(f"{name} holds no clouds; it should have one JSON object a line")
-
-
-@contextmanager
-def _opened(path: Path | str, name: str) -> Iterator[BinaryIO]:
-    try:
-        if str(path) == "-":
-            raw: io.BufferedReader = cast("io.BufferedReader", sys.stdin.buffer)
-            yield _unzipped(raw)
-        else:
-            with Path(path).open("rb") as raw:
-                yield _unzipped(raw)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UsageError(f"{name} is a damaged gzip file ({error}); fetch it again") from error
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror or error}") from error
-
-
-def _unzipped(raw: io.BufferedReader) -> BinaryIO:
-    if raw.peek(2)[:2] == GZIP_MAGIC:
-        return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
-    return raw
-
-
-def _lines(stream: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            raise UsageError(
-                f"{name}, line {number} is longer than {MAX_LINE_BYTES // 2**20} MiB; write one cloud a line"
-            )
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        if line.strip():
-            yield number, line
 
 
 def _parse(line: bytes, where: str) -> Cloud:
@@ -202,7 +160,7 @@ def _parse(line: bytes, where: str) -> Cloud:
         raise UsageError(f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8") from error
     texts = [row.question, *(row.references or ()), *(response.text for response in row.responses)]
     for text in texts:
-        if "\0" in text or not _is_unicode(text):
+        if not is_publishable(text):
             raise UsageError(
                 f"{where}: a text holds a NUL or half a surrogate pair, which no event may carry; remove it"
             )
@@ -239,14 +197,6 @@ def _check_embeddings(row: _CloudLine, where: str) -> None:
             raise UsageError(
                 f"{where}: the embedding of response {i} is zero, so it has no direction to compare"
             )
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def response_id(position: int) -> str:

@@ -131,7 +131,11 @@ def make_noise(rng: Generator, *, right: str, wrong: str, statement: str) -> Noi
     right, wrong : a right and a wrong answer; contradictions hold both, fabricated citations the wrong one.
     statement : a sentence with ``{}`` for the answer.
     """
-    family = _one(rng, NOISE_FAMILIES)
+    return noise_of(_one(rng, NOISE_FAMILIES), rng, right=right, wrong=wrong, statement=statement)
+
+
+def noise_of(family: NoiseFamily, rng: Generator, *, right: str, wrong: str, statement: str) -> Noise:
+    """Draw one noisy response of one family; the arguments are those of `make_noise`."""
     if family == "gibberish":
         return Noise(family, _gibberish(rng), 1.0)
     if family == "off-topic":

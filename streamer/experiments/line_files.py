@@ -1,0 +1,80 @@
+"""Files of one record a line, plain or gzip, or standard input: their lines with numbers, one in memory at a time."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Iterator
+
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_LINE_BYTES = 64 * 2**20
+
+
+def shown_name(path: Path | str) -> str:
+    """What messages call the file: its path, or ``standard input`` for ``-``."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def numbered_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that are not blank, with their numbers from 1.
+
+    Parameters
+    ----------
+    path : a file, plain or gzip (told apart by content, not by name), or ``-`` for standard input. A byte order
+        mark at its beginning is passed over.
+
+    Raises
+    ------
+    UsageError : the file cannot be read, or a line is longer than `MAX_LINE_BYTES`.
+    """
+    name = shown_name(path)
+    with _opened(path, name) as stream:
+        number = 0
+        while line := stream.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise UsageError(
+                    f"{name}, line {number} is longer than {MAX_LINE_BYTES // 2**20} MiB; write one record a line"
+                )
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if line.strip():
+                yield number, line
+
+
+def is_publishable(text: str) -> bool:
+    """Tell whether an event may carry this text: no NUL, no half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+@contextmanager
+def _opened(path: Path | str, name: str) -> Iterator[BinaryIO]:
+    try:
+        if str(path) == "-":
+            yield _unzipped(cast("io.BufferedReader", sys.stdin.buffer))
+        else:
+            with Path(path).open("rb") as raw:
+                yield _unzipped(raw)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(f"{name} is a damaged gzip file ({error}); fetch it again") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror or error}") from error
+
+
+def _unzipped(raw: io.BufferedReader) -> BinaryIO:
+    if raw.peek(2)[:2] == GZIP_MAGIC:
+        return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
+    return raw
