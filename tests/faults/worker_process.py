@@ -1,4 +1,4 @@
-"""A real worker in a process of its own, to be killed, stopped and started again."""
+"""A real service in a process of its own, to be killed, stopped and started again."""
 
 from __future__ import annotations
 
@@ -19,19 +19,24 @@ if TYPE_CHECKING:
 
 
 class WorkerProcess:
-    """`streamer worker` with settings by environment; its log goes to a file.
+    """`streamer worker`, or another service, with settings by environment; its log goes to a file.
 
     `program` is what runs it, for a test that changes the process first.
     """
 
     def __init__(
-        self, settings: dict[str, str], log: Path, *, program: Sequence[str] = ("-m", "streamer")
+        self,
+        settings: dict[str, str],
+        log: Path,
+        *,
+        program: Sequence[str] = ("-m", "streamer"),
+        service: str = "worker",
     ) -> None:
         self._log = log
         environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, *program, "worker", "--json"],
+                [sys.executable, *program, service, "--json"],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=log.parent,
@@ -39,7 +44,7 @@ class WorkerProcess:
             )
         assert self.process.stdout is not None
         first = self.process.stdout.readline()
-        assert first, f"the worker ended at once:\n{log.read_text()[-3000:]}"
+        assert first, f"the {service} ended at once:\n{log.read_text()[-3000:]}"
         self.url = json.loads(first)["http"]
 
     @property
