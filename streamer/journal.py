@@ -241,7 +241,11 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ActivePolicy:
-    """A gate's newest policy with the secret that its audit draw derives from."""
+    """A gate's newest policy with the secret that its audit draw derives from.
+
+    `trusted` False: nobody vouches for any policy of this gate; whatever comes is held.
+    """
 
     policy: Policy
     audit_salt: bytes
+    trusted: bool = True

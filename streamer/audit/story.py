@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from streamer.audit.standalone.verify_bundle import decided_without_trust
 from streamer.events.codec import canonical_json
 
 _HELD = {
@@ -35,7 +36,7 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
     told += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
     told += [("response", _response(one, position, line)) for position, one in enumerate(facts["responses"])]
     told += [
-        ("decision", _decision(facts, revision)),
+        ("decision", _decision(facts)),
         ("policy", _policy(facts, policy, revision)),
     ]
     if found["run"] is not None:
@@ -83,13 +84,15 @@ def _response(response: list[Any], position: int, line: dict[str, Any]) -> str:
     return f"{name}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
 
 
-def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
+def _decision(facts: dict[str, Any]) -> str:
     outcome, selected = facts["outcome"], facts["selected"]
     what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome, f"held ({outcome})")
     if selected is not None:
         what = f"shipped response {selected}"
     why = _HELD.get(facts["reason"], "scores and threshold decided")
-    told = "" if revision["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
+    if decided_without_trust(facts):
+        why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
+    told = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
     return f"{what}, because {why}; decided {facts['decided_at']}{told}"
 
 

@@ -164,7 +164,9 @@ class BatchDecider:
         provided = bool(event.responses) and event.responses[0].embedding is not None
         held: str | None = None
         embeddings: EmbeddingSource = "none"
-        if event.attempt > settings.max_attempts:
+        if not active.trusted:
+            held = "no_threshold"
+        elif event.attempt > settings.max_attempts:
             held = "attempts_exhausted"
         elif self._is_late(event, settings.decision_deadline_seconds):
             held = "deadline_passed"

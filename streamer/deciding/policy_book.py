@@ -20,11 +20,12 @@ log = structlog.get_logger(__name__)
 
 
 class PolicyBook:
-    """Thread-safe, and monotonic: a gate's policy is only ever replaced by one with a higher version.
+    """Thread-safe, and monotonic: a gate's trusted policy is only ever replaced by a trusted one of a higher version.
 
     Parameters
     ----------
-    load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`.
+    load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`. One that is
+        not trusted stands for a gate that has no trusted one.
     limits : bounds for what is accepted from the thresholds topic.
     on_change : told each policy that is taken up, a gate's in rising order of version; must not call the book.
     on_rejected : told the code of each message on the thresholds topic that was refused.
@@ -59,7 +60,7 @@ class PolicyBook:
         for gate, active in sorted(found.items()):
             with self._lock:
                 held = self._active.get(gate)
-                if held is not None and held.policy.version >= active.policy.version:
+                if held is not None and not _replaces(active, held):
                     continue
                 self._active[gate] = active
                 # Within the lock: two threads that take up two versions must not be heard the wrong way round.
@@ -70,6 +71,7 @@ class PolicyBook:
                 version=active.policy.version,
                 state=active.policy.state,
                 threshold=active.policy.threshold,
+                trusted=active.trusted,
             )
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
@@ -100,3 +102,10 @@ class PolicyBook:
     def _reject(self, code: str, **facts: object) -> None:
         log.warning("deciding.threshold_message_rejected", code=code, **facts)
         self._on_rejected(code)
+
+
+def _replaces(new: ActivePolicy, held: ActivePolicy) -> bool:
+    """Whether a policy takes the place of the one that is held."""
+    if not (new.trusted and held.trusted):
+        return new.trusted
+    return new.policy.version > held.policy.version

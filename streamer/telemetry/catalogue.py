@@ -117,6 +117,11 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "counter", "policy_events_rejected_total", "",
         "Messages on the thresholds topic that were not a valid announcement and changed nothing.",
     ),
+    _metric(
+        "counter", "policies_refused_total", "gate reason",
+        "Policies in the record that this worker does not obey: unsigned, unknown_key, bad_signature (changed, or of "
+        "another version or database) or unreadable. It goes on with the last good one.",
+    ),
     _metric("counter", "encoded_texts_total", "", "Texts that went through the encoder."),
     _metric("counter", "encoder_cache_hits_total", "", "Texts whose vector was still in the encoder's cache."),
     _metric("gauge", "outbox_pending", "", "Messages committed to the database and not yet published."),

@@ -15,6 +15,7 @@ from streamer.events import codes
 from streamer.events.actions import REASONS
 from streamer.journal import DeadLetter, Decision, LabelRevision
 from streamer.rules import THRESHOLD_STATES
+from streamer.signed_policy import REFUSALS
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, MetricDefinition
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from streamer.journal import Outcome, OutcomeKind
     from streamer.policy import Policy
+    from streamer.signed_policy import Refusal
 
 HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 """Why a batch was held without a comparison with the threshold."""
@@ -150,9 +152,15 @@ class Metrics:
             self._of["streamer_responses_total"].labels(gate, action)
         for name in ("duplicates_total", "audit_sampled_batches_total", "response_score"):
             self._of[f"streamer_{name}"].labels(gate)
+        for refusal in REFUSALS:
+            self._of["streamer_policies_refused_total"].labels(gate, refusal)
         self._kinds[gate] = settings.severity_kind
         for kind in (settings.severity_kind, "other"):
             self._of["streamer_labels_total"].labels(gate, kind)
+
+    def count_refused_policy(self, gate: str, reason: Refusal) -> None:
+        """A policy of a gate in the record is not obeyed, for one of `REFUSALS`."""
+        self._of["streamer_policies_refused_total"].labels(gate, reason).inc()
 
     def count_rejected_policy_event(self) -> None:
         """A message on the thresholds topic was not valid and changed nothing."""

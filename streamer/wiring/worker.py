@@ -13,14 +13,17 @@ from streamer.policy import NO_ENCODER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from streamer.events.alerts import AlertsV1
     from streamer.journal import Partition
     from streamer.scoring.encoder import CachedEncoder
     from streamer.settings import Settings
+    from streamer.signed_policy import Refusal
     from streamer.stream.health import WorkerHealth
     from streamer.telemetry.metrics import Metrics
 
 from streamer.wiring.audit import checkpointer
 from streamer.wiring.parts import connection, limits, now, open_store, topics
+from streamer.wiring.policy_keys import policy_keys
 
 
 def encoder(settings: Settings) -> CachedEncoder | None:
@@ -43,6 +46,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     """
     from streamer.deciding.decider import BatchDecider
     from streamer.deciding.policy_book import PolicyBook
+    from streamer.deciding.trusted_policies import TrustedPolicies
     from streamer.failpoints import from_environment
     from streamer.scoring.registry import encoder_identity
     from streamer.stream.dead_letter_cap import DeadLetterLimits
@@ -88,7 +92,13 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             }
         )
         book = PolicyBook(
-            store.policies.active,
+            TrustedPolicies(
+                store.policies,
+                policy_keys(settings),
+                on_refused=lambda gate, _version, reason: metrics.count_refused_policy(gate, reason),
+                tell=partial(_tell_of_refused_policy, store.alerts.raise_),
+                now=now,
+            ),
             limits=bounds,
             on_change=lambda active: metrics.observe_policy(active.policy),
             on_rejected=lambda _code: metrics.count_rejected_policy_event(),
@@ -143,6 +153,31 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         except WorkerHalted as halted:
             return int(halted.status)
     return 0
+
+
+def _tell_of_refused_policy(
+    raise_: Callable[[AlertsV1], bool], gate: str, version: int, reason: Refusal, kept: int | None
+) -> None:
+    """Raise the alert; however many workers refuse a policy, and however often they start, it is raised once."""
+    from streamer.events.alerts import alert
+    from streamer.signed_policy import REFUSAL_TEXTS
+
+    goes_on = (
+        "Workers hold everything: no policy of this gate is good."
+        if kept is None
+        else f"Workers go on with policy {kept}."
+    )
+    raise_(
+        alert(
+            gate,
+            "policy_refused",
+            f"version {version}",
+            message=f"Policy {version} of gate {gate} is refused: {REFUSAL_TEXTS[reason]}. {goes_on} See docs/security.md.",
+            raised_at=now(),
+            details={"version": version, "reason": reason, "kept": kept},
+            policy_version=kept,
+        )
+    )
 
 
 def _unready(health: WorkerHealth, loaded: threading.Event) -> list[str]:

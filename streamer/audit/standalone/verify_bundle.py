@@ -167,6 +167,11 @@ def read_public_keys(text: str) -> list[bytes]:
 # -- what follows from what ----------------------------------------------------------------------------------------
 
 
+def decided_without_trust(facts: dict[str, Any]) -> bool:
+    """Tell whether a batch was held, unscored, because the worker trusted no policy of its gate; consumers are to obey."""
+    return facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"])
+
+
 def keyed_number(salt: bytes, *parts: str) -> int:
     """Map names to 64 bits by HMAC-SHA256 under a gate's salt; each part is preceded by its length."""
     encoded = [part.encode() for part in parts]
@@ -645,8 +650,12 @@ class Verifier:
             self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no chain")
             return
         self.counts["decisions"] += 1
+        untrusted = decided_without_trust(facts)
+        self.counts["decisions without a trusted policy"] += untrusted
         for name in ("unit", "mode", "scorer", "encoder"):
-            if facts[name] != settings[name]:
+            if facts[name] != settings[name] and not (
+                untrusted and (name != "mode" or facts[name] == "enforce")
+            ):
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")
         if facts["action_id"] != str(uuid.uuid5(ACTION_NAMESPACE, canonical_json(facts["batch"]).decode())):
             self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
@@ -671,7 +680,7 @@ class Verifier:
         shipped: list[bool] | None
         if any(score is None for score in scores) or not scores:
             shipped, reason = [False] * len(scores), ""
-            if facts["reason"] in ("scored", "closed", "no_threshold"):
+            if facts["reason"] in ("scored", "closed"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
         else:
             content = line.get("content")
@@ -782,7 +791,7 @@ class Verifier:
         recorded = {
             "decision": [*facts["batch"], facts["unit"], facts["outcome"], facts["reason"], facts["selected"]],
             "action_id": facts["action_id"],
-            "enforced": settings["mode"] == "enforce",
+            "enforced": facts["mode"] == "enforce",
             "responses": [[one[0], one[1], one[3]] for one in facts["responses"]],
             "policy": [policy["version"], settings["alpha"], settings["method"]],
             "audit": [facts["sampled"], facts["sampling_probability"], asked],
@@ -793,6 +802,8 @@ class Verifier:
                 facts.get("segment"),
             ],
         }  # fmt: skip
+        if decided_without_trust(facts):
+            recorded["cut"] = ["closed", None, None]
         for name, value in recorded.items():
             if said[name] != value:
                 self.fault("action", place, f"the published event says another {name}")
