@@ -17,6 +17,7 @@ from streamer.cli import (
     plan,
     publish,
     recalibrate,
+    review,
     services,
     tail,
     threshold,
@@ -81,6 +82,7 @@ app.command("tail", rich_help_panel=_USE)(tail.tail)
 app.command("plan", rich_help_panel=_RISK)(plan.plan)
 app.add_typer(gate.app, name="gate", rich_help_panel=_RISK)
 app.add_typer(label.app, name="label", rich_help_panel=_RISK)
+app.command("review", rich_help_panel=_RISK)(review.review)
 app.command("recalibrate", rich_help_panel=_RISK)(recalibrate.recalibrate)
 app.add_typer(threshold.app, name="threshold", rich_help_panel=_RISK)
 app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)

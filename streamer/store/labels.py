@@ -139,11 +139,12 @@ class Labels:
     ) -> list[QueuedResponse]:
         """Drawn responses without a severity of their gate's present kind, the oldest decision first.
 
-        What scores at or below the gate's label floor is not asked for. `after` goes on behind that one, whatever was labelled or decided meanwhile.
+        What scores at or below the gate's label floor is not asked for, nor what no reader would read: see
+        `unlabelled`. `after` goes on behind that one, whatever was labelled or decided meanwhile.
         """
         place = (decisions.c.decided_at, batches.c.id, responses.c.position)
         query = (
-            _unlabelled(
+            unlabelled(
                 batches.c.gate,
                 batches.c.batch_id,
                 batches.c.attempt,
@@ -184,7 +185,7 @@ class Labels:
 
     def pending(self) -> dict[str, int]:
         """How many drawn responses wait for a severity, by gate; every gate is there."""
-        waiting = _unlabelled(decisions.c.gate, sa.func.count().label("waiting")).group_by(decisions.c.gate)
+        waiting = unlabelled(decisions.c.gate, sa.func.count().label("waiting")).group_by(decisions.c.gate)
         with self._database.reading() as connection:
             names = connection.execute(sa.select(gate_revisions.c.gate).distinct()).scalars()
             counts = dict.fromkeys(sorted(names), 0)
@@ -217,7 +218,13 @@ def store_labels(
     return stored
 
 
-def _unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select from the drawn responses that wait for a severity of their gate's present kind.
+
+    Calibration reads first attempts, and the risk in service what shipped: a later attempt that was held is asked
+    for by nobody, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
+    (the newest of the gate) are joined.
+    """
     newest = (
         sa.select(sa.func.max(gate_revisions.c.revision))
         .where(gate_revisions.c.gate == decisions.c.gate)
@@ -245,6 +252,7 @@ def _unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
             decisions.c.sampled,
             responses.c.drawn,
             batches.c.erased_at.is_(None),
+            (batches.c.attempt == 1) | (responses.c.action == "ship"),
             gate_revisions.c.label_floor.is_(None) | (responses.c.score > gate_revisions.c.label_floor),
             ~labelled,
         )

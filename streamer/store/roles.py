@@ -23,11 +23,13 @@ APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
     "gates": ("name",),
     "outbox": ("published_at", "parked_at", "error"),
     "progress": None,
+    "review_claims": ("labeller", "holder", "expires_at"),
+    "review_offers": ("skipped_at", "marks", "mark", "marked_at"),
 }
 """State that moves on, by column (None: all). Everything else the app can only add to."""
 
-APP_MAY_DELETE = ("outbox",)
-"""Of which a trigger keeps what is not published."""
+APP_MAY_DELETE = ("outbox", "review_claims")
+"""A trigger keeps what is not published; a claim is worth nothing once it is given up."""
 
 _VERSION_TABLE = "schema_version"
 

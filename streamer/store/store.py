@@ -25,6 +25,7 @@ from streamer.store.migrate import require_migrated
 from streamer.store.minting import Mint
 from streamer.store.policies import Policies
 from streamer.store.reports import Reports
+from streamer.store.reviews import Reviews
 from streamer.store.verify import verify_chain
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, checkpoints, evidence, alerts :
+    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, reviews, checkpoints, evidence, alerts :
         the parts, by subject.
     """
 
@@ -86,6 +87,7 @@ class Store:
         self.calibration = Calibrations(database, mint=mint)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
+        self.reviews = Reviews(database)
         self.checkpoints = Checkpoints(database)
         self.evidence = Evidence(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)

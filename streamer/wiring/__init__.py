@@ -18,6 +18,7 @@ from streamer.wiring.parts import (
     tail,
     topics,
 )
+from streamer.wiring.review import run_review
 from streamer.wiring.worker import encoder, run_worker
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "rescorer",
     "run_demo",
     "run_dev",
+    "run_review",
     "run_worker",
     "tail",
     "topics",

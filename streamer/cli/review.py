@@ -1,0 +1,135 @@
+"""`streamer review`: people give severities to what the audit sample drew, on a page in their browser."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamer.cli import options as opt
+
+if TYPE_CHECKING:
+    from streamer.wiring.review import Opened
+
+PORT = 8470
+"""Always the same, so that a page that is open finds the program again after a restart."""
+
+
+def review(
+    gate: opt.GateFilter = None,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="Print an address for this person, who then need not (and cannot) say another name; may be repeated.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the page; 0: a free one.")
+    ] = PORT,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST", help="Address to listen on; other than this machine's needs --insecure."
+        ),
+    ] = "127.0.0.1",
+    open_: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            help="Open it in this machine's browser; default: where there is a screen and a terminal.",
+            show_default=False,
+        ),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.
+
+    The address that is printed has a secret: whoever has it can read the texts and give severities. Several people may
+    work at once, on one page or on several servers over one database: none gets what another has. What the gate decided
+    is shown after a severity was given, not before. Gates of the kinds `judge`, `bertscore` and `lexical` are labelled
+    by programs, and left out.
+    """
+    from streamer import wiring
+    from streamer.cli.services import end_on_sigterm
+    from streamer.settings import load_settings
+    from streamer.telemetry.logs import configure_logging
+
+    settings = load_settings()
+    configure_logging(settings.logging.format, settings.logging.level)
+    end_on_sigterm()
+
+    def announce(opened: "Opened") -> None:
+        if json:
+            _print_json(opened)
+        else:
+            _print(opened)
+        if _has_screen() if open_ is None else open_:
+            _open(opened.own_browser)
+
+    try:
+        wiring.run_review(settings, gate=gate, names=as_ or [], host=host, port=port, announce=announce)
+    except KeyboardInterrupt:
+        if not json:
+            from streamer.cli.console import note
+
+            note(
+                "Stopped. Severities that were not stored yet are kept in the browsers, and sent when it runs again."
+            )
+
+
+def _print_json(opened: "Opened") -> None:
+    import sys
+
+    from streamer.cli.console import print_json
+
+    print_json(
+        {
+            "gates": opened.gates,
+            "addresses": [{"name": address.name, "url": address.url} for address in opened.addresses],
+        }
+    )
+    sys.stdout.flush()
+
+
+def _print(opened: "Opened") -> None:
+    import sys
+
+    from streamer.cli.console import note, say, warn
+
+    for address in opened.addresses:
+        say(address.url if address.name is None else f"{address.name}: {address.url}")
+    sys.stdout.flush()
+    if opened.gates:
+        note(
+            f"Queues of {', '.join(opened.gates)}. Whoever has an address can read the texts; Ctrl-C ends it."
+        )
+    else:
+        warn(
+            "No gate is controlled by severities that people give, so far (streamer gate create NAME --severity-kind "
+            "human); the page looks again by itself. Ctrl-C ends it."
+        )
+
+
+def _has_screen() -> bool:
+    import os
+    import sys
+
+    return sys.stdout.isatty() and (
+        sys.platform in ("darwin", "win32")
+        or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    )
+
+
+def _open(address: str) -> None:
+    """Show the page in a browser. Its command line can be read by others of this machine: the address works once."""
+    import threading
+    import webbrowser
+
+    from streamer.cli.console import note
+
+    def show() -> None:
+        if not webbrowser.open(address):
+            note("No browser could be opened; open the address yourself.")
+
+    # The browser may ask before the page is served: a moment later it is.
+    threading.Timer(0.5, show).start()

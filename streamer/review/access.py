@@ -1,0 +1,126 @@
+"""Who may use the page: addresses with a token, sessions that they are exchanged for, hosts that it answers to."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+from streamer.errors import UsageError
+from streamer.loopback import is_loopback
+
+_TOKEN_BYTES: Final = 32
+_MOST_SESSIONS: Final = 1_000
+_MOST_NAME: Final = 200
+_EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked about, not listened on
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """Somebody who came with a token.
+
+    Attributes
+    ----------
+    key : a second secret beside the cookie. The page keeps it, and a page of another port cannot read it; the
+        cookie alone opens nothing, for browsers send cookies to every port of a host.
+    name : the labeller; None until the person says it.
+    named : by the address; nobody can say another name then.
+    """
+
+    key: str
+    name: str | None
+    named: bool
+
+
+class Access:
+    """Tokens and sessions of one running page. They are kept in memory, and end with it."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, str | None] = {}
+        self._once: set[str] = set()
+        self._sessions: dict[bytes, Session] = {}
+
+    def invite(self, name: str | None = None, *, once: bool = False) -> str:
+        """Make a token: for a person with this name, or for whoever then says one; `once`: for one use."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._tokens[token] = name
+        if once:
+            self._once.add(token)
+        return token
+
+    def enter(self, token: str) -> tuple[str, Session] | None:
+        """Exchange a token for a cookie and its session; None when it is not one of ours."""
+        found = None
+        for known in self._tokens:
+            # All of them, and each in the same time: how long it takes tells nothing about any.
+            if hmac.compare_digest(known.encode(), token.encode()):
+                found = known
+        if found is None:
+            return None
+        name = self._tokens[found]
+        if found in self._once:
+            self._once.remove(found)
+            del self._tokens[found]
+        while len(self._sessions) >= _MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        cookie = secrets.token_urlsafe(_TOKEN_BYTES)
+        session = Session(secrets.token_urlsafe(_TOKEN_BYTES), name, named=name is not None)
+        self._sessions[_digest(cookie)] = session
+        return cookie, session
+
+    def session(self, cookie: str, key: str) -> Session | None:
+        """Return the session of a cookie and its key; None when either is wrong."""
+        session = self._sessions.get(_digest(cookie))
+        if session is None or not hmac.compare_digest(session.key.encode(), key.encode()):
+            return None
+        return session
+
+
+def _digest(cookie: str) -> bytes:
+    # Looked up by its hash: what a look-up's time could tell is then nothing about the cookie.
+    return hashlib.sha256(cookie.encode()).digest()
+
+
+def labeller_name(text: str) -> str:
+    """Return a name as it is recorded; raises `UsageError` for one that cannot be."""
+    name = unicodedata.normalize("NFC", " ".join(text.split()))
+    if not name:
+        raise UsageError("a name needs at least one character")
+    if len(name) > _MOST_NAME:
+        raise UsageError(f"a name has at most {_MOST_NAME} characters")
+    if not name.isprintable():
+        raise UsageError("a name must have no invisible characters")
+    return name
+
+
+def answers_to(header: str, listening: str) -> bool:
+    """Tell whether a request's Host may be answered by a page that listens on `listening`.
+
+    A name that somebody else owns may be pointed at this machine at any moment (DNS rebinding), and a page under that
+    name would then be of our origin: only the loopback, the address that was asked for, and numeric addresses where
+    every address is listened on are answered. The port is left open: a tunnel has its own.
+    """
+    host = _without_port(header).lower()
+    if is_loopback(listening):
+        return is_loopback(host)
+    if listening in _EVERY_ADDRESS:
+        return is_loopback(host) or _is_address(host)
+    return host == listening.strip("[]").lower()
+
+
+def _without_port(header: str) -> str:
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,269 @@
+"""The page's server: three files for whoever asks, and answers for whoever came with a token."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamer.errors import Unavailable, UsageError
+from streamer.review import messages
+from streamer.review.access import Session, labeller_name
+from streamer.review.guard import Guard
+from streamer.review.items import Mark, Reviewer, UnknownItem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from streamer.review.access import Access
+    from streamer.review.items import Recalibrating, ReviewStore
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+HOLD: Final = timedelta(minutes=10)
+"""How long an answer stays with a person who does nothing."""
+
+UNDO: Final = timedelta(hours=1)
+"""How far back a mark can be corrected."""
+
+KEY_HEADER: Final = "x-review-key"
+
+_FILES: Final = {
+    "/": ("review.html", "text/html; charset=utf-8"),
+    "/review.js": ("review.js", "text/javascript; charset=utf-8"),
+    "/review.css": ("review.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+class Refused(Exception):
+    """An answer other than 200: its status, a word that the page knows, and a sentence for people."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+
+
+class _Handler(Protocol):
+    def __call__(self, session: Session, message: Any) -> Mapping[str, object]: ...
+
+
+def review_app(
+    store: ReviewStore,
+    access: Access,
+    *,
+    gates: Callable[[], Sequence[str]],
+    recalibrating: Callable[[], Mapping[str, Recalibrating]],
+    listening: str,
+    port: int,
+    clock: Callable[[], datetime],
+    hold: timedelta = HOLD,
+) -> ASGIApp:
+    """Make the page's application.
+
+    Parameters
+    ----------
+    gates : names of the gates whose queues are shown; asked at each request, and may block.
+    recalibrating : what gates' next recalibrations wait for, of those that wait for labels; the same.
+    listening, port : address that it is served on.
+    clock : the present moment, with zone.
+    hold : how long an answer stays with a person who does nothing.
+    """
+    desk = _Desk(store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold)
+    cookie_name = f"streamer-review-{port}"
+
+    async def enter(request: Request) -> Response:
+        message = await _read(request, messages.Enter)
+        entered = access.enter(message.token)
+        if entered is None:
+            raise Refused(401, "no_session", "this address is not, or no longer, the one that was printed")
+        cookie, session = entered
+        answer = _json({"key": session.key, "name": session.name, "named": session.named})
+        answer.set_cookie(cookie_name, cookie, path="/", httponly=True, samesite="strict")
+        return answer
+
+    def answering(kind: type[T], handler: _Handler, *, nameless: bool = False) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            session = access.session(
+                request.cookies.get(cookie_name, ""), request.headers.get(KEY_HEADER, "")
+            )
+            if session is None:
+                raise Refused(401, "no_session", "open the address that `streamer review` printed")
+            if session.name is None and not nameless:
+                raise Refused(409, "no_name", "say who you are first")
+            message = await _read(request, kind)
+            return _json(await run_in_threadpool(handler, session, message))
+
+        return answer
+
+    routes = [Route(path, _file(*what), methods=["GET"]) for path, what in _FILES.items()]
+    routes += [
+        Route("/api/enter", enter, methods=["POST"]),
+        Route("/api/name", answering(messages.CallMe, _call, nameless=True), methods=["POST"]),
+        Route("/api/who", answering(messages.Page, _who, nameless=True), methods=["POST"]),
+        Route("/api/next", answering(messages.Page, desk.next), methods=["POST"]),
+        Route("/api/others", answering(messages.Item, desk.others), methods=["POST"]),
+        Route("/api/mark", answering(messages.Give, desk.mark), methods=["POST"]),
+        Route("/api/skip", answering(messages.Item, desk.skip), methods=["POST"]),
+        Route("/api/back", answering(messages.Back, desk.back), methods=["POST"]),
+        Route("/api/renew", answering(messages.Item, desk.renew), methods=["POST"]),
+        Route("/api/leave", answering(messages.Page, desk.leave), methods=["POST"]),
+        Route("/api/progress", answering(messages.Page, desk.progress), methods=["POST"]),
+    ]
+    return Guard(
+        Starlette(
+            routes=routes,
+            exception_handlers={
+                Refused: _refused,
+                Unavailable: _away,
+                UnknownItem: _unknown,
+                UsageError: _unusable,
+            },
+        ),
+        listening=listening,
+    )
+
+
+class _Desk:
+    """What happens to the items, as the page sees it. Its calls block."""
+
+    def __init__(
+        self,
+        store: ReviewStore,
+        *,
+        gates: Callable[[], Sequence[str]],
+        recalibrating: Callable[[], Mapping[str, Recalibrating]],
+        clock: Callable[[], datetime],
+        hold: timedelta,
+    ) -> None:
+        self._store = store
+        self._gates = gates
+        self._recalibrating = recalibrating
+        self._clock = clock
+        self._hold = hold
+
+    def next(self, session: Session, message: messages.Page) -> Mapping[str, object]:
+        item = self._store.next(
+            _reviewer(session, message.holder), self._gates(), hold=self._hold, now=self._clock()
+        )
+        return {"item": item, "hold_seconds": self._hold.total_seconds()}
+
+    def others(self, session: Session, message: messages.Item) -> Mapping[str, object]:
+        return {"others": self._store.others(_reviewer(session, message.holder), message.item)}
+
+    def mark(self, session: Session, message: messages.Give) -> Mapping[str, object]:
+        mark = Mark(token=message.item, severity=message.severity, name=message.mark, count=message.count)
+        decided = self._store.mark(_reviewer(session, message.holder), mark, now=self._clock())
+        return {"decided": decided}
+
+    def skip(self, session: Session, message: messages.Item) -> Mapping[str, object]:
+        self._store.skip(_reviewer(session, message.holder), message.item, now=self._clock())
+        return {}
+
+    def back(self, session: Session, message: messages.Back) -> Mapping[str, object]:
+        item = self._store.back(
+            _reviewer(session, message.holder),
+            self._gates(),
+            before=message.before,
+            since=self._clock() - UNDO,
+        )
+        return {"item": item}
+
+    def renew(self, session: Session, message: messages.Item) -> Mapping[str, object]:
+        held = self._store.renew(
+            _reviewer(session, message.holder), message.item, hold=self._hold, now=self._clock()
+        )
+        return {"held": held}
+
+    def leave(self, session: Session, message: messages.Page) -> Mapping[str, object]:
+        self._store.release(_reviewer(session, message.holder))
+        return {}
+
+    def progress(self, session: Session, message: messages.Page) -> Mapping[str, object]:
+        now, gates = self._clock(), self._gates()
+        progress = self._store.progress(
+            _reviewer(session, message.holder), gates, since=_midnight(now), now=now
+        )
+        return {"progress": progress, "recalibrating": self._recalibrating()}
+
+
+def _call(session: Session, message: messages.CallMe) -> Mapping[str, object]:
+    if session.named:
+        raise Refused(409, "named", "this address is for one person, who has a name already")
+    session.name = labeller_name(message.name)
+    return {"name": session.name, "named": session.named}
+
+
+def _who(session: Session, message: messages.Page) -> Mapping[str, object]:  # noqa: ARG001 - every handler has one
+    return {"name": session.name, "named": session.named}
+
+
+def _reviewer(session: Session, holder: str) -> Reviewer:
+    if session.name is None:
+        raise AssertionError("asked for a nameless person")
+    return Reviewer(labeller=session.name, holder=holder)
+
+
+def _midnight(now: datetime) -> datetime:
+    """Return when today began, on this machine's calendar."""
+    return now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+async def _read(request: Request, kind: type[T]) -> T:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "bad_request", "what the page sends is JSON")
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > messages.MOST_BYTES:
+            raise Refused(413, "bad_request", f"a request has at most {messages.MOST_BYTES} bytes")
+    try:
+        return messages.read(body, kind)
+    except ValueError as error:
+        raise Refused(400, "bad_request", f"the request cannot be read: {error}") from None
+
+
+def _file(name: str, media_type: str) -> Callable[[Request], Any]:
+    content = files("streamer.review").joinpath("static", name).read_bytes()
+
+    async def answer(_request: Request) -> Response:
+        return Response(content, media_type=media_type)
+
+    return answer
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _error(status: int, code: str, detail: str) -> Response:
+    return _json({"error": code, "detail": detail}, status)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, Refused):
+        raise error
+    return _error(error.status, error.code, str(error))
+
+
+async def _away(_request: Request, _why: Exception) -> Response:
+    return _error(503, "away", "the database does not answer")
+
+
+async def _unknown(_request: Request, _why: Exception) -> Response:
+    return _error(404, "unknown_item", "the database knows no such item of this person")
+
+
+async def _unusable(_request: Request, error: Exception) -> Response:
+    return _error(400, "bad_request", str(error))

@@ -1,0 +1,192 @@
+"""What the review page asks of a store: the next drawn answer for one person, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.errors import StreamerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+PROGRAM_KINDS = frozenset({"judge", "bertscore", "lexical"})
+"""Kinds of severity that programs give: a person's would be another measure under the same name."""
+
+
+class UnknownItem(StreamerError):
+    """The page speaks of an item that this person was never shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewer:
+    """One open page of one person.
+
+    Attributes
+    ----------
+    labeller : the person's name, 1 to 200 characters.
+    holder : the page's own random name, 1 to 64 characters: two pages of one person do not get the same item.
+    """
+
+    labeller: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewItem:
+    """An answer to judge, with nothing in it of what the gate or anybody else made of it.
+
+    Attributes
+    ----------
+    token : what the page calls it; tells nothing of batch, attempt or place.
+    references : acceptable answers that came with the prompt; empty when none did.
+    others : how many other answers the batch has.
+    skipped : this person has skipped it before.
+    marks : how many severities this person has given to it already; a page counts on from here.
+    severity : the last of them, in [0, 1]; None when there is none.
+    """
+
+    token: str
+    gate: str
+    kind: str
+    prompt: str
+    text: str
+    references: tuple[str, ...]
+    others: int
+    skipped: bool = False
+    marks: int = 0
+    severity: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A severity that a person gave.
+
+    Attributes
+    ----------
+    severity : in [0, 1], 0 = fine.
+    name : the page's random name for it, 1 to 64 characters: when the page sends it again it is still one mark.
+    count : 1 for the page's first mark of this item, one more for each that replaces it; one that was overtaken
+        changes nothing.
+    """
+
+    token: str
+    severity: float
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What the gate had decided about an answer: for nobody who has not labelled it.
+
+    Attributes
+    ----------
+    action : of this answer: `ship`, or what the gate did in place of it.
+    reason : of the decision about its batch.
+    score : in [0, 1], higher is safer; None when the batch was not scored.
+    threshold : lambda, where this answer's own score was compared with it; None otherwise.
+    enforced : False in mode `shadow`.
+    """
+
+    action: str
+    reason: str
+    score: float | None
+    threshold: float | None
+    policy_version: int
+    enforced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateProgress:
+    """Where one gate's queue stands.
+
+    Attributes
+    ----------
+    waiting : drawn answers that nobody has labelled and whose text is kept.
+    held : those of them that another page has at the moment.
+    skipped : those of them that this person has skipped.
+    textless : drawn answers that cannot be shown, because the gate keeps no texts.
+    """
+
+    gate: str
+    waiting: int
+    held: int
+    skipped: int
+    textless: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalibrating:
+    """What a gate's next recalibration waits for.
+
+    Attributes
+    ----------
+    labelled : batches with a label that the last run has not read with one.
+    wanted : how many of them bring the next run about.
+    """
+
+    labelled: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the work is, for one person.
+
+    Attributes
+    ----------
+    done : answers that this person has labelled since the moment that was asked about.
+    """
+
+    gates: tuple[GateProgress, ...]
+    done: int
+
+
+class ReviewStore(Protocol):
+    """Where drawn answers come from and labels go to. Calls block; several processes may share one database.
+
+    Every call raises `Unavailable` when the database is away.
+    """
+
+    def next(
+        self, reviewer: Reviewer, gates: Sequence[str], *, hold: timedelta, now: datetime
+    ) -> ReviewItem | None:
+        """Claim the oldest decision's answer that nobody labelled or has, what this person skipped last.
+
+        A page that has a claim gets the same item again. None when nothing is to be had.
+        """
+        ...
+
+    def others(self, reviewer: Reviewer, token: str) -> list[str]:
+        """Return the texts of the batch's other answers. Raises `UnknownItem`."""
+        ...
+
+    def mark(self, reviewer: Reviewer, mark: Mark, *, now: datetime) -> Decided:
+        """Store a severity, seal it and give the claim up. Safe to repeat. Raises `UnknownItem`."""
+        ...
+
+    def skip(self, reviewer: Reviewer, token: str, *, now: datetime) -> None:
+        """Put an item behind everything else that waits for this person, and give the claim up."""
+        ...
+
+    def back(
+        self, reviewer: Reviewer, gates: Sequence[str], *, before: str | None, since: datetime
+    ) -> ReviewItem | None:
+        """Return what this person labelled last, or last before the item `before`, but not before `since`."""
+        ...
+
+    def renew(self, reviewer: Reviewer, token: str, *, hold: timedelta, now: datetime) -> bool:
+        """Keep a claim for longer; False when it is no longer this page's."""
+        ...
+
+    def release(self, reviewer: Reviewer) -> None:
+        """Give up what this page has: the person leaves."""
+        ...
+
+    def progress(
+        self, reviewer: Reviewer, gates: Sequence[str], *, since: datetime, now: datetime
+    ) -> Progress:
+        """Count what waits, and what this person has labelled since a moment."""
+        ...

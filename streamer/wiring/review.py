@@ -1,0 +1,100 @@
+"""The review page from settings: the store, the gates whose queues people work on, addresses for those who do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamer.errors import UsageError
+from streamer.wiring.parts import now, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.settings import Settings
+    from streamer.store import Store
+
+
+class Address(NamedTuple):
+    """Where somebody opens the page; `name` is whom it is for, None for whoever says a name there."""
+
+    name: str | None
+    url: str
+
+
+class Opened(NamedTuple):
+    """A page that is about to be served.
+
+    Attributes
+    ----------
+    own_browser : an address for one use, for the browser of whoever started it.
+    gates : whose queues are shown at the moment.
+    """
+
+    addresses: tuple[Address, ...]
+    own_browser: str
+    gates: tuple[str, ...]
+
+
+def run_review(
+    settings: Settings,
+    *,
+    gate: str | None,
+    names: Sequence[str],
+    host: str,
+    port: int,
+    announce: Callable[[Opened], None],
+) -> None:
+    """Serve the review page until SIGINT or SIGTERM.
+
+    Raises
+    ------
+    UsageError : there is no such gate, programs label it, a name cannot be, or the address cannot be listened on.
+    """
+    from streamer.review.access import Access, labeller_name
+    from streamer.review.app import review_app
+    from streamer.review.server import base_url, listen, serve
+
+    people: list[str | None] = [labeller_name(name) for name in names]
+    with open_store(settings) as store:
+        if gate is not None:
+            _check_for_people(store, gate)
+        listening = listen(host, port, insecure=settings.insecure)
+        with listening:
+            base = base_url(host, listening)
+            access = Access()
+            # In the fragment, which a browser sends to nobody and puts into no Referer.
+            addresses = tuple(Address(name, f"{base}#{access.invite(name)}") for name in (people or [None]))
+            own = access.invite(people[0] if people else None, once=True)
+
+            def gates() -> tuple[str, ...]:
+                return (gate,) if gate is not None else _for_people(store)
+
+            announce(Opened(addresses, f"{base}#{own}", gates()))
+            app = review_app(
+                store.reviews,
+                access,
+                gates=gates,
+                recalibrating=dict,
+                listening=host,
+                port=listening.getsockname()[1],
+                clock=now,
+            )
+            serve(app, listening)
+
+
+def _for_people(store: Store) -> tuple[str, ...]:
+    from streamer.review.items import PROGRAM_KINDS
+
+    return tuple(one.gate for one in store.gates.list() if one.settings.severity_kind not in PROGRAM_KINDS)
+
+
+def _check_for_people(store: Store, gate: str) -> None:
+    from streamer.review.items import PROGRAM_KINDS
+
+    kind = store.gates.get(gate).settings.severity_kind
+    if kind in PROGRAM_KINDS:
+        raise UsageError(
+            f"gate {gate} is controlled by severities of the kind {kind!r}, which a program gives (streamer label "
+            f"{kind}): a person's would be another measure. Another kind is another gate: streamer gate create NAME "
+            "--severity-kind human"
+        )
