@@ -171,6 +171,49 @@ class JudgeSettings(_Group):
         return self
 
 
+class SamplingSettings(_Group):
+    """The language models that `streamer sample` asks, at any OpenAI-compatible endpoints."""
+
+    base_url: str | None = Field(
+        None,
+        description="Up to and with the version, like `https://api.openai.com/v1`; without it nobody is asked.",
+    )
+    model: str | None = Field(None, description="The model's name at the endpoint.")
+    api_key: str | None = Field(
+        None, repr=False, description="The endpoint's key, where one host is asked; better in a file."
+    )
+    api_keys: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description=(
+            "Keys by host, where several are asked; each goes to its host alone: one JSON object, or one variable "
+            "each, like `STREAMER_SAMPLING_API_KEYS_API_TOGETHER_XYZ_FILE` for `api.together.xyz`."
+        ),
+    )
+    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="What the endpoint calls the most tokens of an answer; where it refuses one name, the other.",
+    )
+    timeout_seconds: float = Field(
+        60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
+    )
+    tries: _PositiveInt = Field(
+        6, description="Times that one request is put to an endpoint that is busy, failing or away."
+    )
+    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight at each endpoint.")
+    requests_per_minute: float | None = Field(
+        None, gt=0, description="Most requests a minute to each endpoint, evenly spread."
+    )
+    tokens_per_minute: float | None = Field(
+        None, gt=0, description="Most tokens a minute at each endpoint, of requests and replies together."
+    )
+
+    @field_validator("api_keys", mode="after")
+    @classmethod
+    def _by_host(cls, keys: dict[str, str]) -> dict[str, str]:
+        return {host.lower(): key for host, key in keys.items()}
+
+
 class BertScoreSettings(_Group):
     """The model by which `streamer label bertscore` compares answers with references."""
 
@@ -300,6 +343,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     encoder: EncoderSettings = EncoderSettings()
     judge: JudgeSettings = JudgeSettings()
+    sampling: SamplingSettings = SamplingSettings()
     bertscore: BertScoreSettings = BertScoreSettings()
     events: EventSettings = EventSettings()
     http: HttpSettings = HttpSettings()

@@ -17,6 +17,7 @@ from streamer.cli import (
     plan,
     publish,
     recalibrate,
+    sample,
     review,
     services,
     tail,
@@ -26,6 +27,7 @@ from streamer.cli import (
 
 _INSECURE = "STREAMER_INSECURE"
 _TRY, _RUN, _USE, _RISK, _OPERATE = "Try it", "Run it", "Use it", "Own the risk", "Operate it"
+_RESEARCH = "Research"
 
 app = typer.Typer(
     name="streamer",
@@ -92,3 +94,4 @@ app.add_typer(database.app, name="db", rich_help_panel=_OPERATE)
 app.add_typer(topics.app, name="topics", rich_help_panel=_OPERATE)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=_OPERATE)
 app.add_typer(config.app, name="config", rich_help_panel=_OPERATE)
+app.command("sample", rich_help_panel=_RESEARCH)(sample.sample)

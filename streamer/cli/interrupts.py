@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for what must not be cut in two."""
+"""Ctrl-C that waits for what must not be cut in two, or for what is under way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 
@@ -42,3 +43,40 @@ class PatientInterrupt:
         self._wanted = True
         if not self._held:
             raise KeyboardInterrupt
+
+
+class WindDown:
+    """The first Ctrl-C or SIGTERM asks to come to an end, the second one stops at once. For the main thread.
+
+    A context manager: afterwards both signals do what they did before.
+
+    Parameters
+    ----------
+    begin : called at the first signal; returns at once.
+
+    Attributes
+    ----------
+    signal : the number of the first one; None while there was none.
+    """
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin = begin
+        self.signal: int | None = None
+
+    def __enter__(self) -> WindDown:
+        self._before = {
+            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _stop(self, number: int, _frame: Any) -> None:
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = number
+        self._begin()

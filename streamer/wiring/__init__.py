@@ -19,6 +19,7 @@ from streamer.wiring.parts import (
     topics,
 )
 from streamer.wiring.review import run_review
+from streamer.wiring.sampling import sampling_endpoints, sampling_vendor
 from streamer.wiring.worker import encoder, run_worker
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "run_dev",
     "run_review",
     "run_worker",
+    "sampling_endpoints",
+    "sampling_vendor",
     "tail",
     "topics",
     "trusted_keys",
