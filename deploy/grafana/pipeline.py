@@ -1,0 +1,341 @@
+"""The dashboard `pipeline`: does every event become an action, how fast, and what is in the way."""
+
+from __future__ import annotations
+
+from deploy.grafana.expressions import GATE, per_second, quantile, recorded, shown
+from deploy.grafana.panels import BAD, BLUE, DOUBTFUL, FINE, GREY, ORANGE, SKY, Dashboard, Panel, Query, Row
+
+WORKERS = 'job="streamer-worker"'
+LAG = "topic_partition:streamer_consumer_lag_records:max"
+OUTBOX = recorded("job:streamer_outbox_pending:max", WORKERS)
+REACHABLE = f"min by (instance, part) (streamer_part_reachable{{{WORKERS}}})"
+
+NOW = Row(
+    title="Now",
+    panels=(
+        Panel(
+            title="Decisions a second",
+            kind="stat",
+            width=4,
+            height=4,
+            unit="reqps",
+            colour_background=False,
+            description="Batches decided a second over the last five minutes, by all workers.",
+            queries=(
+                Query(
+                    expr=f"sum ({recorded('gate:streamer_batches:rate5m')})",
+                    legend="decisions",
+                    colour=BLUE,
+                ),
+            ),
+        ),
+        Panel(
+            title="Waiting",
+            kind="stat",
+            width=4,
+            height=4,
+            unit="short",
+            colour_background=False,
+            description="Records on the topics after the last one with an outcome.",
+            queries=(Query(expr=f"sum ({LAG})", legend="records", colour=BLUE),),
+        ),
+        Panel(
+            title="Latency, 99 %",
+            kind="stat",
+            width=4,
+            height=4,
+            unit="s",
+            description="99 in 100 actions were published within this time after their event's timestamp, over the last "
+            "five minutes.",
+            steps=((None, FINE), (10, DOUBTFUL), (30, BAD)),
+            no_value="no traffic",
+            queries=(
+                Query(
+                    expr='job:streamer_end_to_end_latency_seconds:p99_rate5m{job="streamer-worker"}',
+                    legend="99 %",
+                ),
+            ),
+        ),
+        Panel(
+            title="Workers",
+            kind="stat",
+            width=3,
+            height=4,
+            unit="none",
+            description="Workers that answer Prometheus.",
+            steps=((None, BAD), (1, FINE)),
+            no_value="none",
+            queries=(Query(expr=f"sum (up{{{WORKERS}}})", legend="workers"),),
+        ),
+        Panel(
+            title="Parts out of reach",
+            kind="stat",
+            width=3,
+            height=4,
+            unit="none",
+            description="Brokers and databases that a worker waits for, counted once for each worker.",
+            steps=((None, FINE), (1, BAD)),
+            queries=(Query(expr=f"count ({REACHABLE} == 0) or vector(0)", legend="parts"),),
+        ),
+        Panel(
+            title="Refused, 24 h",
+            kind="stat",
+            width=3,
+            height=4,
+            unit="short",
+            decimals=0,
+            description="Messages that became dead letters in the last 24 hours.",
+            steps=((None, FINE), (1, DOUBTFUL)),
+            queries=(Query(expr="sum (increase(streamer_dead_letters_total[24h]))", legend="refused"),),
+        ),
+        Panel(
+            title="Gaps, 24 h",
+            kind="stat",
+            width=3,
+            height=4,
+            unit="short",
+            decimals=0,
+            description="Times in the last 24 hours that Kafka had deleted events before they were read.",
+            steps=((None, FINE), (1, BAD)),
+            queries=(Query(expr="sum (increase(streamer_data_gaps_total[24h]))", legend="gaps"),),
+        ),
+    ),
+)
+
+FLOW = Row(
+    title="Flow",
+    panels=(
+        Panel(
+            title="Decisions by gate and action",
+            unit="reqps",
+            stacked=True,
+            description="Batches decided a second.",
+            queries=(
+                Query(
+                    expr=per_second("batches_total", "gate", "action", where=GATE),
+                    legend="{{gate}} {{action}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Held without a comparison",
+            unit="reqps",
+            stacked=True,
+            description="Batches held for another reason than their score, a second. scorer_failed and "
+            "encoder_mismatch mean that something is wrong; closed and no_threshold that the gate is closed.",
+            queries=(
+                Query(
+                    expr=per_second("batches_total", "reason", where=GATE + ', reason!="scored"'),
+                    legend="{{reason}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Records waiting",
+            unit="short",
+            description="By topic and partition. A line that stands still above zero is a partition that nobody "
+            "decides.",
+            queries=(Query(expr=LAG, legend="{{topic}}/{{partition}}"),),
+        ),
+        Panel(
+            title="Records with an outcome",
+            unit="cps",
+            description="Growth of each partition's hash chain: everything that got an outcome, a second, refused "
+            "messages and duplicates too.",
+            queries=(
+                Query(
+                    expr="deriv(topic_partition:streamer_audit_chain_height:max[$__rate_interval])",
+                    legend="{{topic}}/{{partition}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Responses by action",
+            unit="cps",
+            stacked=True,
+            width=8,
+            description="Responses of decided batches a second, by what became of each.",
+            queries=(Query(expr=per_second("responses_total", "action", where=GATE), legend="{{action}}"),),
+        ),
+        Panel(
+            title="Labels, draws and duplicates",
+            unit="cps",
+            width=8,
+            description="Severities that came by the labels topic, batches drawn for labelling, and batches that were "
+            "delivered again, a second.",
+            queries=(
+                Query(expr=per_second("labels_total", where=GATE), legend="labels"),
+                Query(expr=per_second("audit_sampled_batches_total", where=GATE), legend="drawn"),
+                Query(expr=per_second("duplicates_total", where=GATE), legend="duplicates"),
+            ),
+        ),
+        Panel(
+            title="Refused, by code",
+            unit="cps",
+            stacked=True,
+            width=8,
+            description="Dead letters a second, by error code; `streamer dead-letters list` shows them.",
+            queries=(Query(expr=per_second("dead_letters_total", "code"), legend="{{code}}"),),
+        ),
+    ),
+)
+
+TIME = Row(
+    title="Time",
+    panels=(
+        Panel(
+            title="From event to published action",
+            unit="s",
+            description="Quantiles over all workers, from the record's timestamp until the broker acknowledged the "
+            "action.",
+            queries=tuple(
+                Query(expr=quantile(q, "end_to_end_latency_seconds"), legend=f"{q:.0%}", colour=colour)
+                for q, colour in ((0.5, SKY), (0.95, BLUE), (0.99, ORANGE))
+            ),
+        ),
+        Panel(
+            title="Stages, 95 %",
+            unit="s",
+            logarithmic=True,
+            least=None,
+            description="How long one group of records took in each stage: score (and gate), commit, publish; lease is "
+            "the taking of partitions.",
+            queries=(Query(expr=quantile(0.95, "stage_duration_seconds", "stage"), legend="{{stage}}"),),
+        ),
+    ),
+)
+
+WAY_OUT = Row(
+    title="Way out, and what is in the way",
+    panels=(
+        Panel(
+            title="Outbox",
+            unit="short",
+            width=8,
+            description="Messages that are recorded and not yet published, and those that the broker refused for good "
+            "in the last hour.",
+            queries=(
+                Query(expr=OUTBOX, legend="waiting", colour=BLUE),
+                Query(
+                    expr="sum (increase(streamer_outbox_parked_total[1h]))",
+                    legend="put aside",
+                    colour=BAD,
+                ),
+            ),
+        ),
+        Panel(
+            title="Parts",
+            kind="state-timeline",
+            unit="none",
+            width=8,
+            least=None,
+            description="Whether each worker reaches the broker and the database.",
+            names={0.0: ("AWAY", BAD), 1.0: ("there", FINE)},
+            queries=(Query(expr=REACHABLE, legend="{{instance}} {{part}}"),),
+        ),
+        Panel(
+            title="Gaps, resets, rejected announcements",
+            unit="short",
+            width=8,
+            description="In the ten minutes before each moment: events that Kafka deleted before they were read, "
+            "readers set back, and messages on the thresholds topic that were no announcements.",
+            queries=(
+                Query(expr="sum (increase(streamer_data_gaps_total[10m]))", legend="gaps", colour=BAD),
+                Query(
+                    expr="sum (increase(streamer_reader_resets_total[10m]))", legend="resets", colour=ORANGE
+                ),
+                Query(
+                    expr="sum (increase(streamer_policy_events_rejected_total[10m]))",
+                    legend="rejected",
+                    colour=GREY,
+                ),
+            ),
+        ),
+    ),
+)
+
+ENCODER = Row(
+    title="Encoder and record",
+    panels=(
+        Panel(
+            title="Texts",
+            unit="cps",
+            width=8,
+            stacked=True,
+            description="Texts a second that went through the encoder, and that were still in its cache.",
+            queries=(
+                Query(expr=per_second("encoded_texts_total"), legend="encoded", colour=BLUE),
+                Query(expr=per_second("encoder_cache_hits_total"), legend="from the cache", colour=SKY),
+            ),
+        ),
+        Panel(
+            title="Cache hits",
+            unit="percentunit",
+            most=1.0,
+            width=8,
+            description="Share of texts whose vector was still in the encoder's cache. No line without texts.",
+            queries=(
+                Query(
+                    expr=f"{per_second('encoder_cache_hits_total')} / ("
+                    f"({per_second('encoder_cache_hits_total')} + {per_second('encoded_texts_total')}) > 0)",
+                    legend="hits",
+                    colour=BLUE,
+                ),
+            ),
+        ),
+        Panel(
+            title="Height of the record",
+            unit="short",
+            width=8,
+            description="Entries in each partition's hash chain. It never falls; if it does, the database was "
+            "restored.",
+            queries=(
+                Query(
+                    expr="topic_partition:streamer_audit_chain_height:max", legend="{{topic}}/{{partition}}"
+                ),
+            ),
+        ),
+        Panel(
+            title="Versions that run",
+            kind="table",
+            width=24,
+            height=6,
+            unit="none",
+            least=None,
+            colour_background=False,
+            description="Program, Python and encoder of each service.",
+            queries=(
+                Query(
+                    expr="max by (job, instance, version, python, encoder) (streamer_build_info)",
+                    legend="runs",
+                ),
+            ),
+        ),
+        Panel(
+            title="Policy each worker decides with",
+            kind="state-timeline",
+            width=24,
+            height=6,
+            unit="none",
+            least=None,
+            description="They differ for seconds when a policy changes; for longer only when a worker cannot read the "
+            "database, or refuses the policy.",
+            queries=(
+                Query(
+                    expr=shown("policy_version", "gate", "instance", where=f"{GATE}, {WORKERS}"),
+                    legend="{{gate}} {{instance}}",
+                ),
+            ),
+        ),
+    ),
+)
+
+PIPELINE = Dashboard(
+    uid="streamer-pipeline",
+    title="streamer: pipeline",
+    description="Does every event become an action, how fast, and what is in the way.",
+    several_gates=True,
+    start="now-6h",
+    links=(("streamer-risk", "Risk"), ("streamer-calibration", "Calibration")),
+    rows=(NOW, FLOW, TIME, WAY_OUT, ENCODER),
+)

@@ -1,0 +1,316 @@
+"""The dashboard `risk`: are we inside the budget, how sure are we, how much do we serve, since when this policy."""
+
+from __future__ import annotations
+
+from deploy.grafana.expressions import GATE, led, per_second, recorded, shown
+from deploy.grafana.panels import (
+    BAD,
+    BLUE,
+    DOUBTFUL,
+    FINE,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    Dashboard,
+    Panel,
+    Query,
+    Row,
+)
+
+ALPHA = recorded("gate:streamer_policy_alpha_ratio:max")
+LOWER, RISK_, UPPER = (
+    recorded(f"gate:streamer_exposure_risk{part}_ratio:leader") for part in ("_lower", "", "_upper")
+)
+USED_LOWER, USED, USED_UPPER = (
+    recorded(f"gate:streamer_budget_used{part}_ratio:leader") for part in ("_lower", "", "_upper")
+)
+SELECTIVE_LOWER, SELECTIVE, SELECTIVE_UPPER = (
+    recorded(f"gate:streamer_selective_risk{part}_ratio:leader") for part in ("_lower", "", "_upper")
+)
+SERVED = recorded("gate:streamer_batches_shipped:ratio_rate1h")
+ALARMS = recorded("gate_alarm:streamer_alarm_raised:leader")
+
+CUT, OPEN = (shown("policy_state", where=f'{GATE}, state="{state}"') for state in ("cut", "open"))
+STATE = f"{CUT} + 2 * {OPEN}"
+STATES = {0.0: ("closed", DOUBTFUL), 1.0: ("cut", FINE), 2.0: ("open", DOUBTFUL), 3.0: ("changing", GREY)}
+
+VERDICT = f"({LOWER} > bool on (gate) {ALPHA}) + ({UPPER} > bool on (gate) {ALPHA})"
+VERDICTS = {0.0: ("inside", FINE), 1.0: ("not known yet", DOUBTFUL), 2.0: ("EXCEEDED", BAD)}
+
+AT_A_GLANCE = Row(
+    title="At a glance",
+    panels=(
+        Panel(
+            title="Budget",
+            kind="stat",
+            width=4,
+            height=5,
+            unit="none",
+            description="Inside: the upper bound of the exposure risk is at most alpha. EXCEEDED: the lower bound is "
+            "above it. Not known yet: alpha lies between the bounds; more labels or more time will tell. Wrong at "
+            "any time with probability at most the gate's monitor delta.",
+            names=VERDICTS,
+            queries=(Query(expr=VERDICT, legend="{{gate}}"),),
+        ),
+        Panel(
+            title="Exposure risk",
+            kind="stat",
+            width=6,
+            height=5,
+            unit="percentunit",
+            decimals=2,
+            colour_background=False,
+            description="Severity that reached people, averaged over all decisions that monitoring has read, held ones "
+            "counting 0: estimate, the bounds that hold at all times at once, and the budget alpha.",
+            queries=(
+                Query(expr=LOWER, legend="lower", colour=SKY),
+                Query(expr=RISK_, legend="estimate", colour=BLUE),
+                Query(expr=UPPER, legend="upper", colour=SKY),
+                Query(expr=ALPHA, legend="budget", colour=BAD),
+            ),
+        ),
+        Panel(
+            title="Served, last hour",
+            kind="stat",
+            width=4,
+            height=5,
+            unit="percentunit",
+            decimals=1,
+            most=1.0,
+            colour_background=False,
+            description="Share of the batches of the last hour of which something shipped.",
+            no_value="no traffic",
+            queries=(Query(expr=SERVED, legend="{{gate}}", colour=BLUE),),
+        ),
+        Panel(
+            title="Policy in force",
+            kind="stat",
+            width=3,
+            height=5,
+            unit="none",
+            decimals=0,
+            colour_background=False,
+            description="Version of the newest policy that a worker decides with. Lower in the page: what it is.",
+            queries=(Query(expr=shown("policy_version"), legend="{{gate}}", colour=BLUE),),
+        ),
+        Panel(
+            title="Since",
+            kind="stat",
+            width=3,
+            height=5,
+            unit="dateTimeFromNow",
+            colour_background=False,
+            description="When the policy in force became valid.",
+            queries=(
+                Query(
+                    expr=f"1000 * {shown('policy_activated_timestamp_seconds')}",
+                    legend="{{gate}}",
+                    colour=BLUE,
+                ),
+            ),
+        ),
+        Panel(
+            title="State",
+            kind="stat",
+            width=2,
+            height=5,
+            unit="none",
+            description="Closed: everything is held. Cut: what scores above lambda ships. Open: everything ships.",
+            names=STATES,
+            queries=(Query(expr=STATE, legend="{{gate}}"),),
+        ),
+        Panel(
+            title="Alarms",
+            kind="stat",
+            width=2,
+            height=5,
+            unit="none",
+            decimals=0,
+            description="How many alarms of this gate are raised. A raised one stays raised until somebody opens the "
+            "next.",
+            steps=((None, FINE), (1, BAD)),
+            queries=(Query(expr=f"sum by (gate) ({ALARMS})", legend="{{gate}}"),),
+        ),
+    ),
+)
+
+INTERVALS = Row(
+    title="How sure are we",
+    panels=(
+        Panel(
+            title="Exposure risk and its budget",
+            unit="percentunit",
+            height=10,
+            description="The band holds the mean severity that has reached people since this sequence began, at all "
+            "times at once. The dashed line is alpha. An estimate above alpha is no alarm: it happens by chance in "
+            "most streams that keep the budget.",
+            queries=(
+                Query(expr=LOWER, legend="lower", colour=SKY, look="band-lower"),
+                Query(expr=UPPER, legend="upper", colour=SKY, look="band-upper"),
+                Query(expr=RISK_, legend="estimate", colour=BLUE),
+                Query(expr=ALPHA, legend="budget alpha", colour=BAD, look="limit"),
+            ),
+        ),
+        Panel(
+            title="Selective risk: among what shipped",
+            unit="percentunit",
+            height=10,
+            description="What a person who got an answer met on average, with bounds. It is larger than the exposure "
+            "risk, and only the method `selective` bounds it.",
+            queries=(
+                Query(expr=SELECTIVE_LOWER, legend="lower", colour=SKY, look="band-lower"),
+                Query(expr=SELECTIVE_UPPER, legend="upper", colour=SKY, look="band-upper"),
+                Query(expr=SELECTIVE, legend="estimate", colour=PURPLE),
+                Query(expr=ALPHA, legend="alpha, for comparison", colour=GREY, look="limit"),
+            ),
+        ),
+        Panel(
+            title="Budget of the period used",
+            unit="percentunit",
+            description="Share of what this period allows that has reached people, with bounds; 100 % is all of it.",
+            queries=(
+                Query(expr=USED_LOWER, legend="lower", colour=SKY, look="band-lower"),
+                Query(expr=USED_UPPER, legend="upper", colour=SKY, look="band-upper"),
+                Query(expr=USED, legend="used", colour=BLUE),
+            ),
+            steps=((None, FINE), (1, BAD)),
+        ),
+        Panel(
+            title="Budget lasts",
+            kind="stat",
+            width=4,
+            unit="dtdurations",
+            colour_background=False,
+            description="How long the rest of the budget lasts at the rate so far, and soonest at the upper bound. It "
+            "extrapolates, and promises nothing.",
+            queries=(
+                Query(expr=led("budget_remaining_seconds"), legend="at this rate", colour=BLUE),
+                Query(
+                    expr=led("budget_remaining_soonest_seconds", how="min"), legend="soonest", colour=ORANGE
+                ),
+            ),
+        ),
+        Panel(
+            title="What the interval stands on",
+            width=8,
+            unit="short",
+            description="Decisions that monitoring has read, those of them with a label, drawn ones whose label missed "
+            "the deadline (each widens both bounds), and labels that came later than it (left out).",
+            queries=(
+                Query(expr=led("monitored_decisions"), legend="decisions read", colour=GREY, look="faint"),
+                Query(expr=led("monitored_labels"), legend="with a label", colour=BLUE),
+                Query(expr=led("overdue_labels"), legend="overdue", colour=BAD),
+                Query(expr=led("late_labels"), legend="late", colour=ORANGE),
+            ),
+            logarithmic=True,
+            least=None,
+        ),
+    ),
+)
+
+WARNINGS = Row(
+    title="Alarms and early warnings",
+    panels=(
+        Panel(
+            title="Evidence",
+            unit="percentunit",
+            description="How far each alarm is on its way: at 100 % it is raised. Evidence may fall again; without "
+            "anything wrong it passes 100 % at any time with probability at most the alarm's delta.",
+            logarithmic=True,
+            least=None,
+            steps=((None, FINE), (1, BAD)),
+            queries=(Query(expr=led("alarm_evidence_ratio", "alarm"), legend="{{alarm}}"),),
+        ),
+        Panel(
+            title="Raised",
+            kind="state-timeline",
+            unit="none",
+            description="risk: expected severity passed budget and tolerance. draws: the audit sample is not drawn as "
+            "logged, so no figure holds. drift: scores or embeddings are not those of calibration.",
+            names={0.0: ("quiet", FINE), 1.0: ("RAISED", BAD)},
+            least=None,
+            queries=(Query(expr=f"max by (alarm) ({ALARMS})", legend="{{alarm}}"),),
+        ),
+    ),
+)
+
+SERVICE = Row(
+    title="How much we serve, and how",
+    panels=(
+        Panel(
+            title="Served share",
+            unit="percentunit",
+            most=1.0,
+            description="Share of batches of which something shipped, over the last hour of each moment.",
+            queries=(Query(expr=SERVED, legend="served", colour=BLUE),),
+        ),
+        Panel(
+            title="Decisions by action",
+            unit="reqps",
+            stacked=True,
+            description="Batches decided a second, by what was decided: ship, mixed (some responses), or the gate's "
+            "way to hold.",
+            queries=(Query(expr=per_second("batches_total", "action", where=GATE), legend="{{action}}"),),
+        ),
+        Panel(
+            title="Scores",
+            kind="heatmap",
+            unit="short",
+            description="Scores of responses over time; darker cells have fewer. A shift here is what the drift alarm "
+            "watches.",
+            queries=(
+                Query(
+                    expr=f"sum by (le) (increase(streamer_response_score_bucket{{{GATE}}}[$__rate_interval]))",
+                    legend="{{le}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Threshold in force",
+            unit="percentunit",
+            most=1.0,
+            description="Lambda: what scores above it ships. No line while the gate is closed or open.",
+            queries=(Query(expr=shown("policy_lambda_ratio"), legend="lambda", colour=BLUE),),
+        ),
+    ),
+)
+
+EVERY_GATE = Row(
+    title="Every gate",
+    panels=(
+        Panel(
+            title="Every gate",
+            kind="table",
+            width=24,
+            unit="none",
+            least=None,
+            colour_background=False,
+            description="The same figures of every gate, not only the chosen one.",
+            queries=tuple(
+                Query(expr=expr, legend=legend, unit=unit)
+                for expr, legend, unit in (
+                    (shown("policy_version", where=""), "policy", "none"),
+                    ("gate:streamer_policy_alpha_ratio:max", "budget", "percentunit"),
+                    ("gate:streamer_exposure_risk_lower_ratio:leader", "risk, lower", "percentunit"),
+                    ("gate:streamer_exposure_risk_ratio:leader", "risk", "percentunit"),
+                    ("gate:streamer_exposure_risk_upper_ratio:leader", "risk, upper", "percentunit"),
+                    ("gate:streamer_selective_risk_ratio:leader", "selective risk", "percentunit"),
+                    ("gate:streamer_batches_shipped:ratio_rate1h", "served, 1 h", "percentunit"),
+                    ("gate:streamer_budget_used_ratio:leader", "budget used", "percentunit"),
+                    ("sum by (gate) (gate_alarm:streamer_alarm_raised:leader)", "alarms", "none"),
+                )
+            ),
+        ),
+    ),
+)
+
+RISK = Dashboard(
+    uid="streamer-risk",
+    title="streamer: risk",
+    description="Are we inside the budget, how sure are we, how much do we serve, and since when this policy.",
+    several_gates=False,
+    start="now-7d",
+    links=(("streamer-calibration", "Calibration"), ("streamer-pipeline", "Pipeline")),
+    rows=(AT_A_GLANCE, INTERVALS, WARNINGS, SERVICE, EVERY_GATE),
+)
