@@ -109,7 +109,7 @@ FLOW = Row(
             title="Decisions by gate and action",
             unit="reqps",
             stacked=True,
-            description="Batches decided a second.",
+            description="Batches decided a second, over all workers.",
             queries=(
                 Query(
                     expr=per_second("batches_total", "gate", "action", where=GATE),
