@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamer.audit import signing
+from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.standalone.verify_bundle import Verifier
 from streamer.errors import UsageError
+from streamer.signed_policy import NO_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.audit.rescoring import Rescorer
     from streamer.policy import GateRevision
     from streamer.recalibration.run import SampledGroup
+    from streamer.signed_policy import PolicyKeys, PolicyVersion
 
 
 class Snapshot(Protocol):
@@ -81,6 +84,8 @@ def verify_record(
     revisions: Callable[[str], Sequence[GateRevision]],
     inputs: Callable[[int], Sequence[SampledGroup]],
     rescorer: Rescorer | None = None,
+    policies: Sequence[PolicyVersion] = (),
+    policy_keys: PolicyKeys = NO_KEYS,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> Report:
     """Verify a record.
@@ -94,6 +99,8 @@ def verify_record(
     revisions : every revision of a gate.
     inputs : what a calibration run has read, in order of decision.
     rescorer : scores stored texts again; None: scores are taken as they are.
+    policies : every version of every gate, the oldest of each first.
+    policy_keys : that policies may be signed with.
     progress : told how many outcomes are done.
     """
     verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules())
@@ -117,6 +124,7 @@ def verify_record(
                 "policy", f"calibration_runs id {line['run']}, input {line['input']}", line["detail"]
             )
         verifier.heads(head)
+        check_signatures(policies, policy_keys, verifier)
     except _UNREADABLE as error:
         verifier.fault(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"

@@ -105,6 +105,10 @@ def verify(
                 revisions=store.gates.history,
                 inputs=store.calibration.inputs,
                 rescorer=rescorer,
+                policies=[
+                    one for gate in store.gates.list() for one in store.policies.every_version(gate.gate)
+                ],
+                policy_keys=wiring.policy_keys(settings),
                 progress=done,
             )
     if json:
@@ -221,7 +225,11 @@ def keygen(
         ),
     ],
 ) -> None:
-    """Make a key pair for checkpoints. The private key stays with the workers, the public one goes to auditors."""
+    """Make a key pair, for checkpoints or for policies: each wants its own.
+
+    The key of checkpoints stays with the workers; that of policies where policies are made, and not with the workers.
+    The public one goes to whoever verifies: auditors, and for policies the workers.
+    """
     import os
 
     from streamer.audit.signing import generate_keys
@@ -239,6 +247,9 @@ def keygen(
     except OSError as error:
         raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
     say(
-        f"{out}: the private key; name it by STREAMER_AUDIT_PRIVATE_KEY_FILE where workers run, and nowhere else."
+        f"{out}: the private key. For checkpoints: STREAMER_AUDIT_PRIVATE_KEY_FILE, where workers run and nowhere else. For "
+        "policies: STREAMER_POLICIES_PRIVATE_KEY_FILE, where policies are made."
     )
-    say(f"{beside}: the public key, for whoever verifies.")
+    say(
+        f"{beside}: the public key, for whoever verifies; of policies STREAMER_POLICIES_PUBLIC_KEYS_FILE, for workers."
+    )

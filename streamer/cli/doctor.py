@@ -81,6 +81,7 @@ def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
     if any(finding.level == "fail" and finding.subject == "database" for finding in database):
         return  # what is kept there cannot be looked at
     yield from _guarded("gates", _gates, settings)
+    yield from _guarded("signatures", _signatures, settings)
     yield from _guarded("dead letters", _dead_letters, settings)
 
 
@@ -260,6 +261,45 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                     f"{counted(waiting, 'response waits', 'responses wait')} for a label",
                     f"streamer label queue --gate {name}",
                 )
+
+
+def _signatures(settings: "Settings") -> Iterator[Finding]:
+    """Say which gates workers with the keys that are configured here would decide with an older policy, or none."""
+    from streamer import wiring
+    from streamer.cli.console import counted
+    from streamer.signed_policy import REFUSAL_TEXTS
+
+    keys = wiring.policy_keys(settings)
+    with wiring.open_store(settings) as store:
+        newest = store.policies.versions()
+    signed = [found for found in newest.values() if found.signature is not None]
+    refused = {gate: reason for gate, found in sorted(newest.items()) if (reason := keys.refusal(found))}
+    for gate, reason in refused.items():
+        version = newest[gate].version
+        yield Finding(
+            "fail",
+            f"gate {gate}",
+            f"policy {version} is refused: {REFUSAL_TEXTS[reason]}; workers with the same public keys go on with the last "
+            "good one, or hold everything",
+            f"streamer threshold show {gate}, then, if you vouch for it: streamer threshold sign {gate} --version {version}"
+            if reason in ("unsigned", "unknown_key")
+            else "streamer audit verify; docs/security.md says what to do",
+        )
+    if not keys.demanded and signed:
+        yield Finding(
+            "warn",
+            "signatures",
+            f"{counted(len(signed), 'gate has a signed policy', 'gates have signed policies')}, and no public key is "
+            "configured here: nobody checks them",
+            "STREAMER_POLICIES_PUBLIC_KEYS_FILE, for workers too",
+        )
+    elif keys.demanded and not refused:
+        signs = "signs" if keys.signer is not None else "cannot sign"
+        yield Finding(
+            "ok",
+            "signatures",
+            f"the newest policy of every gate is signed with a trusted key; this place {signs}",
+        )
 
 
 def _dead_letters(settings: "Settings") -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """`streamer threshold`: the policies of a gate, who made each, why and when, and what each promises."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,12 +15,14 @@ from streamer.cli.policies import (
     threshold_text,
     when,
 )
+from streamer.cli.signatures import signature_json, styled_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
     from streamer.policy import Policy
+    from streamer.signed_policy import PolicyKeys, PolicyVersion
     from streamer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The thresholds that gates had and have: who, why, when.")
@@ -36,25 +38,31 @@ def list_(
     from streamer.cli.console import note, print_json, print_table
     from streamer.settings import load_settings
 
-    with wiring.open_store(load_settings()) as store:
+    settings = load_settings()
+    keys = wiring.policy_keys(settings)
+    with wiring.open_store(settings) as store:
         gates = [gate] if gate else [revision.gate for revision in store.gates.list()]
-        policies = [policy for name in gates for policy in reversed(store.policies.list(name))]
+        versions = [found for name in gates for found in reversed(store.policies.every_version(name))]
         proposals = [found for name in gates if (found := store.calibration.proposal(name)) is not None]
     if json:
-        for policy in policies:
-            print_json(policy_json(policy))
+        for version in versions:
+            print_json(_version_json(version, keys))
         return
-    if not policies:
+    if not versions:
         note("There is no gate yet; make one with `streamer gate create NAME`.")
         return
+    signed = keys.demanded or any(version.signature is not None for version in versions)
     print_table(
-        ["gate", "version", "threshold", "alpha", "method", "unit", "run", "since", "by", "why"],
+        ["gate", "version", "threshold", *(["signature"] if signed else []), "alpha", "method", "unit", "run", "since",
+         "by", "why"],
         [
             [
-                policy.gate, policy.version, styled_threshold(policy), policy.settings.alpha, policy.settings.method,
-                policy.settings.unit, policy.calibration_run, when(policy.valid_from), policy.created_by, policy.reason,
+                version.gate, version.version,
+                "unreadable" if version.active is None else styled_threshold(version.active.policy),
+                *([styled_signature(version, keys)] if signed else []),
+                *(_cells(version.active.policy) if version.active is not None else [None] * 7),
             ]
-            for policy in policies
+            for version in versions
         ],
     )  # fmt: skip
     for found in proposals:
@@ -75,14 +83,18 @@ def show(
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
     from streamer import wiring
-    from streamer.cli.console import print_fields, print_json, say
+    from streamer.cli.console import print_fields, print_json, say, warn
     from streamer.settings import load_settings
+    from streamer.signed_policy import REFUSAL_TEXTS
 
-    with wiring.open_store(load_settings()) as store:
+    settings = load_settings()
+    keys = wiring.policy_keys(settings)
+    with wiring.open_store(settings) as store:
         newest = store.policies.newest(gate)
+        found = store.policies.version(gate, newest.version if version is None else version)
         policy = newest if version is None else store.policies.get(gate, version)
     if json:
-        print_json(policy_json(policy))
+        print_json(_version_json(found, keys))
         return
     present = policy.version == newest.version
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {standing(policy)}")
@@ -99,9 +111,16 @@ def show(
             "since": when(policy.valid_from),
             "by": policy.created_by,
             "why": policy.reason,
+            **(
+                {"signature": styled_signature(found, keys)}
+                if keys.demanded or found.signature is not None
+                else {}
+            ),
             "guarantee": guarantee_text(policy.guarantee) or "none: nothing is promised, and nothing ships",
         }
     )
+    if (refusal := keys.refusal(found)) is not None:
+        warn(f"Workers with the same public keys refuse this policy: {REFUSAL_TEXTS[refusal]}.")
 
 
 @app.command()
@@ -162,6 +181,54 @@ def close(
     )
 
 
+@app.command()
+def sign(
+    gate: opt.GateArgument,
+    version: Annotated[
+        int, typer.Option("--version", metavar="N", min=1, help="The policy version that you vouch for.")
+    ],
+    reason: opt.ReasonOption = "signed",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Vouch for a policy: put it in force again as it is, settings included, under a new version signed with your key.
+
+    For policies from before there was a key, and after a change of keys. Look at it first (threshold show), and let
+    `streamer audit verify` tell whether somebody changed it. What does not fit its own signature is never signed.
+    """
+    from streamer import wiring
+    from streamer.errors import UsageError
+    from streamer.settings import load_settings
+
+    if wiring.policy_keys(load_settings()).signer is None:
+        raise UsageError(
+            "no key to sign policies with is configured; `streamer audit keygen --out FILE` makes one, and"
+            " STREAMER_POLICIES_PRIVATE_KEY_FILE names it"
+        )
+    _change(
+        gate,
+        by,
+        json,
+        lambda store, actor, now: store.policies.sign(gate, version, by=actor, reason=reason, now=now),
+    )
+
+
+def _cells(policy: "Policy") -> list[object]:
+    return [
+        policy.settings.alpha, policy.settings.method, policy.settings.unit, policy.calibration_run,
+        when(policy.valid_from), policy.created_by, policy.reason,
+    ]  # fmt: skip
+
+
+def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]":
+    about: dict[str, Any] = (
+        {"gate": found.gate, "version": found.version}
+        if found.active is None
+        else policy_json(found.active.policy)
+    )
+    return about | signature_json(found, keys)
+
+
 def _change(
     gate: str, by: str | None, json: bool, change: "Callable[[Store, str, datetime], Policy]"
 ) -> None:
@@ -174,13 +241,16 @@ def _change(
     actor = opt.who(by)
     settings = load_settings()
     with wiring.open_store(settings) as store:
-        before = store.policies.newest(gate)
+        before = store.policies.versions([gate]).get(gate)
         policy = change(store, actor, wiring.now())
     if json:
         print_json(policy_json(policy))
     else:
+        was = (
+            "unreadable" if before is None or before.active is None else threshold_text(before.active.policy)
+        )
         say(
-            f"Gate {gate} was {threshold_text(before)} (version {before.version}); is {threshold_text(policy)} "
+            f"Gate {gate} was {was} (version {policy.version - 1}); is {threshold_text(policy)} "
             f"(version {policy.version})."
         )
         say(standing(policy))
