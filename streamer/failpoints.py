@@ -35,6 +35,9 @@ POINTS: Final = (
     "in_transaction",
     "after_transaction",
     "after_commit",
+    "before_run",
+    "before_record",
+    "after_record",
     "before_publish",
     "after_publish",
     "after_mark",
@@ -44,6 +47,8 @@ POINTS: Final = (
 ``in_transaction`` and ``after_transaction`` are passed by whatever writes to the database, commands included: all is
 written and not yet committed, and committed with nobody told of it. The others are the worker's;
 ``before_publish``, ``after_publish`` and ``after_mark`` are passed by commands that publish as well.
+``before_run``, ``before_record`` and ``after_record`` are the recalibrator's: before it reads, when it has decided and
+written nothing, and when all is written and nobody told.
 """
 
 Action = Literal["kill", "raise", "away", "sleep"]

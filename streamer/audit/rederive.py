@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streamer.audit.standalone.verify_bundle import Derived
     from streamer.policy import GateRevision, GateSettings, Unit
-    from streamer.recalibration.run import CalibrationRun, SampledGroup
+    from streamer.recalibration.run import CalibrationRun, SampledGroup, SeverityBasis
     from streamer.rules import ThresholdState
 
 
@@ -63,7 +63,13 @@ class _StoredInputs:
         self._groups = groups
 
     def audit_sample(
-        self, gate: str, *, settings: GateSettings, older_than: datetime
+        self,
+        gate: str,
+        *,
+        settings: GateSettings,
+        older_than: datetime,
+        since_version: int | None = None,
+        severities: SeverityBasis = "mean",
     ) -> Sequence[SampledGroup]:
         return self._groups
 

@@ -79,6 +79,7 @@ def _restore(before: str | None) -> None:
 app.command("demo", rich_help_panel=_TRY)(demo.demo)
 app.command("dev", rich_help_panel=_TRY)(services.dev)
 app.command("worker", rich_help_panel=_RUN)(services.worker)
+app.command("recalibrator", rich_help_panel=_RUN)(services.recalibrator)
 app.command("publish", rich_help_panel=_USE)(publish.publish)
 app.command("tail", rich_help_panel=_USE)(tail.tail)
 app.command("plan", rich_help_panel=_RISK)(plan.plan)

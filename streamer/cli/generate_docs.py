@@ -31,12 +31,13 @@ def metrics_page() -> str:
         "(see [settings](settings.md)). Label values come from closed sets or are names of existing gates, kinds of "
         "label, topics and partitions: never a prompt, a batch id, or other text of events. Counters start at zero.",
         _table(
-            ["metric", "type", "labels", "meaning"],
+            ["metric", "type", "labels", "served by", "meaning"],
             [
                 [
                     f"`{metric.name}`",
                     "gauge" if metric.type == "info" else metric.type,
                     ", ".join(f"`{label}`" for label in metric.labels) or "-",
+                    ", ".join(metric.services),
                     metric.help,
                 ]
                 for metric in CATALOGUE

@@ -1,4 +1,4 @@
-"""`streamer worker` and `streamer dev`: what runs until it is told to stop."""
+"""`streamer worker`, `streamer recalibrator` and `streamer dev`: what runs until it is told to stop."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +52,39 @@ def worker(
     if until_stdin_closes:
         _stop_when_stdin_closes()
     raise typer.Exit(wiring.run_worker(settings, announce=_announce_json if json else _announce))
+
+
+def recalibrator(
+    port: PortOption = None,
+    until_stdin_closes: Annotated[
+        bool,
+        typer.Option(
+            "--until-stdin-closes",
+            help="Also stop when standard input ends, so that a parent's death stops the recalibrator.",
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run the recalibrator until SIGTERM or Ctrl-C: calibrate each gate when it is due, as the gate's rule says.
+
+    What it may do with a gate is the gate's own setting: nothing, proposals, or new thresholds within limits (see
+    `streamer gate set --help`). `streamer recalibrate` goes on working beside it. Of several recalibrators of one
+    database one leads, and another takes over when it is gone. With --json the first line on standard output is an
+    object with its addresses.
+
+    Exit status: 0 it was told to stop, 1 it crashed, 124 it was told to stop and did not end in time.
+    """
+    from streamer import wiring
+    from streamer.settings import load_settings
+    from streamer.telemetry.logs import configure_logging
+
+    settings = load_settings(**({} if port is None else {"http": {"port": port}}))
+    configure_logging(settings.logging.format, settings.logging.level)
+    _warn_of_misspelt()
+    _leave_at_sigterm()
+    if until_stdin_closes:
+        _stop_when_stdin_closes()
+    raise typer.Exit(wiring.run_recalibrator(settings, announce=_announce_json if json else _announce))
 
 
 def dev(port: PortOption = None, json: JsonOption = False) -> None:

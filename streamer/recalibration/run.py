@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -21,6 +21,34 @@ if TYPE_CHECKING:
     from streamer.journal import BatchKey
     from streamer.policy import GateRevision, GateSettings, Policy
     from streamer.rules import Rule
+
+
+SeverityBasis = Literal["mean", "highest"]
+SEVERITY_BASES: tuple[SeverityBasis, ...] = get_args(SeverityBasis)
+"""Which of a response's labels counts: the mean over labellers of each one's latest, or the highest that anybody ever
+gave it. The second cannot be brought down by any label, and is never below the first."""
+
+
+class NothingToCalibrate(UsageError):
+    """The audit sample has no batch that a run could read."""
+
+
+class PolicyChanged(UsageError):
+    """Another policy came into force while a run was computed: what the run was compared with is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Where the audit sample begins, after an alarm has closed the gate.
+
+    Attributes
+    ----------
+    version : the policy that the alarm closed the gate with; batches decided under it or a later one are read.
+    moment : when it came into force.
+    """
+
+    version: int
+    moment: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +73,7 @@ class SampledGroup:
     probability : with which the batch was drawn.
     draws : responses that were drawn from it at most.
     segment : that it belongs to; None for a gate without segments.
+    row : what the store calls it; None where no store has read it.
     """
 
     key: BatchKey
@@ -52,6 +81,12 @@ class SampledGroup:
     items: tuple[SampledItem, ...]
     draws: int = 1
     segment: str | None = None
+    row: int | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a response of it has a severity."""
+        return any(item.severity is not None for item in self.items)
 
     @property
     def id(self) -> str:
@@ -69,6 +104,9 @@ class CalibrationRun:
     candidates : the gate's own, which decides, and every other as a diagnostic.
     effective_alpha : the budget of one attempt, alpha / R.
     older_than : batches decided before this moment were read.
+    since : only batches from here on were read; None: all.
+    severities : which of a response's labels counted.
+    labels_through : number of the newest label revision when the run began to read; None: unknown.
     """
 
     gate: GateRevision
@@ -79,6 +117,9 @@ class CalibrationRun:
     seed: int
     older_than: datetime
     started_at: datetime
+    since: Since | None = None
+    severities: SeverityBasis = "mean"
+    labels_through: int | None = None
 
     @property
     def decided(self) -> Threshold:
@@ -129,6 +170,16 @@ class CalibrationRun:
                 "The number of responses drawn from a batch changed within the calibration groups; the change is "
                 "assumed to have nothing to do with the prompts."
             )
+        if self.since is not None:
+            notes.append(
+                f"Only batches decided since an alarm closed the gate (policy {self.since.version}, "
+                f"{self.since.moment:%Y-%m-%d %H:%M:%SZ}) were read: older ones are no longer exchangeable with what comes."
+            )
+        if self.severities == "highest":
+            notes.append(
+                "Of several labels of a response the highest ever given counted, which can only make the threshold "
+                "stricter."
+            )
         if self.missing:
             notes.append(
                 f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
@@ -157,55 +208,68 @@ class AuditSample(Protocol):
     """Where a calibration run reads."""
 
     def audit_sample(
-        self, gate: str, *, settings: GateSettings, older_than: datetime
+        self,
+        gate: str,
+        *,
+        settings: GateSettings,
+        older_than: datetime,
+        since_version: int | None = None,
+        severities: SeverityBasis = "mean",
     ) -> Sequence[SampledGroup]:
         """Read the audit sample that these settings can be calibrated on, in order of decision.
 
-        First attempts that were drawn, scored under the settings' unit, scorer and encoder, and decided before
-        `older_than`, with the present severities of the settings' kind.
+        First attempts that were drawn, scored under the settings' unit, scorer and encoder, decided before
+        `older_than` and under the policy `since_version` or a later one, with the severities of the settings' kind.
         """
         ...
 
 
-class CalibrationStore(AuditSample, Protocol):
-    """Where a calibration run reads, and where it is recorded."""
-
-    def record_run(
-        self, run: CalibrationRun, *, guarantee: str, by: str, reason: str, now: datetime
-    ) -> Policy:
-        """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
-
-        Raises `UsageError` when the gate was revised since the run began.
-        """
-        ...
-
-    def propose(self, run: CalibrationRun, *, guarantee: str, by: str, now: datetime) -> int:
-        """Store the run with all inputs and candidates and leave the policy as it is; returns the run's number.
-
-        Raises `UsageError` when the gate was revised since the run began.
-        """
-        ...
-
-
-def calibrate_gate(store: AuditSample, gate: GateRevision, *, now: datetime) -> CalibrationRun:
+def calibrate_gate(
+    store: AuditSample,
+    gate: GateRevision,
+    *,
+    now: datetime,
+    since: Since | None = None,
+    severities: SeverityBasis = "mean",
+    labels_through: int | None = None,
+) -> CalibrationRun:
     """Compute a run for `gate` as it is at `now`; reads, and writes nothing.
 
     A drawn response without a label counts as severity 1. Labels outside the draw are never used.
 
+    Parameters
+    ----------
+    since : where the audit sample begins; None: at the first batch.
+    severities : which of a response's labels counts.
+    labels_through : kept with the run.
+
     Raises
     ------
-    UsageError : the audit sample has no batch that is old enough.
+    NothingToCalibrate : the audit sample has no batch that is old enough.
     """
     settings = gate.settings
     older_than = now - timedelta(seconds=settings.label_deadline_seconds)
-    groups = tuple(store.audit_sample(gate.gate, settings=settings, older_than=older_than))
+    groups = tuple(
+        store.audit_sample(
+            gate.gate,
+            settings=settings,
+            older_than=older_than,
+            since_version=None if since is None else since.version,
+            severities=severities,
+        )
+    )
     if not groups:
-        raise UsageError(
+        raise NothingToCalibrate(
             f"gate {gate.gate!r} has no audit-sampled batch"
             + (
                 f" older than {settings.label_deadline_seconds:g} s"
                 if settings.label_deadline_seconds
                 else ""
+            )
+            + (
+                ""
+                if since is None
+                else f" that was decided since an alarm closed it ({since.moment:%Y-%m-%d %H:%M:%SZ})"
             )
             + f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
             "`streamer label queue` shows"
@@ -237,4 +301,7 @@ def calibrate_gate(store: AuditSample, gate: GateRevision, *, now: datetime) -> 
         seed=gate.seed,
         older_than=older_than,
         started_at=now,
+        since=since,
+        severities=severities,
+        labels_through=labels_through,
     )

@@ -1,4 +1,4 @@
-"""The audit sample as calibration reads it, and the runs: exactly what they read, and every calibrator's answer."""
+"""Calibration runs: exactly what each read, every calibrator's answer, what became of it and why."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gate import mean_score
-from streamer.gate_shapes import rank_scores
 from streamer.journal import BatchKey
-from streamer.recalibration.run import SampledGroup, SampledItem
-from streamer.ruling import segment_of
+from streamer.policy import MONITOR
+from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
 from streamer.store import bulk, control, proposals
-from streamer.store.labels import Severities
+from streamer.store.alerts import raise_alert
+from streamer.store.audit_sample import read_sample
 from streamer.store.schema import (
     batches,
     calibration_candidates,
     calibration_inputs,
     calibration_runs,
     decisions,
-    gate_revisions,
+    label_revisions,
     policies,
-    responses,
 )
 
 if TYPE_CHECKING:
@@ -33,94 +31,114 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.calibration import Threshold
+    from streamer.events.alerts import AlertsV1
     from streamer.policy import GateSettings, Policy
-    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.run import CalibrationRun, SeverityBasis
+    from streamer.recalibration.verdict import Outcome
+    from streamer.store.alerts import AlertMessage
     from streamer.store.engine import Database
     from streamer.store.minting import Mint
     from streamer.store.proposals import Proposal
-    from streamer.store.schema.types import Row
 
 
 class Calibrations:
-    """Implements `streamer.recalibration.run.CalibrationStore`."""
+    """Implements `streamer.recalibration.one_gate.RunStore`."""
 
-    def __init__(self, database: Database, *, mint: Mint) -> None:
+    def __init__(self, database: Database, *, mint: Mint, alert_message: AlertMessage) -> None:
         self._database = database
         self._mint = mint
+        self._alert_message = alert_message
 
-    def audit_sample(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[SampledGroup]:
+    def audit_sample(
+        self,
+        gate: str,
+        *,
+        settings: GateSettings,
+        older_than: datetime,
+        since_version: int | None = None,
+        severities: SeverityBasis = "mean",
+    ) -> list[SampledGroup]:
         """The audit sample that these settings can be calibrated on, in order of decision.
 
-        First attempts that were drawn, scored under these settings' unit, scorer and encoder, and decided before
-        `older_than`; of each, the drawn responses with their present severity of the settings' kind (None while
-        there is no label), and what the settings' gate cuts: the response's score, for unit `batch` the batch's
-        mean, for shape `rank` the rank within the batch. Where the settings have segments, batches whose segment is
-        no longer known (their metadata are erased, and no policy had these segments) are passed over.
+        First attempts that were drawn, scored under these settings' unit, scorer and encoder, decided before
+        `older_than` and under the policy `since_version` or a later one; of each, the drawn responses with their
+        severity of the settings' kind (None while there is no label), and what the settings' gate cuts: the response's
+        score, for unit `batch` the batch's mean, for shape `rank` the rank within the batch. Where the settings have
+        segments, batches whose segment is no longer known (their metadata are erased, and no policy had these segments)
+        are passed over.
         """
-        query = (
-            sa.select(
-                batches.c.id,
-                batches.c.gate,
-                batches.c.batch_id,
-                batches.c.attempt,
-                decisions.c.sampling_probability,
-                responses.c.response_id,
-                responses.c.score,
-                responses.c.drawn,
-                gate_revisions.c.audit_draws,
-                *_segment_columns(settings),
-            )
-            .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-            .join(responses, responses.c.batch == decisions.c.batch)
-            .join(
-                policies,
-                (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
-            )
-            .join(
-                gate_revisions,
-                (gate_revisions.c.gate == policies.c.gate)
-                & (gate_revisions.c.revision == policies.c.gate_revision),
-            )
-            .where(
-                decisions.c.gate == gate,
-                decisions.c.sampled,
-                decisions.c.decided_at < older_than,
-                decisions.c.unit == settings.unit,
-                decisions.c.scorer == settings.scorer,
-                decisions.c.encoder == settings.encoder,
-                batches.c.attempt == 1,
-                responses.c.score.is_not(None),
-            )
-            .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
-        )
         with self._database.reading(snapshot=True) as connection:
-            severities = Severities.read(connection, gate, settings.severity_kind)
-            found = connection.execute(query).mappings()
-            groups = [
-                _group(list(rows), settings, severities) for _, rows in groupby(found, key=itemgetter("id"))
-            ]
-        return [
-            group
-            for group in groups
-            if group.items and (settings.segment_by is None or group.segment is not None)
-        ]
+            return read_sample(
+                connection,
+                gate,
+                settings=settings,
+                older_than=older_than,
+                since_version=since_version,
+                severities=severities,
+            )
+
+    def newest_label(self) -> int:
+        """Number of the newest label revision of any gate; 0 while there is none."""
+        with self._database.reading() as connection:
+            return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
+
+    def alarm_closure(self, gate: str) -> Since | None:
+        """The newest policy that an alarm closed the gate with; None if none ever did."""
+        query = (
+            sa.select(policies.c.version, policies.c.valid_from)
+            .where(policies.c.gate == gate, policies.c.created_by == MONITOR, policies.c.state == "closed")
+            .order_by(policies.c.version.desc())
+            .limit(1)
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else Since(row.version, row.valid_from)
+
+    def labelled_rows(self, run: int) -> set[int]:
+        """Rows (see `SampledGroup.row`) of the groups of which a stored run has read a label."""
+        query = (
+            sa.select(calibration_inputs.c.batch)
+            .where(calibration_inputs.c.run == run, calibration_inputs.c.severity.is_not(None))
+            .distinct()
+        )
+        with self._database.reading() as connection:
+            return set(connection.execute(query).scalars())
 
     def record_run(
-        self, run: CalibrationRun, *, guarantee: str, by: str, reason: str, now: datetime
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        reason: str,
+        now: datetime,
+        why: str = "",
+        expected: int | None = None,
+        alert: AlertsV1 | None = None,
     ) -> Policy:
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
+
+        Parameters
+        ----------
+        why : why it is put in force, for the record.
+        expected : version of the policy that must still be in force; None: whichever is.
+        alert : raised in the same transaction.
 
         Raises
         ------
         UsageError
             When the gate was revised since the run began: its settings are no longer what was calibrated for.
+        PolicyChanged
+            When `expected` is not in force any more.
         """
 
         def work(connection: sa.Connection) -> Policy:
-            present = self._unrevised(connection, run)
-            identity = _store(connection, run, guarantee=guarantee, by=by, now=now)
+            present = self._unrevised(connection, run, expected)
+            identity = _store(
+                connection, run, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
+            )
             decided = run.decided
-            return self._mint.next(
+            policy = self._mint.next(
                 connection,
                 replace(
                     present,
@@ -135,24 +153,72 @@ class Calibrations:
                 reason=reason,
                 now=now,
             )
+            if alert is not None:
+                raise_alert(connection, alert, message=self._alert_message)
+            return policy
 
         return self._database.writing(work)
 
-    def propose(self, run: CalibrationRun, *, guarantee: str, by: str, now: datetime) -> int:
+    def propose(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        why: str = "",
+        expected: int | None = None,
+    ) -> int:
         """Store the run with all inputs and candidates and leave the policy as it is; returns the run's number.
 
-        `activate` puts it in force, as long as it is the gate's newest run. Raises `UsageError` as `record_run` does.
+        `activate` puts it in force, as long as it is the gate's newest run. Raises as `record_run` does.
         """
+        return self._only_store(
+            run, guarantee=guarantee, by=by, now=now, why=why, expected=expected, outcome="proposed"
+        )
 
+    def keep_unchanged(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        why: str,
+        expected: int | None = None,
+    ) -> int:
+        """Store a run that found what is in force already; nothing is proposed, and older proposals are gone.
+
+        Returns the run's number. Raises as `record_run` does.
+        """
+        return self._only_store(
+            run, guarantee=guarantee, by=by, now=now, why=why, expected=expected, outcome="unchanged"
+        )
+
+    def _only_store(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        why: str,
+        expected: int | None,
+        outcome: Outcome,
+    ) -> int:
         def work(connection: sa.Connection) -> int:
-            self._unrevised(connection, run)
-            return _store(connection, run, guarantee=guarantee, by=by, now=now)
+            self._unrevised(connection, run, expected)
+            return _store(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
 
         return self._database.writing(work)
 
-    def _unrevised(self, connection: sa.Connection, run: CalibrationRun) -> Policy:
+    def _unrevised(self, connection: sa.Connection, run: CalibrationRun, expected: int | None) -> Policy:
         """Lock the run's gate and return its newest policy; raise `UsageError` if the gate was revised since."""
         present = self._mint.lock_newest(connection, run.gate.gate)
+        if expected is not None and present.version != expected:
+            raise PolicyChanged(
+                f"gate {run.gate.gate} got policy {present.version} while a run was compared with {expected}; run again"
+            )
         if present.gate_revision != run.gate.revision:
             raise UsageError(
                 f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
@@ -225,49 +291,16 @@ class Calibrations:
         ]
 
 
-def _group(rows: Sequence[Row], settings: GateSettings, severities: Severities) -> SampledGroup:
-    key = BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"])
-    scores = [row["score"] for row in rows]
-    if settings.unit == "batch":
-        scores = [mean_score(scores)] * len(scores)
-    elif settings.shape == "rank":
-        scores = rank_scores(scores).tolist()
-    return SampledGroup(
-        key=key,
-        probability=rows[0]["sampling_probability"],
-        items=tuple(
-            SampledItem(
-                response_id=row["response_id"],
-                score=score,
-                severity=severities.get(key, row["response_id"]),
-            )
-            for row, score in zip(rows, scores, strict=True)
-            if row["drawn"]
-        ),
-        draws=rows[0]["audit_draws"],
-        segment=_segment(rows[0], settings.segment_by),
-    )
-
-
-def _segment_columns(settings: GateSettings) -> tuple[sa.ColumnElement[Any], ...]:
-    """Metadata are read only where segments are asked for: they may be long."""
-    if settings.segment_by is None:
-        return ()
-    return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by)
-
-
-def _segment(row: Row, key: str | None) -> str | None:
-    """The segment of a batch: from its metadata, or as it was recorded by a policy with the same segments."""
-    if key is None:
-        return None
-    if row["metadata"] is not None:
-        return segment_of(row["metadata"], key)
-    recorded: str | None = row["segment"]
-    return recorded if row["segment_by"] == key else None
-
-
-def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by: str, now: datetime) -> int:
-    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+def _store(
+    connection: sa.Connection,
+    run: CalibrationRun,
+    *,
+    guarantee: str,
+    by: str,
+    now: datetime,
+    outcome: Outcome,
+    why: str,
+) -> int:
     identity: int = connection.execute(
         sa.insert(calibration_runs)
         .values(
@@ -286,22 +319,20 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
             requested_by=by,
             started_at=run.started_at,
             finished_at=now,
+            newer_than=None if run.since is None else run.since.moment,
+            since_version=None if run.since is None else run.since.version,
+            severities=run.severities,
+            outcome=outcome,
+            why=why,
+            labels_through=run.labels_through,
         )
         .returning(calibration_runs.c.id)
     ).scalar_one()
-    ids = {
-        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["id"]
-        for row in bulk.look_up(
-            connection,
-            sa.select(batches.c.id, *columns),
-            columns,
-            sorted({group.key for group in run.groups}),
-        )
-    }
+    ids = _rows_of(connection, run.groups)
     inputs: list[dict[str, Any]] = [
         {
             "run": identity,
-            "batch": ids[group.key],
+            "batch": row,
             "response_id": item.response_id,
             "score": item.score,
             "severity": item.severity,
@@ -309,7 +340,7 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
             "draws": group.draws,
             "segment": group.segment,
         }
-        for group in run.groups
+        for row, group in zip(ids, run.groups, strict=True)
         for item in group.items
     ]
     bulk.append(connection, calibration_inputs, inputs)
@@ -335,3 +366,14 @@ def _store(connection: sa.Connection, run: CalibrationRun, *, guarantee: str, by
 
 def _cut(threshold: Threshold) -> float | None:
     return float(threshold.value) if threshold.state == "cut" else None
+
+
+def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[int]:
+    """The rows of the groups' batches; those that no store has read are looked up."""
+    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+    unknown = sorted({group.key for group in groups if group.row is None})
+    ids = {
+        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["id"]
+        for row in bulk.look_up(connection, sa.select(batches.c.id, *columns), columns, unknown)
+    }
+    return [ids[group.key] if group.row is None else group.row for group in groups]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.journal import LabelRevision
+    from streamer.recalibration.run import SeverityBasis
     from streamer.store.engine import Database
     from streamer.store.schema.types import Row
 
@@ -68,14 +69,23 @@ class Severities:
         return self._values.get((key, response_id))
 
     @classmethod
-    def read(cls, connection: sa.Connection, gate: str, kind: str) -> Severities:
-        """Read the present severities of one gate and kind."""
+    def read(
+        cls, connection: sa.Connection, gate: str, kind: str, *, basis: SeverityBasis = "mean"
+    ) -> Severities:
+        """Read the present severities of one gate and kind; or the highest that anybody ever gave each response."""
         response = (
             label_revisions.c.gate,
             label_revisions.c.batch_id,
             label_revisions.c.attempt,
             label_revisions.c.response_id,
         )
+        if basis == "highest":
+            highest = (
+                sa.select(*response, sa.func.max(label_revisions.c.severity))
+                .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind)
+                .group_by(*response)
+            )
+            return cls({(BatchKey(*key), one): most for *key, one, most in connection.execute(highest)})
         recency = (
             sa.func.row_number()
             .over(

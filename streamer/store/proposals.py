@@ -26,6 +26,7 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c["items"],
     calibration_runs.c.missing,
     calibration_runs.c.guarantee,
+    calibration_runs.c.why,
     calibration_runs.c.requested_by,
     calibration_runs.c.finished_at,
     calibration_candidates.c.state,
@@ -45,6 +46,7 @@ class Proposal:
     settings : of the gate, as the run saw them.
     cut, rule, guarantee : what the policy would have.
     groups, items, missing : of the run.
+    why : why it was not put in force at once; empty when somebody asked for a proposal.
     """
 
     gate: str
@@ -58,6 +60,7 @@ class Proposal:
     missing: int
     by: str
     at: datetime
+    why: str = ""
 
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:
@@ -81,7 +84,11 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
                 (gate_revisions.c.gate == calibration_runs.c.gate)
                 & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
             )
-            .where(calibration_runs.c.id == last, calibration_runs.c.id > sa.func.coalesce(in_force, 0))
+            .where(
+                calibration_runs.c.id == last,
+                calibration_runs.c.id > sa.func.coalesce(in_force, 0),
+                calibration_runs.c.outcome.is_(None) | (calibration_runs.c.outcome != "unchanged"),
+            )
         )
         .mappings()
         .one_or_none()
@@ -100,6 +107,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
         missing=row["missing"],
         by=row["requested_by"],
         at=row["finished_at"],
+        why=row["why"],
     )
 
 

@@ -18,11 +18,14 @@ from streamer.store.dead_letters import DeadLetters
 from streamer.store.encoders import Encoders
 from streamer.store.engine import Database
 from streamer.store.evidence import Evidence
+from streamer.store.gate_standings import GateStandings
 from streamer.store.gates import Gates
 from streamer.store.judgements import Judgements
 from streamer.store.labels import Labels
+from streamer.store.locks import Locks
 from streamer.store.migrate import require_migrated
 from streamer.store.minting import Mint
+from streamer.store.monitoring_state import Monitoring
 from streamer.store.policies import Policies
 from streamer.store.reports import Reports
 from streamer.store.reviews import Reviews
@@ -61,8 +64,8 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, reviews, checkpoints, evidence, alerts :
-        the parts, by subject.
+    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, checkpoints, evidence, alerts,
+    monitoring : the parts, by subject.
     """
 
     def __init__(
@@ -84,13 +87,16 @@ class Store:
         self.encoders = Encoders(database, clock=clock)
         self.labels = Labels(database, clock=clock)
         self.judgements = Judgements(database, clock=clock)
-        self.calibration = Calibrations(database, mint=mint)
+        self.calibration = Calibrations(database, mint=mint, alert_message=alert_message)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
         self.reviews = Reviews(database)
         self.checkpoints = Checkpoints(database)
         self.evidence = Evidence(database)
+        self.standings = GateStandings(database, policies=self.policies, gates=self.gates, labels=self.labels)
+        self.locks = Locks(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
+        self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message)
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS

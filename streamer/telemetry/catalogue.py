@@ -38,7 +38,15 @@ STAGES = ("score", "commit", "publish", "lease")
 """Stages of a group of records: score and gate it, write its transaction, publish its actions; and taking partitions."""
 
 PARTS = ("broker", "database")
-"""What a worker depends on and may have to wait for."""
+"""What a service depends on and may have to wait for."""
+
+SERVICES = ("worker", "recalibrator")
+"""The processes that serve metrics."""
+
+RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
+"""What becomes of a calibration run of the recalibrator."""
+
+RUN_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,7 @@ class MetricDefinition:
     labels : names of its labels; their values come from closed sets, or are names of existing gates.
     help : one sentence for people, also the HELP line.
     buckets : upper bounds of a histogram's buckets, in the metric's unit.
+    services : of `SERVICES`, those that serve it.
     """
 
     name: str
@@ -58,13 +67,25 @@ class MetricDefinition:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    services: tuple[str, ...] = ("worker",)
 
 
 def _metric(
-    type_: MetricType, name: str, labels: str, help_: str, buckets: tuple[float, ...] = ()
+    type_: MetricType,
+    name: str,
+    labels: str,
+    help_: str,
+    buckets: tuple[float, ...] = (),
+    *,
+    services: str = "worker",
 ) -> MetricDefinition:
     return MetricDefinition(
-        name=PREFIX + name, type=type_, help=help_, labels=tuple(labels.split()), buckets=buckets
+        name=PREFIX + name,
+        type=type_,
+        help=help_,
+        labels=tuple(labels.split()),
+        buckets=buckets,
+        services=tuple(services.split()),
     )
 
 
@@ -138,10 +159,69 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "gauge", "audit_chain_height", "topic partition",
         "Entries in the partition's hash chain of the record.",
     ),
-    _metric("gauge", "part_reachable", "part", "1 while the broker or the database answers, 0 while it does not."),
+    _metric(
+        "gauge", "part_reachable", "part", "1 while the broker or the database answers, 0 while it does not.",
+        services="worker recalibrator",
+    ),
     _metric(
         "counter", "reader_resets_total", "",
         "Times that the reader was set back because a record that was due had not arrived.",
     ),
-    _metric("info", "build_info", "version python encoder", "1, with the versions that run as labels."),
+    _metric(
+        "info", "build_info", "version python encoder", "1, with the versions that run as labels.",
+        services="worker recalibrator",
+    ),
+    _metric(
+        "gauge", "recalibrator_leader", "",
+        "1 in the recalibrator that leads, 0 in one that stands by; gauges of gates are served by the leader alone.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "recalibrator_round_timestamp_seconds", "",
+        "When the recalibrator last looked after every gate, or saw that another one leads (Unix time).",
+        services="recalibrator",
+    ),
+    _metric(
+        "counter", "calibration_runs_total", "gate method outcome",
+        "Runs of the recalibrator, by the method that decides and what became of them: applied, proposed, unchanged or "
+        "failed.",
+        services="recalibrator",
+    ),
+    _metric(
+        "histogram", "calibration_duration_seconds", "",
+        "Time that one run took, from reading the audit sample to what became of it.",
+        RUN_BUCKETS, services="recalibrator",
+    ),
+    _metric(
+        "gauge", "calibration_last_run_timestamp_seconds", "gate",
+        "When the gate's newest calibration run ended, whoever asked for it (Unix time).",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "calibration_groups", "gate", "Groups that the gate's newest calibration run read.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "calibration_new_groups", "gate",
+        "Newly labelled groups that the gate's newest calibration run has not read; at most 10000 are counted.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "calibration_wanted_groups", "gate",
+        "Newly labelled groups that bring the next run about; absent where labels bring none about.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "calibration_lambda_ratio", "gate method",
+        "Lambda by each calibrator in the gate's newest run; absent where that one holds or ships everything.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "proposal_pending", "gate", "1 while a run's threshold waits for a person to put it in force.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "labels_pending", "gate", "Drawn responses that wait for a severity of the gate's kind.",
+        services="recalibrator",
+    ),
 )  # fmt: skip

@@ -44,8 +44,18 @@ class _EncoderCounts(Collector):
             yield CounterMetricFamily(name.removesuffix("_total"), text, value=value)
 
 
+def register(registry: CollectorRegistry, definition: MetricDefinition) -> Counter | Gauge | Histogram:
+    """Make a metric of the catalogue in a registry."""
+    name, text, labels = definition.name, definition.help, definition.labels
+    if definition.type == "counter":
+        return Counter(name.removesuffix("_total"), text, labels, registry=registry)
+    if definition.type == "histogram":
+        return Histogram(name, text, labels, registry=registry, buckets=definition.buckets)
+    return Gauge(name, text, labels, registry=registry)
+
+
 class Metrics:
-    """All metrics of one process, in a registry of their own. Thread-safe; no call blocks or raises.
+    """All metrics of one worker, in a registry of their own. Thread-safe; no call blocks or raises.
 
     Parameters
     ----------
@@ -62,7 +72,9 @@ class Metrics:
         self._encoder_counts = _EncoderCounts()
         self.registry.register(self._encoder_counts)
         self._of: dict[str, Any] = {
-            d.name: self._register(d) for d in CATALOGUE if d.name not in _EncoderCounts.NAMES
+            d.name: register(self.registry, d)
+            for d in CATALOGUE
+            if "worker" in d.services and d.name not in _EncoderCounts.NAMES
         }
         self._kinds: dict[str, str] = {}
         self._of["streamer_build_info"].labels(
@@ -74,14 +86,6 @@ class Metrics:
             self._of["streamer_stage_duration_seconds"].labels(stage)
         for part in PARTS:
             self._of["streamer_part_reachable"].labels(part)
-
-    def _register(self, definition: MetricDefinition) -> Counter | Gauge | Histogram:
-        name, text, labels = definition.name, definition.help, definition.labels
-        if definition.type == "counter":
-            return Counter(name.removesuffix("_total"), text, labels, registry=self.registry)
-        if definition.type == "histogram":
-            return Histogram(name, text, labels, registry=self.registry, buckets=definition.buckets)
-        return Gauge(name, text, labels, registry=self.registry)
 
     def exposition(self) -> bytes:
         """Render all metrics in Prometheus' text format."""

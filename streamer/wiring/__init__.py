@@ -20,6 +20,7 @@ from streamer.wiring.parts import (
 )
 from streamer.wiring.review import run_review
 from streamer.wiring.sampling import sampling_endpoints, sampling_vendor
+from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.worker import encoder, run_worker
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "rescorer",
     "run_demo",
     "run_dev",
+    "run_recalibrator",
     "run_review",
     "run_worker",
     "sampling_endpoints",

@@ -160,10 +160,18 @@ def publish_pending(settings: Settings) -> int:
 
     Raises `Unavailable` when the broker does not answer: a worker will do it.
     """
+    with open_store(settings) as store:
+        return publish_waiting(settings, store)
+
+
+def publish_waiting(settings: Settings, store: Store) -> int:
+    """The same with a store that is open; the broker is asked for only where something waits."""
     from streamer.failpoints import from_environment
 
+    if not store.unpublished([], limit=1):
+        return 0
     failpoint = from_environment()
-    with open_store(settings) as store, publisher(settings) as sending:
+    with publisher(settings) as sending:
         published = 0
         while batch := store.unpublished([], limit=500):
             failpoint("before_publish")

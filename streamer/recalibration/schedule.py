@@ -1,0 +1,105 @@
+"""When a gate's next run is due: by time, by newly labelled groups, and not too soon after the one before.
+
+Neither asks what the labels say. A schedule that did (run when labels look good) would choose among calibrations after
+their labels were read, and void what each of them promises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from streamer.recalibration.standing import GateStanding
+
+FIRST_RETRY_SECONDS = 5.0
+LAST_RETRY_SECONDS = 600.0
+
+REST_SHARE = 10.0
+"""After a run of s seconds the gate rests for this many times s: runs take at most about a tenth of the time."""
+
+MOST_REST_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What this process knows of a gate's newest run.
+
+    `age` is the seconds since the run that the wall clock told when the run was first seen; from then on only the
+    monotonic clock counts, so that a clock that jumps neither doubles a run nor puts the next one off.
+    """
+
+    run: int | None
+    age: float
+    since: float
+    not_before: float = float("-inf")
+    retry: float = FIRST_RETRY_SECONDS
+    tried: float = float("-inf")
+
+
+class Schedule:
+    """Keeps when each gate may run and must run.
+
+    Parameters
+    ----------
+    monotonic : seconds that only ever grow, and know nothing of the time of day.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._seen: dict[str, _Seen] = {}
+
+    def due(self, standing: GateStanding, *, now: datetime) -> str | None:
+        """Say why a run of this gate is due now; None when it is not."""
+        settings, last = standing.gate.settings, standing.last
+        seen = self._look(standing, now)
+        present = self._monotonic()
+        if settings.recalibrate == "manual" or present < seen.not_before:
+            return None
+        after, every = settings.recalibrate_after_groups, settings.recalibrate_every_seconds
+        if after is not None and standing.new_groups >= after:
+            return f"{standing.new_groups} newly labelled groups, {after} are enough"
+        if every is None:
+            return None
+        if last is None or not last.usable:
+            # A sample without one label could only close the gate, which is closed.
+            return "the first run for these settings" if standing.new_groups else None
+        if seen.age + present - seen.since >= every:
+            return f"{every:g} s since the last run"
+        return None
+
+    def last_tried(self, gate: str) -> float:
+        """When a run of this gate began last, by the monotonic clock; -inf when none did."""
+        seen = self._seen.get(gate)
+        return float("-inf") if seen is None else seen.tried
+
+    def began(self, gate: str) -> None:
+        """A run of this gate begins."""
+        self._seen[gate].tried = self._monotonic()
+
+    def done(self, gate: str, seconds: float) -> None:
+        """A run came to an end, after so many seconds."""
+        seen = self._seen[gate]
+        seen.retry = FIRST_RETRY_SECONDS
+        seen.not_before = self._monotonic() + min(REST_SHARE * seconds, MOST_REST_SECONDS)
+
+    def failed(self, gate: str) -> None:
+        """A run failed, or found nothing to read: the next try waits, each time twice as long."""
+        seen = self._seen[gate]
+        seen.not_before = self._monotonic() + seen.retry
+        seen.retry = min(2 * seen.retry, LAST_RETRY_SECONDS)
+
+    def _look(self, standing: GateStanding, now: datetime) -> _Seen:
+        name, last = standing.gate.gate, standing.last
+        run = None if last is None else last.run
+        seen = self._seen.get(name)
+        if seen is None:
+            # A clock that is behind the one that dated the run gives 0: then the whole period is waited for.
+            age = 0.0 if last is None else max(0.0, (now - last.finished_at).total_seconds())
+            seen = self._seen[name] = _Seen(run, age, self._monotonic())
+        elif seen.run != run:
+            seen.run, seen.age, seen.since = run, 0.0, self._monotonic()
+        return seen

@@ -1,0 +1,62 @@
+"""How each gate stands between two runs: what the schedule looks at, and what the gauges show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.policy import GateRevision, Policy
+
+MOST_COUNTED = 10_000
+"""New groups are counted up to here: the count must stay cheap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """The newest calibration run of a gate, whoever asked for it.
+
+    Attributes
+    ----------
+    usable : it was calibrated for what the gate is set to now, and for the world as it is since the last alarm.
+    candidates : (calibrator, lambda); a lambda of None is closed or open.
+    """
+
+    run: int
+    finished_at: datetime
+    groups: int
+    usable: bool
+    candidates: tuple[tuple[str, float | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateStanding:
+    """A gate, its policy in force and what came since its newest run.
+
+    Attributes
+    ----------
+    new_groups : groups with a label that a run would read now and the newest usable run has not read with one; at most
+        `MOST_COUNTED`.
+    proposed : the newest run's threshold waits for a person.
+    """
+
+    gate: GateRevision
+    policy: Policy
+    last: LastRun | None
+    new_groups: int
+    proposed: bool
+
+
+class Standings(Protocol):
+    """Where gates are looked up."""
+
+    def standings(self, *, now: datetime) -> Sequence[GateStanding]:
+        """Return how every gate stands, by name."""
+        ...
+
+    def labels_pending(self) -> Mapping[str, int]:
+        """Return how many drawn responses of each gate wait for a severity."""
+        ...

@@ -1,0 +1,129 @@
+"""The recalibrator from settings: schedule, runs, the watch over the risk in service, metrics and health."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.policy import GateRevision
+    from streamer.recalibration.service import Watch
+    from streamer.recalibration.standing import GateStanding
+    from streamer.settings import Settings
+    from streamer.store import Store
+    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+
+from streamer.wiring.parts import connection, now, open_store, publish_waiting
+
+GATE_LOCK_SECONDS = 1.0
+"""How long the service waits for a run that somebody started by hand; then the gate's turn comes again later."""
+
+STOP_SECONDS = 25.0
+BROKER_SECONDS = 2.0
+BROKER_ASKED_EVERY_SECONDS = 15.0
+
+
+class NoWatch:
+    """Watches nothing."""
+
+    def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
+        """Do nothing."""
+
+    def stand_by(self) -> None:
+        """Do nothing."""
+
+
+def watch(_settings: Settings, _store: Store, _metrics: RecalibratorMetrics) -> Watch:
+    """Return what watches the risk in service, with the metrics that it serves."""
+    return NoWatch()
+
+
+class _Announcements:
+    """Publishes what waits, and now and then asks whether the broker is there at all."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self._connection = connection(settings)
+        self._asked = float("-inf")
+
+    def __call__(self) -> None:
+        from streamer.stream.handshake import shake_hands
+
+        waiting = bool(self._store.unpublished([], limit=1))
+        if not waiting and time.monotonic() - self._asked < BROKER_ASKED_EVERY_SECONDS:
+            return
+        # Client libraries keep trying for long; a round must not.
+        shake_hands(self._connection, seconds=BROKER_SECONDS)
+        self._asked = time.monotonic()
+        if waiting:
+            publish_waiting(self._settings, self._store)
+
+
+def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
+    """Run one recalibrator until SIGTERM or Ctrl-C, and return the process's exit status.
+
+    `announce` gets the addresses once they are known, before the service is ready.
+    """
+    from streamer.failpoints import from_environment
+    from streamer.recalibration.one_gate import recalibrate_by_rule
+    from streamer.recalibration.service import Recalibrator
+    from streamer.stream.stop_deadline import StopDeadline
+    from streamer.stream.worker import exit_at_once
+    from streamer.telemetry.http import TelemetryServer
+    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+
+    metrics = RecalibratorMetrics()
+    stop = threading.Event()
+    # Never called off: it also ends an interpreter that waits for a thread which does not come back.
+    deadline = StopDeadline(STOP_SECONDS, exit_at_once)
+    failpoint = from_environment()
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings))
+
+        def recalibrate(standing: GateStanding) -> str:
+            with store.locks.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS):
+                return recalibrate_by_rule(
+                    store.calibration,
+                    store.policies,
+                    standing.gate,
+                    clock=now,
+                    failpoint=failpoint,
+                ).outcome
+
+        leadership = store.locks.leadership()
+        stack.callback(leadership.release)
+        service = Recalibrator(
+            standings=store.standings,
+            leadership=leadership,
+            recalibrate=recalibrate,
+            publish=_Announcements(settings, store),
+            watch=watch(settings, store, metrics),
+            observer=metrics,
+            clock=now,
+        )
+        http = stack.enter_context(
+            TelemetryServer(
+                metrics.exposition,
+                alive=lambda: {"recalibrator": "stopping"} if stop.is_set() else {},
+                ready=lambda: ["the recalibrator is stopping"] if stop.is_set() else service.unready(),
+                host=settings.http.host,
+                port=settings.http.port,
+            )
+        )
+
+        def end(_number: int, _frame: object) -> None:
+            stop.set()
+            deadline.begin(124)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
+        announce({"http": http.url, "database": settings.database.url})
+        service.run(stop)
+    return 0
