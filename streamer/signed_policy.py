@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from streamer.commitments import salt_commitment, seed_commitment
 from streamer.events.codec import canonical_json
 from streamer.policy import GateSettings
-from streamer.rules import rule_to_json
+from streamer.rules import rule_from_json, rule_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,7 +138,8 @@ def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
             "settings": _settings(policy.settings),
             "state": policy.state,
             "lambda": None if policy.threshold is None else _number(policy.threshold),
-            "rule": rule_to_json(policy.rule),
+            # Through its JSON: there whole numbers of a rule become floats, as when it is read back.
+            "rule": rule_to_json(rule_from_json(rule_to_json(policy.rule))),
             "calibrated": policy.calibrated,
             "calibration_run": policy.calibration_run,
             "seed": seed_commitment(policy.gate, policy.seed),

@@ -1,0 +1,129 @@
+"""What a signature covers never changes by itself: a text from today must come out the same for ever."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from streamer import signed_policy
+from streamer.audit import signing
+from streamer.journal import ActivePolicy
+from streamer.policy import GateSettings, Policy
+from streamer.signed_policy import (
+    DOMAIN,
+    FIRST_SETTINGS,
+    YOUNGER_SETTINGS,
+    PolicyKeys,
+    PolicyVersion,
+    statement,
+)
+
+RECORD, SALT = bytes(range(32)), b"\xff" * 32
+POLICY = Policy(
+    gate="support-bot",
+    version=3,
+    gate_revision=2,
+    settings=GateSettings(
+        encoder="all-MiniLM-L6-v2@53aa5117", alpha=0.1, label_floor=0.0, decision_deadline_seconds=5
+    ),
+    state="cut",
+    threshold=0.1 + 0.2,
+    calibrated=True,
+    calibration_run=7,
+    seed=11,
+    valid_from=datetime(2026, 11, 20, 13, 30, 0, 5, tzinfo=timezone(timedelta(hours=1))),
+    guarantee="holds",
+    created_by="Ána",
+    reason="\u2028 why",
+)
+
+
+def text(policy: Policy = POLICY) -> bytes:
+    return statement(policy, record_id=RECORD, audit_salt=SALT)
+
+
+def test_every_setting_is_covered_and_a_new_one_has_a_place() -> None:
+    names = {field.name for field in fields(GateSettings)}
+    assert set(FIRST_SETTINGS) | set(YOUNGER_SETTINGS) == names, (
+        "a setting was added: put it into YOUNGER_SETTINGS with the value that its migration gives to old rows"
+    )
+    assert not set(FIRST_SETTINGS) & set(YOUNGER_SETTINGS)
+    covered = json.loads(text().removeprefix(DOMAIN))
+    assert set(covered["settings"]) == set(FIRST_SETTINGS)
+    own = {field.name for field in fields(Policy)} - {"settings", "threshold", "created_by"}
+    assert set(covered) - {"format", "record", "settings", "lambda", "by", "audit_salt"} == own
+
+
+def test_the_text_is_that_of_the_first_signatures() -> None:
+    covered = json.loads(text().removeprefix(DOMAIN))
+    assert {name: covered[name] for name in ("lambda", "valid_from", "by", "record")} == {
+        "lambda": 0.30000000000000004,
+        "valid_from": "2026-11-20T12:30:00.000005+00:00",
+        "by": "Ána",
+        "record": RECORD.hex(),
+    }
+    assert b'"decision_deadline_seconds":5.0' in text()
+    assert SALT.hex().encode() not in text()
+    # Whoever changes this makes every signature that exists a bad one.
+    assert (
+        hashlib.sha256(text()).hexdigest()
+        == "9913299619efc137c51be545e92b54f71166d3ba5d032b96c6ad6fe8df6b0a9f"
+    )
+
+
+def test_a_younger_setting_is_left_out_only_while_it_says_what_old_gates_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = text()
+    without = before.replace(b'"drift_delta":0.05,', b"")
+    assert without != before
+    monkeypatch.setitem(signed_policy.YOUNGER_SETTINGS, "drift_delta", 0.05)
+    assert text() == without, "as a program signed it that did not know the setting"
+    other = replace(POLICY, settings=replace(POLICY.settings, drift_delta=0.06))
+    assert b'"drift_delta":0.06' in text(other)
+
+
+def test_only_the_right_key_for_the_right_values_is_trusted() -> None:
+    ours, other = (signing.Signer(signing.generate_keys()[0]) for _ in range(2))
+    keys = PolicyKeys(
+        trusted=[other.public_key, ours.public_key], verify=signing.verify, key_id=signing.key_id, signer=ours
+    )
+    signature = keys.sign(POLICY, record_id=RECORD, audit_salt=SALT)
+    assert signature is not None
+    good = PolicyVersion(
+        gate=POLICY.gate,
+        version=POLICY.version,
+        active=ActivePolicy(POLICY, SALT),
+        signature=signature.value,
+        key_id=signature.key_id,
+        record_id=RECORD,
+    )
+    assert keys.refusal(good) is None
+    assert good.stored_signature() == signature
+    for changed, why in (
+        (replace(good, signature=None), "unsigned"),
+        (replace(good, key_id=None), "unsigned"),
+        (replace(good, key_id="0" * 64), "unknown_key"),
+        (replace(good, key_id=other.key_id), "bad_signature"),
+        (replace(good, signature="!"), "bad_signature"),
+        (replace(good, signature="\u00e9"), "bad_signature"),
+        (replace(good, signature=signature.value[4:]), "bad_signature"),
+        (replace(good, signature=other.sign(text())), "bad_signature"),
+        # the signature of something else that the same key signs
+        (replace(good, signature=ours.sign(text().removeprefix(DOMAIN))), "bad_signature"),
+        (replace(good, record_id=bytes(32)), "bad_signature"),
+        (replace(good, active=ActivePolicy(POLICY, bytes(32))), "bad_signature"),
+        (replace(good, active=ActivePolicy(replace(POLICY, guarantee="\ud800"), SALT)), "bad_signature"),
+        (replace(good, active=None), "unreadable"),
+    ):
+        assert keys.refusal(changed) == why
+    with pytest.raises(ValueError, match="not among those that are trusted"):
+        PolicyKeys(trusted=[other.public_key], verify=signing.verify, key_id=signing.key_id, signer=ours)
+
+
+def test_the_same_moment_in_another_zone_is_the_same_text() -> None:
+    assert text() == text(replace(POLICY, valid_from=POLICY.valid_from.astimezone(UTC)))
