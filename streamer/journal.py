@@ -98,7 +98,7 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 class Decision:
     """Everything that is kept of one decided batch; `action` is the message that tells the world.
 
-    `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
+    `cloud` has a few numbers of the embeddings (`streamer.scoring.cloud`), where there were any. `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
     segments.
     """
 
@@ -126,6 +126,7 @@ class Decision:
     action_id: str
     cut: Cut | None = None
     segment: str | None = None
+    cloud: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

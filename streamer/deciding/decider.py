@@ -21,7 +21,8 @@ from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, Sc
 from streamer.labelling.audit_sample import draw_responses, is_sampled
 from streamer.rules import Cut, Segments, Transductive
 from streamer.ruling import PolicyGate, segment_of
-from streamer.scoring.gram import score_batch
+from streamer.scoring.cloud import cloud_numbers
+from streamer.scoring.gram import score_rows, unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,6 +57,7 @@ class _Pending:
     embeddings: EmbeddingSource = "none"
     scores: tuple[float, ...] | None = None
     raw: tuple[float, ...] | None = None
+    cloud: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +261,15 @@ class BatchDecider:
             p.held = "scorer_failed"
             return
         try:
-            scores, raw = score_batch(vectors, p.blank)
+            rows = unit_rows(vectors, p.blank)
+            scores, raw = score_rows(rows, p.blank)
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
             return
         p.scores = tuple(scores.tolist())
         p.raw = tuple(raw.tolist())
+        p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
 
     def _decide(self, p: _Pending) -> Decision:
         policy = p.active.policy
@@ -330,6 +334,7 @@ class BatchDecider:
             if isinstance(policy.rule, Transductive | Segments) and p.scores is not None
             else None,
             segment=judged.segment,
+            cloud=p.cloud,
         )
 
     def _rule(self, p: _Pending) -> _Judged:

@@ -67,7 +67,11 @@ def score_batch(embeddings: ArrayLike, blank: Sequence[bool] | None = None) -> t
     ValueError
         As `gram_energy`, or if `blank` has another length.
     """
-    rows = unit_rows(embeddings, blank)
+    return score_rows(unit_rows(embeddings, blank), blank)
+
+
+def score_rows(rows: Floats, blank: Sequence[bool] | None = None) -> tuple[Floats, Floats]:
+    """Score a batch as `score_batch` does, from what `unit_rows` made of it."""
     n = len(rows)
     others = _agreement_with_others(rows)
     selves = np.ones(n) if blank is None else 1.0 - np.asarray(blank, dtype=np.float64)

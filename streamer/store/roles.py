@@ -21,11 +21,19 @@ APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
     "dead_letters": ("replayed_at", "replayed_by"),
     # For the lock on a gate's row alone, which takes this right; a trigger refuses the change itself.
     "gates": ("name",),
+    "monitor_alarms": (
+        "evidence_ratio", "state", "raised_by", "raised_at", "alert_id", "closed_policy", "ended",
+    ),
+    "monitor_gates": None,
+    "monitor_sequences": (
+        "last_batch", "read_at", "decisions", "labelled", "overdue", "exposure", "exposure_lower", "exposure_upper",
+        "selective", "selective_lower", "selective_upper", "state", "ended",
+    ),
     "outbox": ("published_at", "parked_at", "error"),
     "progress": None,
     "review_claims": ("labeller", "holder", "expires_at"),
     "review_offers": ("skipped_at", "marks", "mark", "marked_at"),
-}
+}  # fmt: skip
 """State that moves on, by column (None: all). Everything else the app can only add to."""
 
 APP_MAY_DELETE = ("outbox", "review_claims")

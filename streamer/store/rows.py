@@ -111,6 +111,7 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "action_key": decision.action.key,
         "action_value": decision.action.value,
         "action_headers": decision.action.headers,
+        "cloud": None if decision.cloud is None else list(decision.cloud),
     }
 
 

@@ -11,6 +11,7 @@ from streamer.store.schema.gates import gate_revisions, gates, policies, policy_
 from streamer.store.schema.judgements import judgements
 from streamer.store.schema.labels import label_revisions
 from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes, progress
+from streamer.store.schema.monitoring import monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.schema.review import review_claims, review_offers
 from streamer.store.schema.types import metadata
 
@@ -33,6 +34,9 @@ __all__ = [
     "judgements",
     "label_revisions",
     "metadata",
+    "monitor_alarms",
+    "monitor_gates",
+    "monitor_sequences",
     "outbox",
     "outcomes",
     "policies",

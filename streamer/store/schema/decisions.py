@@ -104,6 +104,7 @@ decisions = sa.Table(
     sa.Column("action_key", sa.LargeBinary),
     sa.Column("action_value", sa.LargeBinary),
     sa.Column("action_headers", HeaderPairs, nullable=False),
+    sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no chain covers them"),
     sa.ForeignKeyConstraint(["batch", "gate"], ["batches.id", "batches.gate"]),
     sa.ForeignKeyConstraint(["gate", "policy_version"], ["policies.gate", "policies.version"]),
     sa.ForeignKeyConstraint(["batch", "selected"], ["responses.batch", "responses.response_id"]),
@@ -122,6 +123,7 @@ decisions = sa.Table(
     check("sampled_had_a_chance", "NOT sampled OR sampling_probability > 0"),
     sized_text("action_id", 64),
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
+    sa.Index("ix_decisions_gate_batch", "gate", "batch"),
 )
 sa.Index(
     "ix_decisions_sampled",

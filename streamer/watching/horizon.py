@@ -1,0 +1,95 @@
+"""How far the record may be read without missing a row that is still to come, and how old a decision is.
+
+Decisions are read in the order of their numbers. A number is taken before its transaction commits, so a row with a
+lower number may appear after one with a higher number. A *mark* says: at this moment of ours, the largest number that
+was there was this one, and transactions below this id had begun. Once all of those have ended, no number up to the mark
+can appear any more, and reading may go up to it. Nobody waits for anybody, and no lag has to be guessed.
+
+Marks also tell the age of a decision without trusting the clock of the worker that made it. What was there at one mark
+and not at the one before was made between the two: its own time is cut to that. So a worker whose clock is a day off
+neither makes its labels overdue nor holds up the rest, while what was decided before watching began keeps its own time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+MOST_MARKS = 64
+"""Marks that are kept at most: fewer marks cut a decision's time to a wider range, and lose nothing else."""
+
+_MOST_PENDING = 8
+
+
+class Mark(NamedTuple):
+    """What there was at one moment.
+
+    Attributes
+    ----------
+    decisions, labels : the largest numbers that were there.
+    transactions : every transaction with an id below this one had begun; 0 where nobody writes meanwhile.
+    at : our clock.
+    """
+
+    decisions: int
+    labels: int
+    transactions: int
+    at: datetime
+
+
+class Probe(NamedTuple):
+    """How far the record reaches now: as in `Mark`, and `ended`: every transaction with an id below it has ended."""
+
+    decisions: int
+    labels: int
+    transactions: int
+    ended: int
+
+
+def marked(marks: tuple[Mark, ...], probe: Probe, now: datetime) -> tuple[Mark, ...]:
+    """Add what a probe found to the marks, the oldest first.
+
+    A clock of ours that was set back takes the marks with it; transaction ids that begin anew, as they do in a
+    restored database, are taken from the probe.
+    """
+    kept = [
+        mark._replace(at=min(mark.at, now), transactions=min(mark.transactions, probe.transactions))
+        for mark in marks
+    ]
+    new = Mark(probe.decisions, probe.labels, probe.transactions, now)
+    if kept and kept[-1][:2] == new[:2] and settled_number(tuple(kept), probe) == kept[-1]:
+        # Nothing came: what comes next comes after now.
+        if len(kept) > 1 and kept[-2][:2] == new[:2]:
+            kept.pop()
+        return (*kept, new._replace(transactions=kept[-1].transactions))
+    pending = [mark for mark in kept if mark.transactions > probe.ended]
+    if len(pending) >= _MOST_PENDING:
+        kept.pop()
+    return (*kept, new)
+
+
+def settled_number(marks: tuple[Mark, ...], probe: Probe) -> Mark | None:
+    """Return the newest mark up to which nothing can appear any more; None where there is none yet."""
+    settled = [mark for mark in marks if mark.transactions <= probe.ended]
+    return settled[-1] if settled else None
+
+
+def pruned(marks: tuple[Mark, ...], read: int) -> tuple[Mark, ...]:
+    """Leave out marks that no decision still to be read needs; of too many, every second one."""
+    first = max((place for place, mark in enumerate(marks) if mark.decisions <= read), default=0)
+    kept = marks[first:]
+    while len(kept) > MOST_MARKS:
+        # The newest ones stay: the last may be the only one that is not settled yet.
+        kept = (*kept[:-_MOST_PENDING:2], *kept[-_MOST_PENDING:])
+    return kept
+
+
+def time_of(number: int, said: datetime, marks: tuple[Mark, ...]) -> datetime:
+    """Cut a decision's own time to what the marks say of when it was made."""
+    place = bisect_left(marks, number, key=attrgetter("decisions"))
+    moment = max(said, marks[place - 1].at) if place else said
+    return min(moment, marks[place].at) if place < len(marks) else moment

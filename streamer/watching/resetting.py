@@ -1,0 +1,56 @@
+"""When an alarm that was raised makes room for the next one. A new policy alone, or a recalibration, is no reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streamer.watching.drifting import draw_alarm
+from streamer.watching.reading import risk_alarm
+
+if TYPE_CHECKING:
+    from streamer.watching.state import GateWatch, WatchedAlarm
+    from streamer.watching.store import Standing
+
+ACKNOWLEDGED = "acknowledged"
+REOPENED = "the gate was opened again"
+
+
+def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[WatchedAlarm]]:
+    """Open the next alarm where a person has acknowledged one, or has opened a gate again that it had closed.
+
+    The next one reads what was decided afterwards: after the acknowledgement, or by later policies than the one that
+    closed the gate. What went wrong before has been told.
+
+    Returns the watch with the new alarms, and the alarms that ended.
+    """
+    alarms, past = [], []
+    for alarm in watch.alarms:
+        following = _next(alarm, standing)
+        if following is None:
+            alarms.append(alarm)
+        else:
+            alarms.append(following[0])
+            past.append(replace(alarm, ended=following[1]))
+    return (replace(watch, alarms=tuple(alarms)) if past else watch), past
+
+
+def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] | None:
+    if alarm.raised_by is None or alarm.ended is not None:
+        return None
+    policy = standing.policy
+    seen = None if alarm.alert_id is None else standing.acknowledged.get(alarm.alert_id)
+    if alarm.kind == "draws" and seen is not None:
+        return draw_alarm(policy.settings.alarm_delta, number=alarm.number + 1, after=seen), ACKNOWLEDGED
+    if alarm.kind != "risk":
+        return None
+    if seen is not None:
+        return risk_alarm(
+            policy.settings, number=alarm.number + 1, after=seen, after_policy=alarm.after_policy
+        ), ACKNOWLEDGED
+    closed = alarm.closed_policy
+    if closed is not None and policy.version > closed and policy.state != "closed":
+        return risk_alarm(
+            policy.settings, number=alarm.number + 1, after=alarm.after, after_policy=closed
+        ), REOPENED
+    return None

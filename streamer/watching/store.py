@@ -1,0 +1,81 @@
+"""What watching needs a store to be; `streamer.store` implements it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamer.events.alerts import AlertsV1
+    from streamer.policy import Policy
+    from streamer.watching.horizon import Probe
+    from streamer.watching.logged import LoggedDecision
+    from streamer.watching.state import GateWatch, WatchedAlarm, WatchedSequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a gate stands at one moment.
+
+    Attributes
+    ----------
+    watch : where watching it stands.
+    policy : its newest policy.
+    salt : the secret of its audit draw.
+    probe : how far the record reaches.
+    acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when somebody acknowledged it.
+    """
+
+    watch: GateWatch
+    policy: Policy
+    salt: bytes
+    probe: Probe
+    acknowledged: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one round of a gate writes, all or nothing.
+
+    Attributes
+    ----------
+    watch : where watching stands from now on.
+    ended : sequences and alarms that ended on the way and are not in `watch`.
+    close : why the gate is to be closed; None: it is not.
+    tell : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
+    """
+
+    watch: GateWatch
+    ended: Sequence[WatchedSequence | WatchedAlarm]
+    close: str | None
+    tell: Callable[[int | None, str | None], Sequence[AlertsV1]]
+
+
+class WatchStore(Protocol):
+    """Decisions, labels and the state of watching. Calls block; each raises `Unavailable` when the database is away."""
+
+    def standing(self, gate: str) -> Standing | None:
+        """How a gate stands; None when its newest policy cannot be read."""
+        ...
+
+    def decided(self, gate: str, *, after: int, until: int, limit: int) -> list[LoggedDecision]:
+        """First attempts with numbers above `after` and up to `until`, the first `limit` of them, without severities."""
+        ...
+
+    def labelled(self, gate: str, decisions: Sequence[LoggedDecision], *, until: int) -> list[LoggedDecision]:
+        """The same decisions with the severities and predictions that labels up to the number `until` give."""
+        ...
+
+    def reference(self, run: int) -> list[LoggedDecision]:
+        """The decisions that a calibration run read, in order, without severities."""
+        ...
+
+    def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
+        """How many labels with numbers above `after` and up to `until` are of responses that a decision up to `read` needed."""
+        ...
+
+    def write(self, before: GateWatch, written: Written) -> bool:
+        """Write a round in one transaction; returns False, and writes nothing, when another was faster."""
+        ...

@@ -1,0 +1,166 @@
+"""Gates with traffic whose draws, scores and labels a test decides on, over both databases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.journal import BatchKey, LabelRevision
+from streamer.watching.watch import RiskWatch
+from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    import numpy as np
+    import sqlalchemy as sa
+
+    from streamer.journal import Decision, Lease
+    from streamer.policy import GateSettings
+    from streamer.store import Store
+    from streamer.watching.report import RiskReport
+    from streamer.watching.watch import RiskObserver
+
+GATE = "support-bot"
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+OPEN = {"state": "open", "calibrated": True}
+
+
+class Shown:
+    """Remembers what an observer is told."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, RiskReport] = {}
+        self.alerts: dict[tuple[str, str], int] = {}
+
+    def show_risk(self, report: RiskReport) -> None:
+        self.reports[report.gate] = report
+
+    def show_alerts(self, counts: Mapping[tuple[str, str], int]) -> None:
+        self.alerts = dict(counts)
+
+    def forget_risk(self, gates: Sequence[str] | None = None) -> None:
+        for gate in list(self.reports) if gates is None else gates:
+            self.reports.pop(gate, None)
+
+
+class Traffic:
+    """One gate, open, whose decisions are committed one after the other and labelled when a test wants it."""
+
+    def __init__(self, world: World, **settings: Any) -> None:
+        self.world = world
+        fields = {"audit_probability": 0.5, "monitor_deadline_seconds": 86_400.0}
+        self.policy = world.gate(**(fields | settings))
+        self.offset = 0
+        self.made: list[Decision] = []
+        self._leases: dict[int, Lease] = {}
+
+    @property
+    def store(self) -> Store:
+        return self.world.store
+
+    def open_gate(self, run: int | None = None, **changes: Any) -> None:
+        """Put a policy in force that ships everything, as a calibration would."""
+        from dataclasses import replace
+
+        mint = self.store.monitoring._mint
+
+        def work(connection: sa.Connection) -> Any:
+            present = mint.lock_newest(connection, GATE)
+            opened = replace(
+                present, state="open", calibrated=True, calibration_run=run, guarantee="none", **changes
+            )
+            return mint.next(connection, opened, by="ana", reason="", now=START)
+
+        self.policy = self.store._database.writing(work)
+
+    def decide(
+        self,
+        count: int,
+        *,
+        rng: np.random.Generator,
+        start: datetime = START,
+        every: timedelta = MINUTE,
+        shipped: float = 1.0,
+        number: int = 0,
+        store: Store | None = None,
+        **changes: Any,
+    ) -> list[Decision]:
+        """Decide `count` batches of two answers, the second the best, drawn as the gate's settings say."""
+        p = self.policy.settings.audit_probability
+        lease = self._leases.get(number)
+        if lease is None:
+            lease = self._leases[number] = self.world.lease(number)
+        batch = []
+        for place in range(count):
+            ships = self.policy.state != "closed" and rng.random() < shipped
+            fields: dict[str, Any] = {
+                "number": number,
+                "actions": ("abstain", "ship" if ships else "abstain"),
+                "scores": (0.25, round(float(rng.random()), 6)),
+                "sampled": bool(rng.random() < p),
+                "sampling_probability": p,
+                "at": start + place * every,
+                "policy": self.policy,
+            }
+            batch.append(self.world.decision(self.offset + place, **(fields | changes)))
+        self.world.commit(self.world.slice(lease, *batch, expected=self.offset), store=store)
+        self.offset += count
+        self.made += batch
+        return batch
+
+    def label(
+        self,
+        decisions: Sequence[Decision],
+        severities: Mapping[str, float] | Callable[[Decision], float],
+        *,
+        at: datetime = START,
+        received: datetime | None = None,
+        everyone: bool = False,
+        **changes: Any,
+    ) -> None:
+        """Label the drawn responses of these decisions (of all of them: `everyone`)."""
+        revisions = []
+        for one in decisions:
+            for response in one.responses:
+                if not everyone and not response.drawn:
+                    continue
+                severity = severities(one) if callable(severities) else severities[one.key.batch_id]
+                fields = {
+                    "key": BatchKey(*one.key),
+                    "response_id": response.id,
+                    "severity": severity,
+                    "raw_severity": None,
+                    "kind": "human",
+                    "labeller": "ana",
+                    "labelled_at": at,
+                }
+                revisions.append(LabelRevision(**(fields | changes)))  # type: ignore[arg-type]
+        self.store.labels.add(revisions, now=received or at)
+
+    def watcher(self, observer: RiskObserver | None = None, **options: Any) -> RiskWatch:
+        return RiskWatch(
+            self.store.monitoring, alerts=self.store.alerts, observer=observer or Shown(), **options
+        )
+
+    def settings(self) -> GateSettings:
+        return self.store.policies.newest(GATE).settings
+
+
+@pytest.fixture
+def new_traffic(new_world: Callable[..., World]) -> Iterator[Callable[..., Traffic]]:  # noqa: F811
+    """Makes the gate with traffic."""
+
+    def make(**settings: Any) -> Traffic:
+        traffic = Traffic(new_world(), **settings)
+        traffic.open_gate()
+        return traffic
+
+    return make
+
+
+__all__ = ["DAY", "GATE", "MINUTE", "OPEN", "START", "Shown", "Traffic"]

@@ -1,0 +1,233 @@
+"""What watching reads of the record, when, and that it equals the mathematics on the same decisions to the last bit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.monitoring import (
+    AuditedDecision,
+    AuditedDecisions,
+    DrawAlarm,
+    ExposurePlan,
+    ExposureSequence,
+    RiskAlarm,
+)
+from streamer.watching.reading import chance_of
+from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.journal import Decision
+
+
+def audited(
+    decisions: Sequence[Decision], severities: dict[str, float], labelled: set[str] | None = None
+) -> AuditedDecisions:
+    """What the mathematics is to be given, written down independently of the code under test."""
+    rows = []
+    for one in decisions:
+        ships = one.outcome == "ship"
+        known = labelled is None or one.key.batch_id in labelled
+        loss = None
+        if one.sampled:
+            loss = 0.0 if not ships else severities[one.key.batch_id] if known else None
+        rows.append(
+            AuditedDecision(
+                one.sampling_probability, sampled=one.sampled, loss=loss, shipped=1.0 if ships else 0.0
+            )
+        )
+    return AuditedDecisions.of_rows(rows)
+
+
+def fresh_sequence(traffic: Traffic) -> ExposureSequence:
+    settings = traffic.settings()
+    return ExposureSequence(
+        plan=ExposurePlan(
+            delta=settings.monitor_delta,
+            least_probability=settings.audit_probability,
+            prior_mean=settings.alpha,
+        )
+    )
+
+
+def fresh_alarm(traffic: Traffic, number: int = 1) -> RiskAlarm:
+    settings = traffic.settings()
+    return RiskAlarm.open(
+        alpha=settings.alpha,
+        delta=chance_of(settings.alarm_delta, number),
+        tolerance=settings.alarm_tolerance * settings.alpha,
+    )
+
+
+def some_severities(traffic: Traffic, rng: np.random.Generator, mean: float = 0.05) -> dict[str, float]:
+    return {one.key.batch_id: float(rng.beta(2 * mean, 2 * (1 - mean))) for one in traffic.made}
+
+
+@pytest.mark.parametrize(("page", "pages"), [(7, 3), (500, 10), (1, 400)])
+def test_however_rounds_are_cut_the_states_are_those_of_the_mathematics(
+    new_traffic: Callable[..., Traffic], page: int, pages: int
+) -> None:
+    rng = np.random.default_rng(1)
+    traffic = new_traffic()
+    traffic.decide(60, rng=rng, shipped=0.7)
+    traffic.decide(3, rng=rng, number=0, scores=None, actions=("abstain", "abstain"), sampled=False,
+                   sampling_probability=0.0, reason="scorer_failed")  # fmt: skip
+    traffic.decide(40, rng=rng, shipped=0.7)
+    severities = some_severities(traffic, rng)
+    first, rest = traffic.made[:50], traffic.made[50:]
+    watcher = traffic.watcher(page=page, pages=pages)
+    traffic.label(first, severities)
+    for _ in range(100):
+        watcher.watch(GATE, now=START + DAY / 2)
+    traffic.label(rest, severities)
+    for _ in range(100 if page < 10 else 2):
+        report = watcher.watch(GATE, now=START + DAY / 2)
+    assert report is not None
+    watch = traffic.store.monitoring.watch(GATE)
+    logged = audited(traffic.made[:60] + traffic.made[63:], severities)
+    # What was held without scores counts as a decision that lost nothing; its place among the others is kept.
+    unscored = AuditedDecisions.of_rows([AuditedDecision(0.5, sampled=False, shipped=0.0)] * 3)
+    expected = fresh_sequence(traffic)
+    alarm = fresh_alarm(traffic)
+    for some in (_part(logged, 0, 60), unscored, _part(logged, 60, 100)):
+        expected, alarm = expected.observe(some), alarm.observe(some)
+    assert watch.sequence is not None
+    assert watch.sequence.state == expected
+    assert report.exposure == expected.exposure()
+    assert report.selective == expected.selective()
+    risk, draws = watch.alarm("risk"), watch.alarm("draws")
+    assert risk is not None
+    assert risk.state == alarm
+    assert draws is not None
+    assert draws.state == DrawAlarm.open(delta=chance_of(0.05, 1)).observe(logged)
+    assert (watch.read, watch.seen) == (103, 103)
+
+
+def _part(decisions: AuditedDecisions, start: int, stop: int) -> AuditedDecisions:
+    fields: dict[str, Any] = {
+        name: getattr(decisions, name)[start:stop] for name in AuditedDecisions.__dataclass_fields__
+    }
+    return AuditedDecisions(**fields)
+
+
+def test_a_decision_waits_for_its_label_and_holds_up_the_rest_until_it_is_overdue(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    rng = np.random.default_rng(2)
+    traffic = new_traffic(audit_probability=1.0)
+    traffic.decide(10, rng=rng)
+    severities = some_severities(traffic, rng)
+    watcher = traffic.watcher()
+    traffic.label(traffic.made[:4] + traffic.made[5:], severities)
+    report = watcher.watch(GATE, now=START + timedelta(hours=1))
+    assert report is not None
+    assert report.exposure is not None
+    assert report.exposure.decisions == 4
+    assert report.read_through == START + 4 * MINUTE
+    # One day after it was decided it is overdue: 0 in the lower bound, 1 in the upper one.
+    report = watcher.watch(GATE, now=START + DAY + 4 * MINUTE)
+    assert report is not None
+    expected = fresh_sequence(traffic).observe(
+        audited(traffic.made, severities, {one.key.batch_id for one in traffic.made} - {"b0-4"})
+    )
+    assert report.exposure == expected.exposure()
+    assert (report.exposure.overdue, report.late) == (1, 0)
+    # What comes now is late, and flipping what was read changes nothing.
+    traffic.label(traffic.made[4:5], severities, at=START + 2 * DAY)
+    traffic.label(traffic.made[5:7], lambda _: 1.0, at=START + 2 * DAY)
+    report = watcher.watch(GATE, now=START + 2 * DAY)
+    assert report is not None
+    assert report.exposure == expected.exposure()
+    assert report.late == 3
+
+
+def test_only_labels_of_what_was_drawn_and_of_the_gates_kind_are_used(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    rng = np.random.default_rng(3)
+    traffic = new_traffic()
+    traffic.decide(80, rng=rng, shipped=0.8)
+    severities = some_severities(traffic, rng)
+    traffic.label(traffic.made, severities)
+    # Complaints about what was not drawn, other responses of what was, another kind, another attempt, dated ahead.
+    undrawn = [one for one in traffic.made if not one.sampled]
+    traffic.label(undrawn, lambda _: 1.0, everyone=True, labeller="complaint")
+    traffic.label(traffic.made, lambda _: 1.0, response_id="a")
+    traffic.label(traffic.made, lambda _: 1.0, kind="rumour")
+    traffic.label(
+        traffic.made[:3], lambda one: severities[one.key.batch_id], at=START + 900 * DAY, received=START,
+    )  # fmt: skip
+    report = traffic.watcher().watch(GATE, now=START + DAY)
+    assert report is not None
+    expected = fresh_sequence(traffic).observe(audited(traffic.made, severities))
+    assert report.exposure == expected.exposure()
+
+
+def test_several_labellers_are_averaged_and_the_latest_of_each_counts(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = new_traffic(audit_probability=1.0)
+    traffic.decide(5, rng=np.random.default_rng(4))
+    traffic.label(traffic.made, lambda _: 1.0, at=START)
+    traffic.label(traffic.made, lambda _: 0.5, at=START + MINUTE)
+    traffic.label(traffic.made, lambda _: 0.25, labeller="bo")
+    report = traffic.watcher().watch(GATE, now=START + DAY)
+    assert report is not None
+    expected = fresh_sequence(traffic).observe(
+        audited(traffic.made, {one.key.batch_id: 0.375 for one in traffic.made})
+    )
+    assert report.exposure == expected.exposure()
+
+
+def test_without_an_audit_sample_nothing_is_watched(new_traffic: Callable[..., Traffic]) -> None:
+    shown = Shown()
+    traffic = new_traffic(audit_probability=0.0)
+    traffic.decide(5, rng=np.random.default_rng(5))
+    report = traffic.watcher(shown).watch(GATE, now=START + DAY)
+    assert report is not None
+    assert (report.watched, report.exposure, report.unwatched) == (False, None, 5)
+
+
+def test_what_begins_a_new_sequence_and_what_does_not(new_traffic: Callable[..., Traffic]) -> None:
+    rng = np.random.default_rng(6)
+    traffic = new_traffic(audit_probability=1.0, budget_period_days=1.0)
+    monitoring = traffic.store.monitoring
+
+    def more(start: Any = START, **changes: Any) -> None:
+        if changes:
+            traffic.store.gates.revise(GATE, changes, by="ana", reason="")
+            traffic.policy = traffic.store.policies.newest(GATE)
+            traffic.open_gate()
+        made = traffic.decide(4, rng=rng, start=start)
+        traffic.label(made, lambda _: 0.0, kind=traffic.settings().severity_kind)
+        traffic.watcher().watch(GATE, now=start + 10 * MINUTE)
+
+    more()
+    more(label_deadline_seconds=5.0)  # another policy
+    more(audit_probability=1.0, label_deadline_seconds=6.0)
+    assert len(monitoring.sequences(GATE)) == 1
+    more(audit_probability=0.5)
+    more(audit_probability=0.9)
+    assert len(monitoring.sequences(GATE)) == 2
+    more(alpha=0.1)
+    more(severity_kind="judge")
+    more(start=START + 5 * DAY)
+    found = monitoring.sequences(GATE)
+    assert [one.ended for one in reversed(found)] == [
+        "the audit probability was lowered",
+        "the gate was changed in what the interval is about",
+        "the gate was changed in what the interval is about",
+        "its budget period was over",
+        None,
+    ]
+    assert [one.state.decisions for one in reversed(found)] == [12, 8, 4, 4, 4]
+    assert found[0].began_at == found[1].began_at + 4 * DAY
+    # Every change of what the loss is and of its budget is another alarm, with a smaller chance each.
+    alarm = monitoring.watch(GATE).alarm("risk")
+    assert alarm is not None
+    assert (alarm.number, alarm.state.bets.delta) == (3, chance_of(0.05, 3))
