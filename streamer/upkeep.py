@@ -38,6 +38,7 @@ class Upkeep:
     refresh_policies : reads all policies from SQL, in case the thresholds topic was away or was lost.
     standing : asked for the gauges.
     show : given (outbox pending, chain heights).
+    keep_announced : sees to it that the thresholds topic says what workers decide with.
     checkpoint : makes a checkpoint of the record if one is due; None: this worker makes none.
     every_seconds : pause between rounds.
     policies_every : rounds between two readings of all policies.
@@ -49,6 +50,7 @@ class Upkeep:
         refresh_policies: Callable[[], None],
         standing: Standing,
         show: Callable[[int, Mapping[Partition, int]], None],
+        keep_announced: Callable[[], None] = lambda: None,
         checkpoint: Callable[[], None] | None = None,
         every_seconds: float = 2.0,
         policies_every: int = 5,
@@ -56,6 +58,7 @@ class Upkeep:
         self._refresh_policies = refresh_policies
         self._standing = standing
         self._show = show
+        self._keep_announced = keep_announced
         self._checkpoint = checkpoint
         self._every_seconds = every_seconds
         self._policies_every = policies_every
@@ -71,6 +74,7 @@ class Upkeep:
                 if rounds % self._policies_every == 0:
                     self._refresh_policies()
                 self._show(self._standing.outbox_pending(), self._standing.chain_heights())
+                self._keep_announced()
                 if self._checkpoint is not None:
                     self._checkpoint()
             except Unavailable:

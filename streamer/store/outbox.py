@@ -65,6 +65,47 @@ def unpublished(
     return [OutboxMessage(*row) for row in rows]
 
 
+def is_waiting(connection: sa.Connection, message: OutboxMessage) -> bool:
+    """Whether a message of no partition, on this topic and with this key, waits to be published."""
+    query = sa.exists().where(
+        outbox.c.published_at.is_(None),
+        outbox.c.parked_at.is_(None),
+        outbox.c.source_topic.is_(None),
+        outbox.c.topic == message.topic,
+        outbox.c.key == message.key,
+    )
+    return bool(connection.execute(sa.select(query)).scalar_one())
+
+
+def newer(connection: sa.Connection, messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
+    """Of each topic and key the newest message of no partition, if it is newer than all of these; in id order.
+
+    Whoever has just published `messages` may have come after somebody who published a newer one.
+    """
+    last: dict[tuple[str, bytes | None], int] = {}
+    for message in messages:
+        last[message.topic, message.key] = max(message.id, last.get((message.topic, message.key), 0))
+    if not last:
+        return []
+    rows = connection.execute(
+        sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
+        .where(
+            outbox.c.id > min(last.values()),
+            outbox.c.source_topic.is_(None),
+            outbox.c.parked_at.is_(None),
+            outbox.c.topic.in_(sorted({topic for topic, _ in last})),
+        )
+        .order_by(outbox.c.id)
+    )
+    found: dict[tuple[str, bytes | None], OutboxMessage] = {}
+    for row in rows:
+        message = OutboxMessage(*row)
+        key = (message.topic, message.key)
+        if message.key is not None and message.id > last.get(key, message.id):
+            found[key] = message
+    return sorted(found.values(), key=lambda message: message.id)
+
+
 def mark_published(connection: sa.Connection, ids: Sequence[int], now: datetime) -> None:
     """The broker has acknowledged these. Marking twice keeps the first moment."""
     ordered = sorted(set(ids))

@@ -11,7 +11,7 @@ from streamer.errors import UsageError
 from streamer.policy import calibrated_for_another
 from streamer.rules import INDICATOR
 from streamer.store.minting import one_version
-from streamer.store.outbox import enqueue
+from streamer.store.outbox import enqueue, is_waiting
 from streamer.store.policy_rows import keys_below, newest_keys, no_gate, read_versions
 from streamer.store.schema import policy_events
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.journal import ActivePolicy
+    from streamer.journal import ActivePolicy, OutboxMessage
     from streamer.policy import Policy
     from streamer.signed_policy import PolicyVersion
     from streamer.store.engine import Database
@@ -177,22 +177,32 @@ class Policies:
 
         return self._database.writing(work)
 
-    def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
-        """Enqueue the message about a policy once more, because others overwrote it on its topic.
+    def message(self, policy: Policy) -> OutboxMessage | None:
+        """The message about a policy; None when the record does not have this policy, or it is not trusted."""
+        with self._database.reading() as connection:
+            return self._own_message(connection, policy)
 
-        False, and nothing is enqueued, when the record does not have this policy, or it is not trusted.
+    def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
+        """Have the message about a policy published once more, because others overwrote it on its topic.
+
+        False, and nothing is enqueued, when the record does not have this policy, or it is not trusted. A message of the
+        gate that waits already is enough.
         """
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> bool:
-            (found,) = read_versions(connection, [(policy.gate, policy.version)])
-            message = self._mint.message_of(found)
-            if message is None or found.active is None or found.active.policy != policy:
-                return False
-            enqueue(connection, message, moment)
-            return True
+            message = self._own_message(connection, policy)
+            if message is not None and not is_waiting(connection, message):
+                enqueue(connection, message, moment)
+            return message is not None
 
         return self._database.writing(work)
+
+    def _own_message(self, connection: sa.Connection, policy: Policy) -> OutboxMessage | None:
+        (found,) = read_versions(connection, [(policy.gate, policy.version)])
+        if found.active is None or found.active.policy != policy:
+            return None
+        return self._mint.message_of(found)
 
 
 def _readable(found: PolicyVersion) -> Policy:

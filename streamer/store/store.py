@@ -147,6 +147,11 @@ class Store:
                 connection, sources, limit, ownerless=ownerless is not None, before=before
             )
 
+    def newer(self, messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
+        """Of each topic and key of these the newest message of no partition, if it is newer than all of these."""
+        with self._database.reading() as connection:
+            return outbox.newer(connection, messages)
+
     def mark_published(self, ids: Sequence[int]) -> None:
         """These rows have been acknowledged by the broker."""
         now = self._clock()

@@ -175,9 +175,15 @@ def publish_waiting(settings: Settings, store: Store) -> int:
         published = 0
         while batch := store.unpublished([], limit=500):
             failpoint("before_publish")
-            for message in batch:
-                sending.send(message.topic, message.value, key=message.key, headers=message.headers)
-            sending.flush()
+            overtaken = batch
+            # Somebody may have published a newer policy between our reading and our publishing: then it goes out again,
+            # so that the last message of a gate is that of its newest policy. A row is there before it is published, and
+            # so the last to publish sees every newer one.
+            while overtaken:
+                for message in overtaken:
+                    sending.send(message.topic, message.value, key=message.key, headers=message.headers)
+                sending.flush()
+                overtaken = store.newer(overtaken)
             failpoint("after_publish")
             store.mark_published([message.id for message in batch])
             failpoint("after_mark")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from streamer.journal import Partition
 from streamer.policy import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamer.events.alerts import AlertsV1
-    from streamer.journal import Partition
     from streamer.scoring.encoder import CachedEncoder
     from streamer.settings import Settings
     from streamer.signed_policy import Refusal
@@ -44,6 +45,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
     `announce` gets the addresses once they are known, before the worker is ready.
     """
+    from streamer.deciding.announcements import Announcements
     from streamer.deciding.decider import BatchDecider
     from streamer.deciding.policy_book import PolicyBook
     from streamer.deciding.trusted_policies import TrustedPolicies
@@ -103,6 +105,14 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             on_change=lambda active: metrics.observe_policy(active.policy),
             on_rejected=lambda _code: metrics.count_rejected_policy_event(),
         )
+        announcements = Announcements(
+            book,
+            store.policies,
+            # The one that publishes what commands left behind.
+            mine=lambda: health.reads(Partition(health.log_id, named.responses, 0)),
+            limits=bounds,
+            clock=time.monotonic,
+        )
         book.refresh()
         cached = encoder(settings)
         if cached is not None:
@@ -113,6 +123,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                 refresh_policies=book.refresh,
                 standing=store.reports,
                 show=partial(_show_standing, metrics, health),
+                keep_announced=announcements.keep,
                 checkpoint=None
                 if settings.audit.private_key is None
                 else checkpointer(settings, store).run_if_due,
@@ -130,7 +141,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                     journal=store,
                     decider=decider,
                     log_id=settings.kafka.log_id,
-                    thresholds=Thresholds(topic=named.thresholds, on_message=book.hear),
+                    thresholds=Thresholds(topic=named.thresholds, on_message=announcements.hear),
                     limits=WorkerLimits(
                         reader=ReaderLimits(
                             max_buffered_records=settings.worker.buffer_max_records,
