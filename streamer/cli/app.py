@@ -20,6 +20,7 @@ from streamer.cli import (
     sample,
     review,
     services,
+    simulate,
     tail,
     threshold,
     topics,
@@ -78,6 +79,7 @@ def _restore(before: str | None) -> None:
 
 app.command("demo", rich_help_panel=_TRY)(demo.demo)
 app.command("dev", rich_help_panel=_TRY)(services.dev)
+app.command("simulate", rich_help_panel=_TRY)(simulate.simulate)
 app.command("worker", rich_help_panel=_RUN)(services.worker)
 app.command("recalibrator", rich_help_panel=_RUN)(services.recalibrator)
 app.command("publish", rich_help_panel=_USE)(publish.publish)

@@ -161,3 +161,29 @@ def test_the_embedded_broker_needs_no_topics_made(capsys: pytest.CaptureFixture[
         assert "makes its topics itself" in capsys.readouterr().out
         assert main(["topics", command, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == found
+
+
+def test_simulated_traffic_comes_with_its_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--rate", "50", "--batches", "6", "--label-after", "0.1s", "--seed", "3"]
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["simulate", "--gate", "bot", *words, "--json"]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"batches": 6, "labels": 60}
+    assert "Ctrl-C ends it" in captured.err
+    assert main(["tail", "responses", "--from-beginning", "--count", "6", "--json"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {event["gate"] for event in events} == {"bot"}
+    assert main(["tail", "labels", "--from-beginning", "--count", "60", "--json"]) == 0
+    labels = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {label["kind"] for label in labels} == {"simulated"}
+    assert {label["batch_id"] for label in labels} == {event["batch_id"] for event in events}
+
+
+def test_simulated_traffic_needs_a_gate_name_and_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--gate", "Not A Name"]) == cli.WRONG_USAGE
+    assert "is no gate name" in capsys.readouterr().err
+    assert main(["simulate", "--gate", "bot", "--label-after", "soon"]) == cli.WRONG_USAGE
+    assert "--label-after must be a time" in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""`streamer simulate`: traffic to try an installation with, made up, with labels, until it is told to stop."""
+
+from typing import Annotated
+
+import typer
+
+from streamer.cli import options as opt
+
+
+def simulate(
+    gate: Annotated[
+        str,
+        typer.Option(
+            "--gate", metavar="GATE", help="The gate that decides; its severity kind must be `simulated`."
+        ),
+    ],
+    rate: Annotated[float, typer.Option(metavar="R", min=0.001, max=100.0, help="Batches per second.")] = 2.0,
+    label_after: Annotated[
+        str, typer.Option(metavar="TIME", help="How long after a batch its labels come, like 0s, 30s, 5m.")
+    ] = "30s",
+    noise: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE", min=0.0, max=1.0, help="Share of responses that are noise; more is worse."
+        ),
+    ] = 0.25,
+    batches: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after so many batches and their labels.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="S", min=0, max=2**62, help="Of the simulation; default: the present second."),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Publish made-up batches and their severities until Ctrl-C, to try an installation.
+
+    No language model answers: questions, right, wrong and noisy answers and their severities come from a simulation.
+    Every response is labelled; of these labels the ones that the audit sample asked for count.
+    """
+    import time
+    from itertools import islice
+
+    from streamer import wiring
+    from streamer.cli.console import counted, note, print_json, say
+    from streamer.cli.reachability import require_broker
+    from streamer.cli.services import end_on_sigterm
+    from streamer.errors import UsageError
+    from streamer.events.labels import encode_label
+    from streamer.experiments.clouds import cloud_labels, cloud_message
+    from streamer.experiments.traffic import endless_clouds, occurrences
+    from streamer.policy import GATE_NAME, GATE_NAME_RULE
+    from streamer.settings import load_settings
+
+    if GATE_NAME.fullmatch(gate) is None:
+        raise UsageError(f"--gate {gate!r} is no gate name: {GATE_NAME_RULE}")
+    delay = opt.seconds(label_after, "--label-after")
+    settings = load_settings()
+    require_broker(settings)
+    end_on_sigterm()
+    topics, limits = wiring.topics(settings), wiring.limits(settings)
+    clouds = islice(endless_clouds(seed=int(time.time()) if seed is None else seed, noise=noise), batches)
+    sent = labelled = 0
+    start = time.monotonic()
+    note(f"Publishing {rate:g} made-up batches a second to gate {gate}; Ctrl-C ends it.")
+    try:
+        with wiring.publisher(settings) as publisher:
+            for due in occurrences(clouds, rate=rate, label_after=delay):
+                time.sleep(max(0.0, start + due.at - time.monotonic()))
+                key = due.cloud.batch_id.encode()
+                if due.labels:
+                    for label in cloud_labels(due.cloud, gate, "simulation", wiring.now()):
+                        publisher.send(topics.labels, encode_label(label), key=key)
+                        labelled += 1
+                else:
+                    publisher.send(topics.responses, cloud_message(due.cloud, gate, limits), key=key)
+                    sent += 1
+                # Few a second: each is to be there now, and trouble is to be seen now.
+                publisher.flush()
+    finally:
+        if json:
+            print_json({"batches": sent, "labels": labelled})
+        else:
+            say(f"published {counted(sent, 'batch', 'batches')} and {counted(labelled, 'label', 'labels')}")
