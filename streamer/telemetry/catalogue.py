@@ -46,6 +46,35 @@ SERVICES = ("worker", "recalibrator")
 RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
 """What becomes of a calibration run of the recalibrator."""
 
+ALARMS: tuple[Literal["risk", "draws", "drift_scores", "drift_cloud"], ...] = (
+    "risk",
+    "draws",
+    "drift_scores",
+    "drift_cloud",
+)
+"""What the recalibrator's watch raises alarms on."""
+
+RISK_GAUGES = (
+    "exposure_risk_ratio",
+    "exposure_risk_lower_ratio",
+    "exposure_risk_upper_ratio",
+    "exposure_budget_ratio",
+    "selective_risk_ratio",
+    "selective_risk_lower_ratio",
+    "selective_risk_upper_ratio",
+    "monitored_decisions",
+    "monitored_labels",
+    "overdue_labels",
+    "late_labels",
+    "risk_read_through_timestamp_seconds",
+    "budget_used_ratio",
+    "budget_used_lower_ratio",
+    "budget_used_upper_ratio",
+    "budget_remaining_seconds",
+    "budget_remaining_soonest_seconds",
+)
+"""The gauges of a gate's risk in service; each is absent until something is known."""
+
 RUN_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -222,6 +251,97 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "labels_pending", "gate", "Drawn responses that wait for a severity of the gate's kind.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "exposure_risk_ratio", "gate",
+        "Severity that reached people, averaged over all decisions of the budget period that were read, held ones "
+        "counting 0; estimated from the audit sample, overdue labels at 1.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "exposure_risk_lower_ratio", "gate",
+        "Lower bound of exposure risk; it and the upper one hold together at all times, up to the gate's monitor_delta.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "exposure_risk_upper_ratio", "gate", "Upper bound of exposure risk.", services="recalibrator",
+    ),
+    _metric(
+        "gauge", "exposure_budget_ratio", "gate",
+        "The budget that exposure risk is compared with: alpha over the attempts that a prompt may have.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "selective_risk_ratio", "gate",
+        "The same severity averaged over what shipped: what a person who got an answer met.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "selective_risk_lower_ratio", "gate", "Lower bound of selective risk.", services="recalibrator",
+    ),
+    _metric(
+        "gauge", "selective_risk_upper_ratio", "gate", "Upper bound of selective risk.", services="recalibrator",
+    ),
+    _metric(
+        "gauge", "monitored_decisions", "gate", "Decisions that the present interval has read.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "monitored_labels", "gate",
+        "Of these the drawn ones whose loss is known, by labels or because nothing shipped.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "overdue_labels", "gate",
+        "Of these the drawn ones whose label was missing at the deadline; each widens the interval.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "late_labels", "gate", "Labels that came after their decision was read, ever; they are left out.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "risk_read_through_timestamp_seconds", "gate",
+        "Every decision before this moment has been read (Unix time); it stands where a drawn decision waits for its label.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "budget_used_ratio", "gate", "Share of the period's budget that is used; above 1 it is overspent.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "budget_used_lower_ratio", "gate", "Lower bound of the share that is used.", services="recalibrator",
+    ),
+    _metric(
+        "gauge", "budget_used_upper_ratio", "gate", "Upper bound of the share that is used.", services="recalibrator",
+    ),
+    _metric(
+        "gauge", "budget_remaining_seconds", "gate",
+        "How long the rest of the budget lasts at the rate so far, from the newest decision read; +Inf while nothing is used.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "budget_remaining_soonest_seconds", "gate", "The same at the upper bound of what is used.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "alarm_raised", "gate alarm",
+        "1 while an alarm (risk, draws, drift_scores, drift_cloud) stands raised, 0 while it watches.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "alarm_evidence_ratio", "gate alarm",
+        "The present evidence over what raises the alarm; 1 or more has raised it.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "alarm_raised_timestamp_seconds", "gate alarm", "When the alarm was raised (Unix time).",
+        services="recalibrator",
+    ),
+    _metric(
+        "counter", "alerts_total", "gate kind",
+        "Alerts on record, whoever raised them; the leading recalibrator counts them in the database.",
         services="recalibrator",
     ),
 )  # fmt: skip

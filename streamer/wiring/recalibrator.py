@@ -9,10 +9,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Mapping
 
-    from streamer.policy import GateRevision
     from streamer.recalibration.service import Watch
     from streamer.recalibration.standing import GateStanding
     from streamer.settings import Settings
@@ -29,19 +27,12 @@ BROKER_SECONDS = 2.0
 BROKER_ASKED_EVERY_SECONDS = 15.0
 
 
-class NoWatch:
-    """Watches nothing."""
-
-    def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
-        """Do nothing."""
-
-    def stand_by(self) -> None:
-        """Do nothing."""
-
-
-def watch(_settings: Settings, _store: Store, _metrics: RecalibratorMetrics) -> Watch:
+def watch(store: Store, metrics: RecalibratorMetrics) -> Watch:
     """Return what watches the risk in service, with the metrics that it serves."""
-    return NoWatch()
+    from streamer.telemetry.risk_metrics import RiskMetrics
+    from streamer.watching.watch import RiskWatch
+
+    return RiskWatch(store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of))
 
 
 class _Announcements:
@@ -104,7 +95,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
             leadership=leadership,
             recalibrate=recalibrate,
             publish=_Announcements(settings, store),
-            watch=watch(settings, store, metrics),
+            watch=watch(store, metrics),
             observer=metrics,
             clock=now,
         )

@@ -1,0 +1,106 @@
+"""What watching tells Prometheus of the risk in service. What is not known is absent; after a restart SQL says it at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamer.telemetry.catalogue import ALARMS, RISK_GAUGES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamer.watching.report import RiskReport
+    from streamer.watching.state import AlarmKind
+
+_SECONDS_A_DAY = 86_400.0
+
+
+class RiskMetrics:
+    """Shows reports. Implements `streamer.watching.watch.RiskObserver`.
+
+    Parameters
+    ----------
+    of : returns a metric by its name in the catalogue, without the prefix.
+    """
+
+    def __init__(self, of: Callable[[str], Any]) -> None:
+        self._of = of
+        self._alerts: dict[tuple[str, str], int] = {}
+
+    def show_risk(self, report: RiskReport) -> None:
+        """Show what is known of one gate."""
+        gate, values = report.gate, _values(report)
+        for name in RISK_GAUGES:
+            metric, value = self._of(name), values.get(name)
+            if value is None:
+                metric.remove(gate)
+            else:
+                metric.labels(gate).set(value)
+        for alarm in ALARMS:
+            self._show_alarm(report, alarm)
+
+    def _show_alarm(self, report: RiskReport, name: AlarmKind) -> None:
+        one = report.alarm(name)
+        labels = {"gate": report.gate, "alarm": name}
+        raised, ratio = self._of("alarm_raised"), self._of("alarm_evidence_ratio")
+        moment = self._of("alarm_raised_timestamp_seconds")
+        if one is None:
+            for metric in (raised, ratio, moment):
+                metric.remove_by_labels(labels)
+            return
+        raised.labels(**labels).set(one.raised_at is not None)
+        ratio.labels(**labels).set(one.evidence_ratio)
+        if one.raised_at is None:
+            moment.remove_by_labels(labels)
+        else:
+            moment.labels(**labels).set(one.raised_at.timestamp())
+
+    def show_alerts(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Show how many alerts were ever raised, by gate and kind; the record only adds to them."""
+        for place, count in counts.items():
+            counter = self._of("alerts_total").labels(*place)
+            counter.inc(max(0, count - self._alerts.get(place, 0)))
+        self._alerts = dict(counts)
+
+    def forget_risk(self, gates: Sequence[str] | None = None) -> None:
+        """Take away what is shown of these gates; of all when None."""
+        for name in (*RISK_GAUGES, "alarm_raised", "alarm_evidence_ratio", "alarm_raised_timestamp_seconds"):
+            if gates is None:
+                self._of(name).clear()
+            else:
+                for gate in gates:
+                    self._of(name).remove_by_labels({"gate": gate})
+
+
+def _values(report: RiskReport) -> dict[str, float | None]:
+    through = None if report.read_through is None else report.read_through.timestamp()
+    values: dict[str, float | None] = {
+        "risk_read_through_timestamp_seconds": through if report.watched else None,
+        "late_labels": report.late if report.watched else None,
+    }
+    exposure, selective, burn = report.exposure, report.selective, report.burn
+    if exposure is None or selective is None or report.ended is not None:
+        return values
+    values |= {
+        "monitored_decisions": exposure.decisions,
+        "monitored_labels": exposure.labels,
+        "overdue_labels": exposure.overdue,
+    }
+    if report.terms is not None:
+        values["exposure_budget_ratio"] = report.terms.budget
+    for name, interval in (("exposure", exposure), ("selective", selective)):
+        if interval.estimate is not None:
+            values |= {
+                f"{name}_risk_ratio": interval.estimate,
+                f"{name}_risk_lower_ratio": interval.lower,
+                f"{name}_risk_upper_ratio": interval.upper,
+            }
+    if burn is not None:
+        values |= {
+            "budget_used_ratio": burn.used,
+            "budget_used_lower_ratio": burn.used_lower,
+            "budget_used_upper_ratio": burn.used_upper,
+            "budget_remaining_seconds": burn.days_left * _SECONDS_A_DAY,
+            "budget_remaining_soonest_seconds": burn.days_left_soonest * _SECONDS_A_DAY,
+        }
+    return values
