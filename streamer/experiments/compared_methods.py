@@ -69,6 +69,8 @@ class Labels:
         limit = budget_limit(alpha, len(self.groups))
         if limit < 0:
             return math.inf
+        if all(len(group.item_ids) == 1 for group in self.groups):
+            law = "mean"  # the one item has all the weight, whatever the law
         if law not in self._curves:
             scores, losses = keyed_losses(self.groups, method=law, eta=ETA, draws=DRAWS, seed=self.seed)
             self._curves[law] = LossCurve.of(scores, losses)
@@ -99,6 +101,17 @@ class Traffic:
     scores: Floats
     shippable: NDArray[np.bool_]
     batch: NDArray[np.intp]
+    _ranks: list[Floats] = field(default_factory=list)
+
+    def ranks(self) -> Floats:
+        """Return the rank of each unit within its batch, NaN for what was never scored; see `rank_scores`."""
+        if not self._ranks:
+            ranks = np.full(len(self.scores), np.nan)
+            for units in self.by_batch():
+                if not np.isnan(self.scores[units]).any():
+                    ranks[units] = rank_scores(self.scores[units])
+            self._ranks.append(ranks)
+        return self._ranks[0]
 
     def by_batch(self) -> list[slice]:
         """Return the positions of each batch's units."""
@@ -211,11 +224,8 @@ def _quantile(labels: Labels, alpha: float, traffic: Traffic) -> Served:
 
 
 def _rank(labels: Labels, alpha: float, traffic: Traffic) -> Served:
-    ranks = np.full(len(traffic.scores), np.nan)
-    for units in traffic.by_batch():
-        if not np.isnan(traffic.scores[units]).any():
-            ranks[units] = rank_scores(traffic.scores[units])
-    return served_above(labels.rescored("rank", rank_scores).level("mean", alpha), traffic, ranks)
+    level = labels.rescored("rank", rank_scores).level("mean", alpha)
+    return served_above(level, traffic, traffic.ranks())
 
 
 METHODS_COMPARED: tuple[ComparedMethod, ...] = (

@@ -16,10 +16,36 @@ from streamer.experiments.offline import ScoredCloud, calibration_groups, decide
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamer.experiments.clouds import Cloud
     from streamer.experiments.compared_methods import Run
     from streamer.policy import Unit
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """One seed and its halves: positions of clouds, those that calibrate in the order of the shuffle."""
+
+    seed: int
+    first: tuple[int, ...]
+    second: NDArray[np.intp]
+
+
+def seeded_splits(clouds: Sequence[Cloud], seeds: Sequence[int]) -> list[Split]:
+    """Halve clouds once for each seed; see `split_clouds`."""
+    place = {id(cloud): position for position, cloud in enumerate(clouds)}
+    splits = []
+    for seed in seeds:
+        first, second = split_clouds(clouds, seed)
+        splits.append(
+            Split(
+                seed,
+                tuple(place[id(cloud)] for cloud in first),
+                np.array([place[id(cloud)] for cloud in second], dtype=np.intp),
+            )
+        )
+    return splits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,23 +66,21 @@ class Halves:
     @classmethod
     def of(cls, scored: Sequence[ScoredCloud], unit: Unit, seeds: Sequence[int]) -> Halves:
         """Split `scored` once for each seed, which is also the seed of what calibration draws at random."""
+        return cls.at(scored, unit, seeded_splits([item.cloud for item in scored], seeds))
+
+    @classmethod
+    def at(cls, scored: Sequence[ScoredCloud], unit: Unit, splits: Sequence[Split]) -> Halves:
+        """Split `scored` as told: what is made once for other scores of the same clouds serves here."""
         batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
         units = units_of(batches, unit)
-        groups = {
-            item.cloud.batch_id: group
-            for item in scored
-            for group in calibration_groups([item], unit)  # none for a batch that is held unscored
-        }
-        place = {item.cloud.batch_id: position for position, item in enumerate(scored)}
+        groups = [calibration_groups([item], unit) for item in scored]  # none for a batch held unscored
         largest = 1 if unit == "best" else max((len(batch.texts) for batch in batches), default=1)
         labels, traffic, severities = [], [], []
-        for seed in seeds:
-            first, second = split_clouds([item.cloud for item in scored], seed)
-            labels.append(
-                Labels([groups[cloud.batch_id] for cloud in first if cloud.batch_id in groups], largest, seed)
-            )
+        for split in splits:
+            labelled = [group for place in split.first for group in groups[place]]
+            labels.append(Labels(labelled, largest, split.seed))
             measured = np.zeros(len(scored), dtype=np.bool_)
-            measured[[place[cloud.batch_id] for cloud in second]] = True
+            measured[split.second] = True
             chosen = measured[units.batch]
             traffic.append(_traffic(units, chosen))
             severities.append(units.severities[chosen])

@@ -1,0 +1,242 @@
+"""What an evaluation found, as plain values: every figure with its spread, and nothing that refers to a file or a clock.
+
+None stands for a figure that is not defined, and for a lambda that is no number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A figure over seeded splits.
+
+    Attributes
+    ----------
+    mean : over the splits that have the figure; None where none has.
+    sd : standard deviation between these splits; None for fewer than two.
+    se : standard error of the mean over splits of *this* data set, sd / sqrt(splits).
+    error : standard error for other questions like these: sd * sqrt(1/splits + test/calibration), because splits of
+        one data set share their questions (Nadeau and Bengio 2003). Approximate.
+    splits : number of splits that have the figure.
+    """
+
+    mean: float | None
+    sd: float | None
+    se: float | None
+    error: float | None
+    splits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRow:
+    """One score, one way to find the threshold, one budget, one unit: what ships and what is lost.
+
+    Attributes
+    ----------
+    scorer : of the scores, ``gram``, ``judge``, ...
+    method : the calibrator, or ``fixed`` for a threshold that nobody calibrated.
+    mode : the paper's name where it has one (``G-Eval-Naive``, ``G-Eval-CRC``, ``Gram-CRC``).
+    alpha : the budget on exposure risk.
+    exposure : severity shipped per unit, held ones counting 0.
+    ship_rate : share of units that ship.
+    shipped_severity : mean severity among what ships, the selective risk.
+    held_severity : mean severity among what is held.
+    reduction : 1 - shipped / held severity.
+    level : lambda where it is a number.
+    closed, opened : share of splits in which nothing ships, and in which lambda is -inf.
+    excess : by how many standard errors (`exposure.se`) the mean exposure lies above alpha; None where it does not, and
+        where nothing varies.
+    """
+
+    unit: str
+    scorer: str
+    method: str
+    mode: str | None
+    alpha: float
+    exposure: Spread
+    ship_rate: Spread
+    shipped_severity: Spread
+    held_severity: Spread
+    reduction: Spread
+    level: Spread
+    closed: float
+    opened: float
+    excess: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StabilityRow:
+    """How a law of weights tracks the budget and how much its threshold varies, unit ``response``.
+
+    Attributes
+    ----------
+    exposure : realised on the second halves.
+    level : lambda over splits where it is a number.
+    level_sd_of_weights : standard deviation of lambda when only the random weights are drawn again and the
+        calibration answers stay; 0 for the method ``mean``, None where lambda is no number.
+    """
+
+    method: str
+    alpha: float
+    exposure: Spread
+    level: Spread
+    level_sd_of_weights: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A figure with a 95 % interval from resampling questions; None where it is not defined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageRisk:
+    """Selective risk against coverage: the units with the highest scores ship first, ties in a random order.
+
+    Attributes
+    ----------
+    coverage : rising, in (0, 1].
+    risk : mean severity among the shipped.
+    low, high : a pointwise 95 % interval from resampling questions.
+    """
+
+    coverage: tuple[float, ...]
+    risk: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingRow:
+    """How well a score ranks units, whatever the threshold.
+
+    Attributes
+    ----------
+    auroc : chance that a fine unit scores above a bad one, to whatever prompts; 0.5 is chance.
+    area : area under the coverage-risk curve: mean selective risk over all coverages. Lower is better.
+    best_area : the area of an order by severity itself; no score can do better.
+    no_skill : mean severity: the area of a score that knows nothing.
+    levels : number of distinct scores.
+    """
+
+    unit: str
+    scorer: str
+    auroc: Interval
+    area: Interval
+    best_area: float
+    no_skill: float
+    levels: int
+    curve: CoverageRisk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorerRow:
+    """What a score ships at a budget, method ``mean``, beside what the Gram energy ships on the same splits.
+
+    Attributes
+    ----------
+    more : ship rate less that of the Gram energy, split by split.
+    """
+
+    unit: str
+    scorer: str
+    alpha: float
+    ship_rate: Spread
+    exposure: Spread
+    shipped_severity: Spread
+    more: Spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSetResult:
+    """Everything about one data set.
+
+    Attributes
+    ----------
+    source : the file, or the gate of a record.
+    digest : SHA-256 of its content, hexadecimal.
+    questions, responses : their numbers.
+    fewest, most : responses of a question.
+    calibrating : questions in the half that calibrates.
+    severity_kind : how the severities arose.
+    unlabelled : responses without a severity, counted as 1.
+    blank : responses that are nothing but white space, which never ship.
+    mean_severity : by unit, of a gate that ships all.
+    encoder, judge : what made the scores, where there are some.
+    scorers : names of the scores that were evaluated.
+    notes : what a reader has to know about this data set, in sentences.
+    """
+
+    name: str
+    source: str
+    digest: str
+    questions: int
+    responses: int
+    fewest: int
+    most: int
+    calibrating: int
+    severity_kind: str
+    unlabelled: int
+    blank: int
+    mean_severity: dict[str, float]
+    encoder: str | None
+    judge: str | None
+    scorers: tuple[str, ...]
+    notes: tuple[str, ...]
+    gates: tuple[GateRow, ...]
+    stability: tuple[StabilityRow, ...]
+    ranking: tuple[RankingRow, ...]
+    compared: tuple[ScorerRow, ...]
+
+    def modes(self, unit: str) -> list[GateRow]:
+        """Return the rows of the paper's modes under one unit, in the paper's order."""
+        return [row for row in self.gates if row.unit == unit and row.mode is not None]
+
+    def calibrators(self, unit: str, alpha: float) -> list[GateRow]:
+        """Return the rows of every calibrator of the product on the Gram energy."""
+        return [row for row in self.gates if row.unit == unit and row.alpha == alpha and row.mode is None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked. All of it is part of the key under which results are kept.
+
+    Attributes
+    ----------
+    alphas : budgets, rising.
+    units : ``best``, ``response``.
+    splits : number of seeded halves.
+    seed : of the first split; the next ones count on.
+    scorers : names of the label-free scores that are compared; the Gram energy is always there.
+    external : fields of ``meta`` that hold scores of the file's own.
+    judge_field : field of ``meta`` that holds the judge's score.
+    """
+
+    alphas: tuple[float, ...] = (0.01, 0.05, 0.10, 0.15, 0.20)
+    units: tuple[str, ...] = ("best", "response")
+    splits: int = 50
+    seed: int = 0
+    scorers: tuple[str, ...] = ("gram",)
+    external: tuple[str, ...] = ()
+    judge_field: str = "judge_score"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """All that was found.
+
+    Attributes
+    ----------
+    key : SHA-256 of inputs, options and the code that evaluated; equal keys, equal results.
+    version : of this program.
+    """
+
+    key: str
+    version: str
+    options: Options
+    data_sets: tuple[DataSetResult, ...]
