@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from tests.services.browser import Browser
 
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -53,6 +54,8 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 _MARKS = {
+    "browser": "browser",
+    "second_browser": "browser",
     "kafka_broker": "kafka",
     "own_kafka_broker": "kafka",
     "postgres_server": "postgres",
@@ -181,6 +184,40 @@ def database_url(request: pytest.FixtureRequest) -> str:
         "sqlite_database_url" if request.param == "sqlite" else "postgres_database_url"
     )
     return url
+
+
+def _new_browser() -> Iterator[Browser]:
+    from tests.services.browser import Browser, what_the_browser_needs
+
+    if need := what_the_browser_needs():
+        missing(*need)
+    made = Browser()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def _first_browser() -> Iterator[Browser]:
+    yield from _new_browser()
+
+
+@pytest.fixture(scope="session")
+def _other_browser() -> Iterator[Browser]:
+    yield from _new_browser()
+
+
+@pytest.fixture
+def browser(_first_browser: Browser) -> Browser:
+    """Chromium, with no page and no cookie. Each test serves its page on a port of its own."""
+    _first_browser.forget()
+    return _first_browser
+
+
+@pytest.fixture
+def second_browser(_other_browser: Browser) -> Browser:
+    """Another Chromium, with a profile of its own: somebody else's."""
+    _other_browser.forget()
+    return _other_browser
 
 
 # ---- the encoder and the response clouds

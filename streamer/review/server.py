@@ -53,9 +53,9 @@ def base_url(host: str, listening: socket.socket) -> str:
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
 
 
-def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, and finish what is under way. No request is logged: addresses are secrets."""
-    uvicorn.Server(
+def page_server(app: ASGIApp) -> uvicorn.Server:
+    """Return a server for the page. No request is logged, and none tells what it is served by."""
+    return uvicorn.Server(
         uvicorn.Config(
             app,
             loop="asyncio",
@@ -71,4 +71,9 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
             proxy_headers=False,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
-    ).run(sockets=[listening])
+    )
+
+
+def serve(app: ASGIApp, listening: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, and finish what is under way."""
+    page_server(app).run(sockets=[listening])

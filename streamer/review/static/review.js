@@ -107,27 +107,37 @@ async function ask(path, message = {}, wait = 20000) {
 // Characters that are not seen, or that change how their neighbours are seen: shown as their number. U+200C and U+200D
 // are left: Persian, Indic scripts and emoji are written with them.
 const ODD = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\u3164\uFE00-\uFE0E\uFEFF\uFFA0\uFFF9-\uFFFB\u{E0000}-\u{E0FFF}]|\r(?!\n)/gu;
+const FENCED = /^[ \t]*```[\s\S]*?(?:^[ \t]*```[ \t]*$|(?![\s\S]))/gm;
+
+function span(className, ...children) {
+  const made = document.createElement("span");
+  made.className = className;
+  made.append(...children);
+  return made;
+}
+
+/** Cut `text` where `pattern` matches: what lies between goes through `between`, matches through `matched`. */
+function cut(text, pattern, between, matched) {
+  const parts = [];
+  let from = 0;
+  for (const match of text.matchAll(pattern)) {
+    if (match.index > from) parts.push(between(text.slice(from, match.index)));
+    parts.push(matched(match[0]));
+    from = match.index + match[0].length;
+  }
+  if (from < text.length) parts.push(between(text.slice(from)));
+  return parts;
+}
+
+const codePoint = (odd) => span("odd", "U+" + odd.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"));
+const plainly = (text) => cut(text, ODD, (piece) => piece, codePoint);
 
 /** Put `text` into `place` as text, with odd characters made visible. Nothing in it is ever read as HTML. */
 function write(place, text) {
-  const parts = [];
-  let from = 0;
-  const plain = text.replaceAll("\r\n", "\n").replace(/[\u2028\u2029\u0085]/g, "\n");
-  for (const match of plain.matchAll(ODD)) {
-    if (match.index > from) parts.push(document.createTextNode(plain.slice(from, match.index)));
-    const odd = document.createElement("span");
-    odd.className = "odd";
-    odd.textContent = "U+" + match[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    parts.push(odd);
-    from = match.index + match[0].length;
-  }
-  if (from < plain.length) parts.push(document.createTextNode(plain.slice(from)));
-  if (plain.trim() === "") {
-    const nothing = document.createElement("span");
-    nothing.className = "nothing";
-    nothing.textContent = plain === "" ? "(empty)" : "(only white space)";
-    parts.push(nothing);
-  }
+  const lines = text.replaceAll("\r\n", "\n").replace(/[\u2028\u2029\u0085]/g, "\n");
+  // Fenced code in a fixed width; every sign of it stays, the fences too.
+  const parts = cut(lines, FENCED, plainly, (code) => span("code", ...plainly(code))).flat();
+  if (lines.trim() === "") parts.push(span("nothing", lines === "" ? "(empty)" : "(only white space)"));
   place.replaceChildren(...parts);
 }
 

@@ -1,0 +1,148 @@
+"""A review page on a real socket, over a small world of gates and decisions."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.review.access import Access
+from streamer.review.app import HOLD, review_app
+from streamer.review.server import base_url, listen, page_server
+from streamer.store import migrate
+from tests.integration.store.conftest import START, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from streamer.journal import Decision
+    from streamer.review.items import Recalibrating
+
+SCORE = 0.421379
+"""Of every answer: whoever finds these digits in what the page was sent knows the score."""
+
+
+class Site:
+    """One server of the page. Several may stand over one world."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        gates: Sequence[str] = ("support-bot",),
+        hold: timedelta = HOLD,
+        port: int = 0,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.world = world
+        self.access = Access()
+        self.recalibrating: dict[str, Recalibrating] = {}
+        self._listening = listen(host, port)
+        self.base = base_url(host, self._listening)
+        self.port = self._listening.getsockname()[1]
+        self._server = page_server(
+            review_app(
+                world.open().reviews,
+                self.access,
+                gates=lambda: gates,
+                recalibrating=lambda: self.recalibrating,
+                listening=host,
+                port=self.port,
+                clock=lambda: datetime.now(UTC),
+                hold=hold,
+            )
+        )
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._listening]}, name="review-page", daemon=True
+        )
+        self._thread.start()
+
+    def address(self, name: str | None = None) -> str:
+        return f"{self.base}#{self.access.invite(name)}"
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=20)
+        assert not self._thread.is_alive()
+        self._listening.close()
+
+
+def answers(
+    world: World, number: int, texts: Sequence[str], *, prompt: str = "", lease: Any = None, **changes: Any
+) -> Decision:
+    """A decision about these answers, of which the first is drawn."""
+    made = world.decision(
+        number,
+        content=f"c{number}",
+        scores=(SCORE,) * len(texts),
+        actions=changes.pop("actions", ("abstain",) * len(texts)),
+        drawn=(0,),
+        at=START + timedelta(seconds=number),
+        prompt=prompt or f"Question {number}?",
+        **changes,
+    )
+    return replace(
+        made,
+        responses=tuple(replace(one, text=text) for one, text in zip(made.responses, texts, strict=True)),
+    )
+
+
+def fill(world: World, decisions: Sequence[Decision]) -> None:
+    world.commit(world.slice(world.lease(), *decisions))
+
+
+def severities(world: World) -> dict[str, list[tuple[str, float]]]:
+    """Every severity that was stored, by batch, the oldest first: who gave it, and what."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for row in world.rows(
+        "SELECT batch_id, labeller, severity, source, kind FROM label_revisions ORDER BY effective_at, id"
+    ):
+        assert (row.source, row.kind) == ("review", "human")
+        found.setdefault(row.batch_id, []).append((row.labeller, row.severity))
+    return found
+
+
+def unsealed(world: World) -> list[Any]:
+    with world.store.evidence.snapshot() as snapshot:
+        return list(snapshot.unchained())
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file, to be copied: migrating takes a second."""
+    file = tmp_path_factory.mktemp("review") / "migrated.sqlite3"
+    migrate(f"sqlite:///{file}")
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return file
+
+
+@pytest.fixture
+def world(migrated: Path, tmp_path: Path) -> Iterator[World]:
+    """Over SQLite: what differs between databases is tried in the store's own tests."""
+    file = tmp_path / "streamer.sqlite3"
+    shutil.copy(migrated, file)
+    made = World(f"sqlite:///{file}")
+    made.gate()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Site]]:
+    sites: list[Site] = []
+
+    def start(world: World, **options: Any) -> Site:
+        sites.append(Site(world, **options))
+        return sites[-1]
+
+    yield start
+    for site in sites:
+        site.stop()
