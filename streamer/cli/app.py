@@ -17,6 +17,7 @@ from streamer.cli import (
     plan,
     publish,
     recalibrate,
+    risk,
     sample,
     review,
     services,
@@ -89,6 +90,7 @@ app.add_typer(gate.app, name="gate", rich_help_panel=_RISK)
 app.add_typer(label.app, name="label", rich_help_panel=_RISK)
 app.command("review", rich_help_panel=_RISK)(review.review)
 app.command("recalibrate", rich_help_panel=_RISK)(recalibrate.recalibrate)
+app.command("risk", rich_help_panel=_RISK)(risk.risk)
 app.add_typer(threshold.app, name="threshold", rich_help_panel=_RISK)
 app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
 app.add_typer(alert.app, name="alert", rich_help_panel=_RISK)
