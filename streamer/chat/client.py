@@ -218,6 +218,9 @@ class Chat:
     def _of_status(self, error: Any, parameters: dict[str, object]) -> _Failed:
         status: int = error.status_code
         text = error.message.removeprefix(f"Error code: {status} - ")
+        if text == f"Error code: {status}":
+            # The client has no words for a body that is not the usual object; some endpoints send a list of one.
+            text = " ".join(error.response.text.split()) or text
         detail = f"{status}: {text}"
         if (
             status in _OF_EVERY_REQUEST

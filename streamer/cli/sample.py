@@ -1,8 +1,8 @@
 """`streamer sample`: response clouds from language models, the paper's way."""
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -232,14 +232,15 @@ def sample(
     nothing twice. The settings are in the group `sampling`; docs/sampling.md says what is ours in place of the paper's.
     """
     from streamer import wiring
+    from streamer.cli.sample_options import amount, families, given, mix_of, prices_of, text_of
     from streamer.cli.sample_report import print_plan
     from streamer.errors import UsageError
-    from streamer.sampling import PRESETS, Mix, Recipe, SamplingPlan, SamplingSession, read_prompts
+    from streamer.sampling import PRESETS, Recipe, SamplingPlan, SamplingSession, read_prompts
     from streamer.sampling.session import arms_of
     from streamer.settings import load_settings
 
     settings = load_settings(
-        sampling=_given(
+        sampling=given(
             concurrency=concurrency,
             requests_per_minute=requests_per_minute,
             tokens_per_minute=tokens_per_minute,
@@ -248,14 +249,14 @@ def sample(
     if preset is not None and preset.upper() not in PRESETS:
         raise UsageError(f"there is no preset {preset!r}; the paper has {', '.join(PRESETS)}")
     chosen = {} if preset is None else dict(PRESETS[preset.upper()])
-    chosen |= _given(
+    chosen |= given(
         answers=answers,
         paraphrases=paraphrases,
-        mix=None if mix is None else Mix(*_numbers(mix, 3, "--mix", ".75/0/.25")),
-        families=_families(noise_family),
+        mix=mix_of(mix),
+        families=families(noise_family),
         top_p=top_p,
         max_tokens=max_tokens,
-        instruction=None if system_prompt is None else _text(system_prompt),
+        instruction=None if system_prompt is None else text_of(system_prompt),
         seed=seed,
     )
     at = temperature or [chosen.pop("temperature", 1.0)]
@@ -269,8 +270,8 @@ def sample(
         together=together,
     )
     endpoints = wiring.sampling_endpoints(settings, model or [], base_url or [])
-    prices = _prices(price or [], len(endpoints))
-    most = None if max_cost is None else _decimal(max_cost, "--max-cost")
+    prices = prices_of(price or [], len(endpoints))
+    most = None if max_cost is None else amount(max_cost, "--max-cost")
     if most is not None and None in prices:
         raise UsageError("--max-cost needs --price IN/OUT, what a million tokens cost")
     plan = SamplingPlan(read_prompts(prompts, limit=limit), recipe, arms_of(endpoints, at))
@@ -359,69 +360,3 @@ def _confirm(planned: "Estimate", prompts: str) -> None:
         )
     if not typer.confirm(f"Send {planned.requests} requests?", err=True):
         raise typer.Exit(FAILED)
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _families(names: list[str] | None) -> tuple[str, ...] | None:
-    from streamer.experiments.noise import NOISE_FAMILIES
-
-    if names is None:
-        return None
-    by_slug = {family.replace(" ", "-"): family for family in NOISE_FAMILIES}
-    return tuple(dict.fromkeys(by_slug.get(name.lower().replace(" ", "-"), name) for name in names))
-
-
-def _numbers(text: str, count: int, option: str, example: str) -> list[float]:
-    from streamer.errors import UsageError
-
-    parts = text.split("/")
-    try:
-        numbers = [float(part) for part in parts]
-    except ValueError:
-        numbers = []
-    if len(numbers) != count:
-        raise UsageError(f"{option} is {count} numbers like {example}, not {text!r}")
-    return numbers
-
-
-def _decimal(text: str, option: str) -> Decimal:
-    from streamer.errors import UsageError
-
-    try:
-        amount = Decimal(text)
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not amount.is_finite() or amount < 0:
-        raise UsageError(f"{option} is an amount of 0 or more, not {text!r}")
-    return amount
-
-
-def _prices(texts: list[str], count: int) -> "list[Price | None]":
-    from streamer.chat import Price
-    from streamer.errors import UsageError
-
-    prices = []
-    for text in texts:
-        parts = text.split("/")
-        if len(parts) != 2:
-            raise UsageError(f"--price is two amounts like 0.15/0.60, not {text!r}")
-        prices.append(Price(_decimal(parts[0], "--price"), _decimal(parts[1], "--price")))
-    if len(prices) not in (0, 1, count):
-        raise UsageError(
-            f"{count} models and {len(prices)} prices: give one --price for all, or one for each --model"
-        )
-    if not prices:
-        return [None] * count
-    return [*prices] * count if len(prices) == 1 else [*prices]
-
-
-def _text(path: Path) -> str:
-    from streamer.errors import UsageError
-
-    try:
-        return path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error

@@ -18,7 +18,7 @@ def print_plan(
     session: SamplingSession, planned: Estimate, *, again: bool, examples: bool, json: bool
 ) -> None:
     """Tell what will be sent, for how much, to whom; with `examples` also what the requests say."""
-    from streamer.cli.console import note, print_json, print_table, say
+    from streamer.cli.console import counted, note, print_json, print_table, say
 
     plan = session.plan
     first = _first_of_each_kind(session.requests(again=again)) if examples else {}
@@ -29,12 +29,14 @@ def print_plan(
     recipe = plan.recipe
     counts = recipe.mix.counts(recipe.answers)
     by_kind = ", ".join(f"{count} {mode}" for mode, count in counts.items() if count)
+    clouds = len(plan.prompts) * plan.clouds_per_prompt
     tell(
-        f"{len(plan.prompts)} prompts, {plan.clouds_per_prompt} cloud{'s' if plan.clouds_per_prompt > 1 else ''} each of "
-        f"{recipe.answers} answers ({by_kind}); seed {recipe.seed}"
+        f"{counted(len(plan.prompts), 'prompt', 'prompts')}, {counted(clouds, 'cloud', 'clouds')} of {recipe.answers} "
+        f"answers each ({by_kind}); seed {recipe.seed}"
     )
     if session.earlier:
-        tell(f"{len(session.earlier)} requests are answered in {session.out.name}.journal already")
+        answered = counted(len(session.earlier), "request is", "requests are")
+        tell(f"{answered} answered in {session.out.name}.journal already")
     if examples:
         columns = ["kind", "model", "T", "requests", "answers", "tokens in", "tokens out", "out at most"]
         priced = planned.cost is not None
@@ -49,7 +51,9 @@ def print_plan(
         return
     for (kind, family), request in first.items():
         say("")
-        say(f"{kind}{f' ({family})' if family else ''}, {len(request.positions)} answers a request:")
+        say(
+            f"{kind}{f' ({family})' if family else ''}, {counted(len(request.positions), 'answer', 'answers')}:"
+        )
         for message in request.messages:
             say(f"  {message.role}: {_short(message.content)}")
     made = plan.noise(0)
@@ -156,7 +160,7 @@ def _total(planned: Estimate) -> str:
     if not planned.requests:
         return "Nothing is left to ask for."
     text = (
-        f"{counted(planned.requests, 'request', 'requests')} for {planned.answers} answers; about "
+        f"{counted(planned.requests, 'request', 'requests')} for {counted(planned.answers, 'answer', 'answers')}; about "
         f"{planned.expected.prompt} tokens in and {planned.expected.completion} out (at most {planned.most.completion} "
         "out)"
     )

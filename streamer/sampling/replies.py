@@ -160,5 +160,5 @@ class Ledger:
 
 def publishable(text: str) -> str:
     """`text` as an event may carry it: no NUL, no half surrogate pairs, at most `MOST_BYTES`, no space around it."""
-    whole = text.replace("\0", "").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    whole = text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.encode("utf-8")[:MOST_BYTES].decode("utf-8", "ignore").strip()
