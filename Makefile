@@ -55,7 +55,9 @@ lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 bench: $(INSTALLED)  ## Run the benchmarks, each at most a minute
-	@$(foreach file,$(BENCHMARKS),echo "== $(file)"; $(BIN)/python $(file) $(ARGS);) true
+	@failed=; for file in $(BENCHMARKS); do \
+		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || failed="$$failed, $$file"; \
+	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
 docs: $(INSTALLED)  ## Write the pages of docs/ that come from the code
 	$(BIN)/python -m streamer.cli.generate_docs
