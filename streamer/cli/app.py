@@ -12,14 +12,16 @@ from streamer.cli import (
     dead_letters,
     demo,
     doctor,
+    evaluate,
     gate,
+    gpso,
     label,
     plan,
     publish,
     recalibrate,
+    review,
     risk,
     sample,
-    review,
     services,
     simulate,
     tail,
@@ -99,4 +101,6 @@ app.add_typer(database.app, name="db", rich_help_panel=_OPERATE)
 app.add_typer(topics.app, name="topics", rich_help_panel=_OPERATE)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=_OPERATE)
 app.add_typer(config.app, name="config", rich_help_panel=_OPERATE)
+app.command("evaluate", rich_help_panel=_RESEARCH)(evaluate.evaluate)
 app.command("sample", rich_help_panel=_RESEARCH)(sample.sample)
+app.command("gpso", rich_help_panel=_RESEARCH)(gpso.gpso)

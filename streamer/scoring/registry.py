@@ -71,16 +71,16 @@ def find_encoder(name: str) -> EncoderFiles:
 
 
 def load_encoder(
-    name: str = DEFAULT_ENCODER, *, device: str = "auto", threads: int | None = None
+    name: str = DEFAULT_ENCODER, *, device: str = "auto", threads: int | None = None, unit: bool = True
 ) -> SentenceTransformerEncoder:
     """Find and load an encoder; imports torch, which takes seconds.
 
-    `device` and `threads` are those of `streamer.scoring.sentence_transformer.SentenceTransformerEncoder`.
+    `device`, `threads` and `unit` are those of `streamer.scoring.sentence_transformer.SentenceTransformerEncoder`.
     """
     from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
 
     found = find_encoder(name)
-    return SentenceTransformerEncoder(found.folder, found.identity, device=device, threads=threads)
+    return SentenceTransformerEncoder(found.folder, found.identity, device=device, threads=threads, unit=unit)
 
 
 def _packaged(wanted_hash: str) -> EncoderFiles:

@@ -50,6 +50,8 @@ class SentenceTransformerEncoder:
     identity : of what lies in `folder`; see `streamer.scoring.registry.find_encoder`.
     device : ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     threads : CPU threads, >= 1; None: as many as this process may use, at most 32. Ignored on a GPU.
+    unit : False leaves out the model's own normalisation as well as ours, so that rows keep the length that pooling
+        gives them. For the paper's pipelines without L2 alone: every score is of unit rows.
 
     Raises
     ------
@@ -62,7 +64,13 @@ class SentenceTransformerEncoder:
     """
 
     def __init__(
-        self, folder: Path, identity: EncoderIdentity, *, device: str = "auto", threads: int | None = None
+        self,
+        folder: Path,
+        identity: EncoderIdentity,
+        *,
+        device: str = "auto",
+        threads: int | None = None,
+        unit: bool = True,
     ) -> None:
         if threads is not None and threads < 1:
             raise UsageError(f"an encoder needs at least 1 thread, not {threads}")
@@ -70,6 +78,9 @@ class SentenceTransformerEncoder:
         self._device = resolve_device(device)
         on_cpu = self._device == "cpu"
         self._model = load_sentence_transformer(folder, self._device)
+        self._unit = unit
+        if not unit:
+            _leave_lengths(self._model)
         self._buckets = LengthBuckets(
             step=_STEP, tokens=_CPU_TOKENS if on_cpu else _GPU_TOKENS, longest=self._model.max_seq_length
         )
@@ -91,7 +102,7 @@ class SentenceTransformerEncoder:
     def encode(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> NDArray[np.float32]:
-        """Unit rows of shape (len(texts), dimension); see `streamer.scoring.encoder.Encoder`."""
+        """Rows of shape (len(texts), dimension), unit rows unless told otherwise; see `streamer.scoring.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
         with self._lock:
             if self._by_tokens:
@@ -140,7 +151,7 @@ class SentenceTransformerEncoder:
     ) -> None:
         def run(index: int) -> None:
             vectors[index] = self._model.encode(
-                [texts[index]], batch_size=1, show_progress_bar=False, normalize_embeddings=True
+                [texts[index]], batch_size=1, show_progress_bar=False, normalize_embeddings=self._unit
             )[0]
 
         for index in range(len(texts)):
@@ -196,7 +207,10 @@ class SentenceTransformerEncoder:
             truncated = self._model.truncate_dim
             if truncated is not None:
                 vectors = vectors[:, :truncated]
-            rows: NDArray[np.float32] = torch.nn.functional.normalize(vectors.float(), dim=1).cpu().numpy()
+            vectors = vectors.float()
+            if self._unit:
+                vectors = torch.nn.functional.normalize(vectors, dim=1)
+            rows: NDArray[np.float32] = vectors.cpu().numpy()
             return rows
 
     def _check(self) -> None:
@@ -206,8 +220,8 @@ class SentenceTransformerEncoder:
             raise UsageError(
                 f"{self._identity.id} makes {made} numbers a text, its files say {self._identity.dimension}"
             )
-        vectors = self.encode(_PROBES)
-        if not np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-4):
+        lengths = np.linalg.norm(self.encode(_PROBES), axis=1)
+        if not (np.allclose(lengths, 1.0, atol=1e-4) if self._unit else np.isfinite(lengths).all()):
             raise UsageError(
                 f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
             )
@@ -217,6 +231,14 @@ def _preprocess(model: SentenceTransformer, texts: Sequence[str]) -> dict[str, A
     unpadded = {"text": {"padding": False}, "common": {"return_tensors": None}}
     features: dict[str, Any] = model.preprocess(list(texts), processing_kwargs=unpadded)
     return features
+
+
+def _leave_lengths(model: SentenceTransformer) -> None:
+    """Take the layers that normalise off the model's end."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    while isinstance(model[-1], Normalize):
+        del model[-1]
 
 
 def _takes_tokens_only(model: SentenceTransformer) -> bool:

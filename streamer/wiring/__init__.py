@@ -2,6 +2,7 @@
 
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.embedded_step import run_demo, run_dev
+from streamer.wiring.embeddings import unnormalised_embeddings
 from streamer.wiring.labellers import bertscore_labeller, judge_endpoint, judge_labeller
 from streamer.wiring.parts import (
     check_database,
@@ -52,4 +53,5 @@ __all__ = [
     "tail",
     "topics",
     "trusted_keys",
+    "unnormalised_embeddings",
 ]

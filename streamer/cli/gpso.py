@@ -1,0 +1,252 @@
+"""`streamer gpso`: the paper's classifier on labelled response clouds, beside what anybody would try first."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamer.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from streamer.experiments.clouds import Cloud
+    from streamer.experiments.gpso_study import GpsoStudy, StudyOptions
+    from streamer.settings import Settings
+
+_CLASSIFIER, _TEST = "The classifier", "How it is tested"
+
+
+def gpso(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input.",
+        ),
+    ],
+    cut: Annotated[
+        float,
+        typer.Option(
+            metavar="S",
+            help="A response with a severity of at most this is good, any other bad. Choose it before you look.",
+        ),
+    ] = 0.5,
+    pipeline: Annotated[
+        str,
+        typer.Option(
+            metavar="A|B|C|D|all",
+            rich_help_panel=_CLASSIFIER,
+            help="A: unit rows, centred; B: unit rows; C: centred; D: neither. Several with commas.",
+        ),
+    ] = "all",
+    replicates: Annotated[
+        int,
+        typer.Option(metavar="B", rich_help_panel=_CLASSIFIER, help="Bootstrap replicates of a prototype."),
+    ] = 8,
+    max_rank: Annotated[
+        int,
+        typer.Option(
+            metavar="R", rich_help_panel=_CLASSIFIER, help="Largest rank that the eigengap may choose."
+        ),
+    ] = 8,
+    splits: Annotated[
+        int, typer.Option(metavar="N", rich_help_panel=_TEST, help="Splits of each question.")
+    ] = 5,
+    loo: Annotated[
+        bool,
+        typer.Option(
+            "--loo/--no-loo",
+            rich_help_panel=_TEST,
+            help="Also leave questions out and calibrate on the others.",
+        ),
+    ] = True,
+    folds: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=_TEST,
+            help="Questions are left out in at most so many groups; 0: one by one, however many there are.",
+        ),
+    ] = 100,
+    min_per_class: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=_TEST,
+            help="Responses that a question needs in a class; with fewer it is skipped and counted.",
+        ),
+    ] = 3,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="S", min=0, max=2**63 - 1, rich_help_panel=_TEST, help="Of splits, folds and bootstrap."
+        ),
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write gpso.json, gpso.csv, gpso-batches.csv and gpso.md into this folder."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell good responses from bad ones by the subspaces that their embeddings span, as the paper's GPSO does.
+
+    GPSO learns from severities; gates do not use it. Logistic regression and the nearest class mean get the same
+    splits. Embeddings are kept in .streamer/embeddings, so that a second run is quick.
+    """
+    from streamer.cli.console import note, print_json, say
+    from streamer.experiments.gpso_study import StudyOptions
+    from streamer.experiments.gpso_tables import NOTES, study_json
+    from streamer.settings import load_settings
+
+    options = StudyOptions(
+        cut=cut,
+        pipelines=_pipelines(pipeline),
+        splits=splits,
+        loo=loo,
+        folds=folds or None,
+        min_per_class=min_per_class,
+        replicates=replicates,
+        rank_cap=max_rank,
+        seed=seed,
+    )
+    settings = load_settings()
+    names = _names(files)
+    if out is not None:
+        _make_folder(out)
+    clouds = {name: _labelled(path) for name, path in names.items()}
+    studies = {}
+    for name, read in clouds.items():
+        studies[name] = _study(settings, name, read, options)
+        if not json:
+            _print(name, studies[name])
+    if json:
+        print_json([{"file": name, **study_json(study)} for name, study in studies.items()])
+    else:
+        say(NOTES)
+    if out is not None:
+        _write(out, studies)
+        note(f"wrote gpso.json, gpso.csv, gpso-batches.csv and gpso.md into {out}")
+
+
+def _pipelines(text: str) -> tuple[str, ...]:
+    from streamer.gpso.scatter import PIPELINES
+
+    if text.strip().lower() == "all":
+        return tuple(PIPELINES)
+    wanted = {part.strip().upper() for part in text.split(",")}
+    # In the paper's order; what is not a pipeline stays, to be named by the complaint.
+    return tuple(sorted(wanted))
+
+
+def _names(files: list[Path]) -> dict[str, Path]:
+    """Name each file by the last part of its path, or by the whole where two share that."""
+    from streamer.errors import UsageError
+
+    short = [path.name.removesuffix(".gz").removesuffix(".jsonl") for path in files]
+    names = {
+        (name if short.count(name) == 1 else str(path)): path for name, path in zip(short, files, strict=True)
+    }
+    if len(names) < len(files):
+        raise UsageError("a file is named twice")
+    return names
+
+
+def _labelled(path: Path) -> "list[Cloud]":
+    """Read a file whose severities are of one kind. Raises `UsageError`, with the file's name and the line."""
+    from streamer.errors import UsageError
+    from streamer.experiments.clouds import read_clouds, severity_kind
+
+    clouds = list(read_clouds(path))
+    try:
+        severity_kind(clouds)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return clouds
+
+
+def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "StudyOptions") -> "GpsoStudy":
+    import numpy as np
+
+    from streamer import wiring
+    from streamer.cli.console import progress
+    from streamer.errors import UsageError
+    from streamer.experiments.gpso_study import gpso_study, select
+
+    try:
+        # Before the encoder is loaded: what is wrong with the labels is told at once.
+        select(clouds, [np.zeros((len(cloud.responses), 1), dtype=np.float32) for cloud in clouds], options)
+        texts = [text for cloud in clouds for text in cloud.texts]
+        with progress(f"{name}: embedding", len(set(texts))) as advance:
+            rows = wiring.unnormalised_embeddings(settings, texts, progress=advance)
+        ends = np.cumsum([len(cloud.responses) for cloud in clouds])[:-1]
+        rounds = {"within": 0, "across": len(clouds)}
+        with progress(f"{name}: judging", len(clouds) * (1 + options.loo)) as advance:
+            return gpso_study(
+                clouds,
+                np.split(rows, ends),
+                options,
+                progress=lambda protocol, done: advance(rounds[protocol] + done),
+            )
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+def _print(name: str, study: "GpsoStudy") -> None:
+    from streamer.cli.console import print_table, say
+    from streamer.experiments import gpso_tables as tables
+
+    say(name)
+    for line in tables.selection_lines(study):
+        say(f"  {line}")
+    for protocol, task in tables.SECTIONS:
+        if protocol == "across" and not study.options.loo:
+            continue
+        rows = tables.section_rows(study, protocol, task)
+        say("")
+        title = tables.section_title(study, protocol, task)
+        if not rows:
+            say(title)
+            continue
+        print_table(tables.HEADS, tables.cells(rows), title=title)
+        if task == "batch":
+            say("")
+            print_table(
+                tables.DIAGNOSTIC_HEADS,
+                tables.diagnostic_cells(rows),
+                title="Diagnostics, means over batches",
+            )
+        say("")
+        print_table(tables.AGAINST_HEADS, tables.against_cells(rows), title="Differences on the same splits")
+    say("")
+
+
+def _make_folder(out: Path) -> None:
+    from streamer.errors import UsageError
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {out}: {error.strerror or error}") from error
+
+
+def _write(out: Path, studies: "dict[str, GpsoStudy]") -> None:
+    import json
+
+    from streamer.errors import UsageError
+    from streamer.experiments import gpso_tables as tables
+
+    written = {
+        "gpso.json": json.dumps(
+            [{"file": name, **tables.study_json(study)} for name, study in studies.items()], indent=1
+        )
+        + "\n",
+        "gpso.csv": tables.figures_csv(studies),
+        "gpso-batches.csv": tables.batches_csv(studies),
+        "gpso.md": tables.markdown(studies),
+    }
+    try:
+        for file, text in written.items():
+            (out / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write into {out}: {error.strerror or error}") from error
