@@ -1,22 +1,30 @@
-"""One run of one gate, and what becomes of it."""
+"""One run of one gate, and what becomes of it: by the gate's rule, or as somebody asked.
+
+Whoever calls this holds the gate's lock. Everything is written in one transaction at the end; killed before it, the old
+policy is in force and nothing is recorded; killed after it, the new one is, and its message waits in the outbox.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from streamer.events.alerts import alert
 from streamer.failpoints import disarmed
 from streamer.policy import RECALIBRATOR
-from streamer.recalibration.run import AuditSample, calibrate_gate
+from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
+from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate
+from streamer.recalibration.verdict import Comparison, Verdict, closing, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from streamer.events.alerts import AlertsV1
     from streamer.failpoints import Failpoint
     from streamer.policy import GateRevision, Policy
-    from streamer.recalibration.run import CalibrationRun, Since
-    from streamer.recalibration.verdict import Outcome
+    from streamer.recalibration.run import CalibrationRun, SampledGroup, Since
+    from streamer.recalibration.verdict import Closing, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +33,43 @@ class Done:
 
     outcome: Outcome
     why: str
+    run: CalibrationRun
 
 
 class RunStore(AuditSample, Protocol):
     """Where a run reads and is recorded."""
 
-    def newest_label(self) -> int: ...
-    def alarm_closure(self, gate: str) -> Since | None: ...
+    def newest_label(self) -> int:
+        """Return the number of the newest label revision there is."""
+        ...
+
+    def alarm_closure(self, gate: str) -> Since | None:
+        """Return the newest policy that an alarm closed the gate with."""
+        ...
+
+    def labelled_rows(self, run: int) -> set[int]:
+        """Return the rows of the groups of which a stored run has read a label."""
+        ...
+
+    def record_run(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        reason: str,
+        now: datetime,
+        why: str = "",
+        expected: int | None = None,
+        alert: AlertsV1 | None = None,
+    ) -> Policy:
+        """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
+
+        Raises `UsageError` when the gate was revised since the run began, `PolicyChanged` when the policy `expected`
+        is not in force any more.
+        """
+        ...
+
     def propose(
         self,
         run: CalibrationRun,
@@ -41,13 +79,59 @@ class RunStore(AuditSample, Protocol):
         now: datetime,
         why: str = "",
         expected: int | None = None,
-    ) -> int: ...
+    ) -> int:
+        """Store the run and leave the policy as it is; returns the run's number. Raises as `record_run` does."""
+        ...
+
+    def keep_unchanged(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        why: str,
+        expected: int | None = None,
+    ) -> int:
+        """Store a run that found what is in force already. Raises as `record_run` does."""
+        ...
 
 
 class PolicyHistory(Protocol):
     """Where the policies of a gate are."""
 
-    def newest(self, gate: str) -> Policy: ...
+    def newest(self, gate: str) -> Policy:
+        """Return the policy in force."""
+        ...
+
+    def list(self, gate: str) -> Sequence[Policy]:
+        """Return every version, the oldest first."""
+        ...
+
+
+def recalibrate_by_hand(
+    store: RunStore,
+    policies: PolicyHistory,
+    gate: GateRevision,
+    *,
+    clock: Callable[[], datetime],
+    by: str,
+    reason: str,
+    dry_run: bool = False,
+    propose: bool = False,
+) -> Recalibration:
+    """Run a gate now, and put its threshold in force, or leave it as a proposal, or record nothing.
+
+    The gate's rule and its limits do not apply: who asks for a run decides.
+    """
+    before = policies.newest(gate.gate)
+    run = _calibrate(store, gate, clock=clock)
+    after = proposed = None
+    if propose and not dry_run:
+        proposed = store.propose(run, guarantee=run.guarantee, by=by, now=clock())
+    elif not dry_run:
+        after = store.record_run(run, guarantee=run.guarantee, by=by, reason=reason, now=clock())
+    return Recalibration(run=run, before=before, after=after, proposed=proposed)
 
 
 def recalibrate_by_rule(
@@ -58,20 +142,128 @@ def recalibrate_by_rule(
     clock: Callable[[], datetime],
     failpoint: Failpoint = disarmed,
 ) -> Done:
-    """Run a gate and do with the threshold what its rule says."""
+    """Run a gate now, and do with the threshold what the gate's rule says.
+
+    Raises
+    ------
+    NothingToCalibrate
+        When there is nothing to read.
+    UsageError, PolicyChanged
+        When the gate or its policy was changed meanwhile.
+    """
     failpoint("before_run")
     before = policies.newest(gate.gate)
-    run = calibrate_gate(
-        store,
-        gate,
-        now=clock(),
-        labels_through=store.newest_label(),
-        since=store.alarm_closure(gate.gate),
-    )
+    run = _calibrate(store, gate, clock=clock)
+    compared = _compare(store, before, run)
+    closed = None
+    if Reading.of_policy(before).ships_nothing:
+        closed = closing(policies.list(gate.gate))
+    recorded = run
+    if compared.direction == "looser" and gate.settings.recalibrate == "auto":
+        decided, recorded = _judge_loosening(store, before, run, compared, closed)
+    else:
+        decided = verdict(gate.settings, compared, closed=closed)
     failpoint("before_record")
-    why = "the gate's rule is propose"
-    store.propose(
-        run, guarantee=run.guarantee, by=RECALIBRATOR, now=clock(), why=why, expected=before.version
-    )
+    _record(store, recorded, decided, before, compared, now=clock())
     failpoint("after_record")
-    return Done(outcome="proposed", why=why)
+    return Done(outcome=decided.outcome, why=decided.why, run=recorded)
+
+
+def _calibrate(store: RunStore, gate: GateRevision, *, clock: Callable[[], datetime]) -> CalibrationRun:
+    # Before the sample is read: a label that comes in between is read, and counted as new once more.
+    labels_through = store.newest_label()
+    return calibrate_gate(
+        store, gate, now=clock(), since=store.alarm_closure(gate.gate), labels_through=labels_through
+    )
+
+
+def _judge_loosening(
+    store: RunStore,
+    before: Policy,
+    run: CalibrationRun,
+    compared: Comparison,
+    closed: Closing | None,
+) -> tuple[Verdict, CalibrationRun]:
+    """Judge a run that holds less, beside the cautious one; returns the one of the two that is to be recorded."""
+    cautious = calibrate_gate(
+        store,
+        run.gate,
+        now=run.started_at,
+        since=run.since,
+        severities="highest",
+        labels_through=run.labels_through,
+    )
+    if cautious.groups == run.groups:
+        cautious, beside = run, compared  # nobody ever gave a response two labels
+    else:
+        beside = _compare(store, before, cautious)
+    decided = verdict(
+        run.gate.settings,
+        compared,
+        closed=closed,
+        cautious=beside,
+        safely_reopened=closed is not None
+        and closed.served is not None
+        and direction(closed.served, Reading.of_run(cautious)) != "looser",
+    )
+    return decided, cautious if decided.cautious else run
+
+
+def _compare(store: RunStore, before: Policy, run: CalibrationRun) -> Comparison:
+    old, new = Reading.of_policy(before), Reading.of_run(run)
+    unit = run.gate.settings.unit
+    labelled = [group for group in run.groups if group.labelled]
+    return Comparison(
+        direction=direction(old, new),
+        lambda_step=lambda_step(old, new),
+        ship_rates=(ship_rate(old, unit, run.groups), ship_rate(new, unit, run.groups)),
+        labelled_groups=len(labelled),
+        new_groups=_new_groups(store, before, labelled),
+    )
+
+
+def _new_groups(store: RunStore, before: Policy, labelled: Sequence[SampledGroup]) -> int:
+    if before.calibration_run is None:
+        return len(labelled)
+    known = store.labelled_rows(before.calibration_run)
+    return sum(group.row not in known for group in labelled)
+
+
+def _record(
+    store: RunStore,
+    run: CalibrationRun,
+    decided: Verdict,
+    before: Policy,
+    compared: Comparison,
+    *,
+    now: datetime,
+) -> None:
+    if decided.outcome == "applied":
+        store.record_run(
+            run,
+            guarantee=run.guarantee,
+            by=RECALIBRATOR,
+            reason=decided.why,
+            now=now,
+            why=decided.why,
+            expected=before.version,
+            alert=_large_step(before, decided, compared, now) if decided.large else None,
+        )
+        return
+    keep = store.propose if decided.outcome == "proposed" else store.keep_unchanged
+    keep(run, guarantee=run.guarantee, by=RECALIBRATOR, now=now, why=decided.why, expected=before.version)
+
+
+def _large_step(before: Policy, decided: Verdict, compared: Comparison, now: datetime) -> AlertsV1:
+    version = before.version + 1
+    was, is_now = compared.ship_rates
+    return alert(
+        before.gate,
+        "large_step",
+        f"version {version}",
+        message=f"Gate {before.gate} holds much more than before: {decided.why}. Look at what changed: "
+        f"`streamer threshold show {before.gate}`.",
+        raised_at=now,
+        details={"share_shipped_before": was, "share_shipped_now": is_now},
+        policy_version=version,
+    )

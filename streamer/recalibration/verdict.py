@@ -1,8 +1,212 @@
-"""placeholder"""
+"""The gate's rule: what becomes of a run that the service made by itself. Pure.
+
+Holding more is the safe side, and acts at once. Holding less is a decision that labels could be forged for: it acts only
+within the gate's limits, on enough groups of which enough are new, and never further than the highest label of each
+response allows. Everything else waits for a person.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from streamer.policy import MONITOR, calibrated_for_another
+from streamer.recalibration.comparison import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.policy import GateSettings, Policy
+    from streamer.recalibration.comparison import Direction
 
 Outcome = Literal["applied", "proposed", "unchanged"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+Closer = Literal["person", "alarm", "calibration", "nobody"]
+"""Who closed a gate that ships nothing: a person by `threshold close` or a rollback, the alarm, a calibration whose
+labels allow nothing, or nobody: it was never calibrated for its settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A run beside the policy in force.
+
+    Attributes
+    ----------
+    direction : of the run, seen from the policy.
+    lambda_step : how far lambda would move, >= 0, may be infinite.
+    ship_rates : share of the run's groups that would ship, by the policy and by the run.
+    labelled_groups : groups of the run with a label.
+    new_groups : those of them that the run behind the policy has not read with a label; all where no run is behind it.
+    """
+
+    direction: Direction
+    lambda_step: float
+    ship_rates: tuple[float, float]
+    labelled_groups: int
+    new_groups: int
+
+    @property
+    def ship_rate_step(self) -> float:
+        """How far the share that ships would move, in [0, 1]."""
+        return abs(self.ship_rates[1] - self.ship_rates[0])
+
+    def beyond(self, settings: GateSettings) -> list[str]:
+        """Say which of the gate's limits on a step this passes."""
+        said = []
+        if self.lambda_step > settings.max_lambda_step:
+            far = f"by {self.lambda_step:.4g}" if math.isfinite(self.lambda_step) else "without bound"
+            said.append(f"lambda would move {far}, at most {settings.max_lambda_step:g} is allowed")
+        if self.ship_rate_step > settings.max_ship_rate_step:
+            was, now = self.ship_rates
+            said.append(
+                f"the share that ships would go from {was:.4g} to {now:.4g}, a step of at most "
+                f"{settings.max_ship_rate_step:g} is allowed"
+            )
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """How it came that a gate ships nothing.
+
+    Attributes
+    ----------
+    by : who closed it.
+    served : what the gate cut by when it last shipped, for settings like those of now; None if it never did.
+    """
+
+    by: Closer
+    served: Reading | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What becomes of a run, and why, in words for people.
+
+    Attributes
+    ----------
+    cautious : the cautious run is the one to record.
+    large : it acts beyond the limits of a step, on the safe side; somebody should know.
+    """
+
+    outcome: Outcome
+    why: str
+    cautious: bool = False
+    large: bool = False
+
+
+def least_new_groups(settings: GateSettings) -> int:
+    """Groups, of those that a looser threshold is calibrated on, that must be new since the policy in force."""
+    return math.ceil(settings.least_groups / 2)
+
+
+def closing(policies: Sequence[Policy]) -> Closing | None:
+    """Find out who closed a gate; None when it ships.
+
+    A closing is a version of its own that changes no setting and that no run found. Once a person has closed the gate it
+    counts as closed by a person, whatever was done to it later, until it ships again.
+
+    Parameters
+    ----------
+    policies : every version, the oldest first; at least one.
+    """
+    newest = policies[-1]
+    if not Reading.of_policy(newest).ships_nothing:
+        return None
+    closers = set()
+    served = None
+    for i in range(len(policies) - 1, -1, -1):
+        policy = policies[i]
+        if not Reading.of_policy(policy).ships_nothing:
+            if not calibrated_for_another(policy.settings, newest.settings):
+                served = Reading.of_policy(policy)
+            break
+        by_itself = i > 0 and policy.gate_revision == policies[i - 1].gate_revision
+        if by_itself and policy.calibration_run is None:
+            closers.add(policy.created_by == MONITOR)
+    by: Closer
+    if False in closers:
+        by = "person"
+    elif closers:
+        by = "alarm"
+    else:
+        by = "calibration" if newest.calibrated else "nobody"
+    return Closing(by=by, served=served)
+
+
+def verdict(
+    settings: GateSettings,
+    plain: Comparison,
+    *,
+    closed: Closing | None = None,
+    cautious: Comparison | None = None,
+    safely_reopened: bool = False,
+) -> Verdict:
+    """Say what becomes of a run by the rules `propose` and `auto`.
+
+    Parameters
+    ----------
+    plain : the run beside the policy in force.
+    closed : how it came that the policy ships nothing; None when it ships.
+    cautious : the run with every severity at the highest that anybody ever gave the response; asked for by the rule
+        `auto` where the plain run is looser.
+    safely_reopened : the cautious run is no looser than what served before the alarm.
+    """
+    if plain.direction == "same":
+        if closed is not None:
+            return Verdict(
+                outcome="unchanged", why="nothing ships either way: the labels allow no threshold yet"
+            )
+        return Verdict(outcome="unchanged", why="it found what is in force already")
+    if settings.recalibrate != "auto":
+        return Verdict(outcome="proposed", why=f"the gate's rule is {settings.recalibrate}")
+    if plain.direction == "tighter":
+        beyond = plain.beyond(settings)
+        why = "it holds more than before, which acts at once"
+        if beyond:
+            why += f"; beyond the limits: {', and '.join(beyond)}"
+        return Verdict(outcome="applied", why=why, large=bool(beyond))
+    if cautious is None:
+        raise ValueError("a looser run is judged beside its cautious one")
+    against = _against_loosening(settings, closed, cautious, safely_reopened)
+    if against:
+        return Verdict(outcome="proposed", why="it holds less than before, and " + "; ".join(against))
+    if closed is not None and closed.by == "alarm":
+        why = (
+            f"reopened after an alarm: calibrated on {cautious.labelled_groups} groups decided since, no looser than "
+            "what served before it"
+        )
+    else:
+        why = (
+            f"it holds less than before, within the limits, on {cautious.labelled_groups} labelled groups, "
+            f"{cautious.new_groups} of them new"
+        )
+    return Verdict(outcome="applied", why=why, cautious=True)
+
+
+def _against_loosening(
+    settings: GateSettings, closed: Closing | None, cautious: Comparison, safely_reopened: bool
+) -> list[str]:
+    """Say everything that stands against a looser threshold acting by itself."""
+    if closed is not None and closed.by == "person":
+        return ["a person closed the gate: only a person opens it"]
+    if cautious.direction != "looser":
+        return ["it would not with every response at the highest severity that anybody ever gave it"]
+    against = []
+    if cautious.labelled_groups < settings.least_groups:
+        against.append(
+            f"{cautious.labelled_groups} groups have a label, at least {settings.least_groups} must"
+        )
+    least_new = least_new_groups(settings)
+    if cautious.new_groups < least_new:
+        against.append(
+            f"{cautious.new_groups} of its labelled groups are new since the policy in force, at least {least_new} must be"
+        )
+    if closed is not None and closed.by == "alarm":
+        if not safely_reopened:
+            against.append("it is looser than what served before the alarm, or that cannot be compared")
+    else:
+        against += cautious.beyond(settings)
+    return against

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.publisher import Publisher
     from streamer.stream.tail import TailedRecord
+
+
+GATE_LOCK_SECONDS = 10.0
+"""How long a command waits for another run of the same gate."""
 
 
 def now() -> datetime:
@@ -213,17 +217,23 @@ def recalibrate(
     propose: bool = False,
     reason: str = "recalibrated",
 ) -> Recalibration:
-    """Run one calibration now and put its threshold in force, or leave it as a proposal, or record nothing."""
-    from streamer.recalibration.run import Recalibration, calibrate_gate
+    """Run one calibration now and put its threshold in force, or leave it as a proposal, or record nothing.
 
-    with open_store(settings) as store:
-        before = store.policies.newest(gate)
-        run = calibrate_gate(store.calibration, store.gates.get(gate), now=now())
-        after = proposed = None
-        if propose and not dry_run:
-            proposed = store.calibration.propose(run, guarantee=run.guarantee, by=by, now=now())
-        elif not dry_run:
-            after = store.calibration.record_run(
-                run, guarantee=run.guarantee, by=by, reason=reason, now=now()
-            )
-        return Recalibration(run=run, before=before, after=after, proposed=proposed)
+    Waits for a run of the same gate that is under way; raises `UsageError` when that takes too long.
+    """
+    from streamer.recalibration.one_gate import recalibrate_by_hand
+
+    with open_store(settings) as store, ExitStack() as stack:
+        store.gates.get(gate)  # there is none: told at once, and nothing is locked
+        if not dry_run:
+            stack.enter_context(store.locks.of_gate(gate, wait_seconds=GATE_LOCK_SECONDS))
+        return recalibrate_by_hand(
+            store.calibration,
+            store.policies,
+            store.gates.get(gate),
+            clock=now,
+            by=by,
+            reason=reason,
+            dry_run=dry_run,
+            propose=propose,
+        )

@@ -1,0 +1,172 @@
+"""Two thresholds side by side: which ships less, how far apart they are, and how much each ships of a sample. Pure."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from streamer.calibration.loss_curve import budget_limit
+from streamer.gate_shapes import Ramp, Smooth
+from streamer.rules import Chance, Cut, Quantile, Segments, Transductive
+from streamer.ruling import PolicyGate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from streamer.policy import Policy, Unit
+    from streamer.recalibration.run import CalibrationRun, SampledGroup
+    from streamer.rules import Rule
+
+Direction = Literal["same", "tighter", "looser"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a gate cuts by.
+
+    Attributes
+    ----------
+    cut : state and lambda.
+    rule : how they are to be read.
+    """
+
+    cut: Cut
+    rule: Rule
+
+    @classmethod
+    def of_policy(cls, policy: Policy) -> Reading:
+        """Return what a policy cuts by."""
+        return cls(Cut(policy.state, policy.threshold), policy.rule)
+
+    @classmethod
+    def of_run(cls, run: CalibrationRun) -> Reading:
+        """Return what a run decided."""
+        return cls(Cut.at(run.decided.value), run.rule)
+
+    @property
+    def ships_nothing(self) -> bool:
+        """Whether it is closed for every batch there may be."""
+        own = self.rule.own if isinstance(self.rule, Segments) else ()
+        return self.cut.state == "closed" and all(cut.state == "closed" for _, cut in own)
+
+
+def direction(before: Reading, after: Reading) -> Direction:
+    """Say whether `after` ships the same, never more (`tighter`), or possibly something that `before` holds (`looser`).
+
+    Where two rules cannot be compared, and where one segment gets tighter and another looser, it is `looser`: what is not
+    known to hold more counts as holding less.
+    """
+    if before == after or (before.ships_nothing and after.ships_nothing):
+        return "same"
+    if after.ships_nothing:
+        return "tighter"
+    if before.ships_nothing:
+        return "looser"
+    if isinstance(before.rule, Transductive) and isinstance(after.rule, Transductive):
+        return "tighter" if _window_holds_more(before.rule, after.rule) else "looser"
+    if not _comparable(before.rule, after.rule):
+        return "looser"
+    pairs = _levels(before, after)
+    if any(new < old for old, new in pairs):
+        return "looser"
+    return "tighter" if any(new > old for old, new in pairs) else "same"
+
+
+def lambda_step(before: Reading, after: Reading) -> float:
+    """Return how far lambda moves, at most: over all segments where there are some. A closed gate counts as lambda 1 and
+    an open one as lambda 0, except where the gate ships by chance and lambda has no such ends: there the step is infinite.
+    """
+    by_chance = isinstance(before.rule, Chance) or isinstance(after.rule, Chance)
+
+    def level(value: float) -> float:
+        if by_chance or math.isfinite(value):
+            return value if by_chance else min(max(value, 0.0), 1.0)
+        return 1.0 if value > 0 else 0.0
+
+    return max((abs(level(new) - level(old)) if new != old else 0.0) for old, new in _levels(before, after))
+
+
+def ship_rate(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> float:
+    """Return the share of the groups' units that would ship, in [0, 1], each group counting once; 0 for no groups.
+
+    Of each group the drawn responses are looked at. A gate by chance counts with its chances.
+    """
+    if not groups or reading.ships_nothing:
+        return 0.0
+    if isinstance(reading.rule, Transductive):
+        gate = PolicyGate(unit=unit, cut=reading.cut, rule=reading.rule)
+        shares = [
+            float(np.mean(gate.decide([item.score for item in group.items]).gate.shipped)) for group in groups
+        ]
+        return math.fsum(shares) / len(groups)
+    sizes = [len(group.items) for group in groups]
+    scores = np.fromiter((item.score for group in groups for item in group.items), np.float64, sum(sizes))
+    starts = [0, *accumulate(sizes[:-1])]
+    shares_of_groups = np.add.reduceat(_chances(reading, scores, groups, sizes), starts) / sizes
+    return float(shares_of_groups.mean())
+
+
+def _chances(
+    reading: Reading, scores: NDArray[np.float64], groups: Sequence[SampledGroup], sizes: Sequence[int]
+) -> NDArray[np.float64]:
+    rule, level = reading.rule, reading.cut.value
+    if isinstance(rule, Chance) and math.isfinite(level):
+        shape = Smooth(rule.width) if rule.kind == "smooth" else Ramp(rule.width)
+        return shape.share(scores, level)
+    if isinstance(rule, Segments):
+        own = {name: cut.value for name, cut in rule.own}
+        levels = [own.get(group.segment or "", level) for group in groups]
+        return (scores > np.repeat(levels, sizes)).astype(np.float64)
+    return (scores > level).astype(np.float64)
+
+
+def _comparable(before: Rule, after: Rule) -> bool:
+    if isinstance(before, Quantile) and isinstance(after, Quantile):
+        return True  # both cut at their lambda
+    if isinstance(before, Segments) and isinstance(after, Segments):
+        return before.key == after.key
+    return before == after
+
+
+def _levels(before: Reading, after: Reading) -> list[tuple[float, float]]:
+    """Pair what both cut at: for the policy as a whole, and for each segment that either has a cut for."""
+    pairs = [(before.cut.value, after.cut.value)]
+    if isinstance(before.rule, Segments) or isinstance(after.rule, Segments):
+        old, new = _own(before), _own(after)
+        pairs += [
+            (old.get(name, before.cut.value), new.get(name, after.cut.value))
+            for name in sorted(old.keys() | new.keys())
+        ]
+    return pairs
+
+
+def _own(reading: Reading) -> dict[str, float]:
+    if not isinstance(reading.rule, Segments):
+        return {}
+    return {name: cut.value for name, cut in reading.rule.own}
+
+
+def _window_holds_more(before: Transductive, after: Transductive) -> bool:
+    """Whether no batch can get a lower lambda from `after` than from `before`.
+
+    A batch passes level l if its charge, at most 1, is within the slack limit - S(l): less slack everywhere is a higher
+    lambda for every batch.
+    """
+    floors = [-math.inf if rule.floor is None else rule.floor for rule in (before, after)]
+    if before.labelled != after.labelled or floors[1] < floors[0]:
+        return False
+    return all(_slack(after, level) <= _slack(before, level) for level in {*before.levels, *after.levels})
+
+
+def _slack(rule: Transductive, level: float) -> float:
+    position = bisect.bisect_right(rule.levels, level) - 1
+    if position < 0:
+        return -math.inf
+    return min(1.0, budget_limit(rule.alpha, rule.groups) + 1 - rule.totals[position])

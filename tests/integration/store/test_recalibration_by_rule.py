@@ -1,0 +1,375 @@
+"""The gate's rule on real records: what labels can and cannot do to a policy by themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.errors import UsageError
+from streamer.journal import BatchKey, LabelRevision
+from streamer.policy import MONITOR, RECALIBRATOR
+from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
+from streamer.recalibration.run import NothingToCalibrate, PolicyChanged
+from tests.integration.store.conftest import START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streamer.policy import Policy
+    from streamer.recalibration.one_gate import Done
+    from streamer.store import Store
+    from tests.integration.store.conftest import World
+
+GATE = "support-bot"
+
+
+class Site:
+    """A gate with batches of one answer each, whose scores rise evenly, and labels for them."""
+
+    def __init__(self, world: World, **settings: Any) -> None:
+        self.world = world
+        self.store: Store = world.store
+        world.gate(
+            GATE,
+            **(
+                {"recalibrate": "auto", "alpha": 0.1, "audit_probability": 1.0, "least_groups": 100}
+                | settings
+            ),
+        )
+        self.count = 0
+        self.now = START + timedelta(days=1)
+        self.lease = world.lease()
+
+    @property
+    def policy(self) -> Policy:
+        return self.store.policies.newest(GATE)
+
+    def decide(self, count: int) -> list[int]:
+        """Decide so many batches under the policy in force; returns their numbers."""
+        first, self.count = self.count, self.count + count
+        numbers = list(range(first, self.count))
+        decisions = [
+            self.world.decision(
+                n, f"b{n}", scores=(self.score(n),), actions=("abstain",), drawn=(0,), policy=self.policy,
+                at=START + timedelta(seconds=n),
+            )
+            for n in numbers
+        ]  # fmt: skip
+        self.world.commit(self.world.slice(self.lease, *decisions, expected=first))
+        return numbers
+
+    def score(self, number: int) -> float:
+        return (number * 37 % 100) / 100
+
+    def label(
+        self, numbers: Iterable[int], severity: Callable[[float], float], *, by: str = "ana", days: float = 0
+    ) -> None:
+        self.store.labels.add(
+            [
+                LabelRevision(
+                    key=BatchKey(GATE, f"b{n}", 1), response_id="a", severity=severity(self.score(n)),
+                    raw_severity=None, kind="human", labeller=by, labelled_at=START + timedelta(days=days),
+                )
+                for n in numbers
+            ]
+        )  # fmt: skip
+
+    def clock(self) -> datetime:
+        self.now += timedelta(seconds=1)
+        return self.now
+
+    def run(self) -> Done:
+        self.now += timedelta(hours=1)
+        return recalibrate_by_rule(
+            self.store.calibration, self.store.policies, self.store.gates.get(GATE), clock=self.clock
+        )
+
+    def open(self) -> Policy:
+        """A person puts what the labels allow in force."""
+        recalibrate_by_hand(
+            self.store.calibration,
+            self.store.policies,
+            self.store.gates.get(GATE),
+            clock=self.clock,
+            by="ana",
+            reason="first",
+        )
+        return self.policy
+
+    def runs(self) -> list[Any]:
+        return self.world.rows(
+            "SELECT id, outcome, why, severities, since_version, requested_by FROM calibration_runs ORDER BY id"
+        )
+
+
+def bad_below(cut: float) -> Callable[[float], float]:
+    return lambda score: float(score < cut)
+
+
+@pytest.fixture
+def site(new_world: Callable[..., World]) -> Callable[..., Site]:
+    return lambda **settings: Site(new_world(), **settings)
+
+
+def test_a_proposal_waits_and_the_next_run_finds_it_in_force(site: Callable[..., Site]) -> None:
+    one = site(recalibrate="propose")
+    one.label(one.decide(200), bad_below(0.3))
+    done = one.run()
+    assert (done.outcome, done.why) == ("proposed", "the gate's rule is propose")
+    assert one.policy.version == 1
+    proposal = one.store.calibration.proposal(GATE)
+    assert proposal is not None
+    assert (proposal.by, proposal.why) == (RECALIBRATOR, done.why)
+    one.store.calibration.activate(GATE, by="ana", reason="fine", now=one.clock())
+    assert one.run().outcome == "unchanged"
+    assert one.policy.version == 2
+    assert one.store.calibration.proposal(GATE) is None
+    assert [row.outcome for row in one.runs()] == ["proposed", "unchanged"]
+
+
+def test_a_first_opening_waits_unless_it_is_a_small_step(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.3))
+    done = one.run()
+    assert done.outcome == "proposed"
+    assert "lambda would move" in done.why
+    assert one.policy.version == 1
+    one.store.gates.revise(GATE, {"max_lambda_step": 1.0, "max_ship_rate_step": 1.0}, by="ana", reason="bold")
+    assert one.run().outcome == "applied"
+    assert one.policy.state == "cut"
+
+
+def test_holding_more_acts_at_once_and_a_large_step_is_told(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.3))
+    before = one.open()
+    one.label(one.decide(200), bad_below(0.8))
+    done = one.run()
+    assert done.outcome == "applied"
+    after = one.policy
+    assert after.threshold is not None
+    assert before.threshold is not None
+    assert after.threshold > before.threshold + 0.1
+    assert (after.created_by, after.reason) == (RECALIBRATOR, done.why)
+    assert after.calibration_run == one.runs()[-1].id
+    alerts = one.store.alerts.list(GATE)
+    assert [(found.alert.kind, found.alert.policy_version) for found in alerts] == [
+        ("large_step", after.version)
+    ]
+    assert one.run().outcome == "unchanged"
+
+
+def test_holding_less_needs_enough_new_groups(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.35))
+    before = one.open()
+    one.label(one.decide(40), bad_below(0.0))
+    done = one.run()
+    assert (done.outcome, one.policy.version) == ("proposed", before.version)
+    assert "40 of its labelled groups are new since the policy in force, at least 50 must be" in done.why
+    one.label(one.decide(20), bad_below(0.0))
+    assert one.run().outcome == "applied"
+    after = one.policy
+    assert after.threshold is not None
+    assert before.threshold is not None
+    assert before.threshold - 0.1 <= after.threshold < before.threshold
+    assert one.runs()[-1].severities == "mean", "nobody gave two labels: the cautious run is the run"
+
+
+@pytest.mark.parametrize("attack", ["the same labeller takes it back", "many others say it is fine"])
+def test_labels_that_turn_good_never_loosen_a_policy_by_themselves(
+    site: Callable[..., Site], attack: str
+) -> None:
+    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
+    numbers = one.decide(200)
+    one.label(numbers, bad_below(0.5))
+    before = one.open()
+    fresh = one.decide(100)
+    one.label(fresh, bad_below(0.5))
+    assert one.run().outcome in ("unchanged", "applied")
+    present = one.policy
+    if attack.startswith("the same"):
+        one.label([*numbers, *fresh], bad_below(0.0), days=0.5)
+    else:
+        for other in range(20):
+            one.label([*numbers, *fresh], bad_below(0.0), by=f"bot-{other}")
+    more = one.decide(100)
+    one.label(more, bad_below(0.5))
+    one.label(more, bad_below(0.0), by="ana", days=0.5)
+    done = one.run()
+    assert one.policy.threshold is not None
+    assert present.threshold is not None
+    assert before.threshold is not None
+    # What the highest labels of all 400 groups allow, and not a step further.
+    honest = recalibrate_honestly(one)
+    assert one.policy.threshold >= min(present.threshold, honest)
+    assert done.outcome in ("proposed", "applied")
+    if done.outcome == "applied":
+        assert one.runs()[-1].severities == "highest"
+        assert "the highest ever given counted" in one.policy.guarantee
+        assert one.policy.threshold == honest
+
+
+def recalibrate_honestly(one: Site) -> float:
+    from streamer.recalibration.run import calibrate_gate
+
+    run = calibrate_gate(
+        one.store.calibration, one.store.gates.get(GATE), now=one.clock(), severities="highest"
+    )
+    return run.decided.value
+
+
+def test_what_a_person_closed_only_a_person_opens(site: Callable[..., Site]) -> None:
+    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
+    one.label(one.decide(200), bad_below(0.3))
+    one.open()
+    one.store.policies.close(GATE, by="ana", reason="complaints")
+    closed = one.policy.version
+    one.label(one.decide(200), bad_below(0.3))
+    done = one.run()
+    assert (done.outcome, one.policy.version) == ("proposed", closed)
+    assert "a person closed the gate" in done.why
+    proposal = one.store.calibration.proposal(GATE)
+    assert proposal is not None
+    assert proposal.why == done.why
+
+
+def test_after_an_alarm_only_what_was_decided_since_is_read_and_the_gate_reopens_no_looser(
+    site: Callable[..., Site],
+) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.3))
+    before = one.open()
+    assert before.threshold is not None
+    one.store.policies.close(GATE, by=MONITOR, reason="risk alarm")
+    closed = one.policy
+    with pytest.raises(NothingToCalibrate, match="since an alarm closed it"):
+        one.run()
+    # The command reads no more than the service does.
+    with pytest.raises(NothingToCalibrate):
+        one.open()
+    one.label(one.decide(99), bad_below(0.6))
+    done = one.run()
+    assert (done.outcome, one.policy.version) == ("proposed", closed.version)
+    assert "99 groups have a label, at least 100 must" in done.why
+    one.label(one.decide(100), bad_below(0.6))
+    done = one.run()
+    assert (done.outcome, "reopened after an alarm" in done.why) == ("applied", True)
+    after = one.policy
+    assert after.threshold is not None
+    assert after.threshold > before.threshold
+    assert len(done.run.groups) == 199
+    assert f"since an alarm closed the gate (policy {closed.version}" in after.guarantee
+    assert [row.since_version for row in one.runs()] == [None, closed.version, closed.version]
+
+
+def test_after_an_alarm_a_looser_threshold_waits(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.5))
+    one.open()
+    one.store.policies.close(GATE, by=MONITOR, reason="risk alarm")
+    one.label(one.decide(200), bad_below(0.2))
+    done = one.run()
+    assert done.outcome == "proposed"
+    assert "looser than what served before the alarm" in done.why
+    assert one.policy.state == "closed"
+
+
+def test_a_policy_that_changed_meanwhile_is_not_overwritten(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.3))
+    one.open()
+    one.label(one.decide(200), bad_below(0.8))
+
+    def close(point: str) -> None:
+        if point == "before_record":
+            one.store.policies.close(GATE, by="ana", reason="at this very moment")
+
+    runs = len(one.runs())
+    with pytest.raises(PolicyChanged, match="run again"):
+        recalibrate_by_rule(
+            one.store.calibration,
+            one.store.policies,
+            one.store.gates.get(GATE),
+            clock=one.clock,
+            failpoint=close,
+        )
+    assert one.policy.state == "closed"
+    assert len(one.runs()) == runs
+
+
+def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.3))
+    gate = one.store.gates.get(GATE)
+    one.store.gates.revise(GATE, {"mode": "shadow"}, by="ana", reason="test")
+    with pytest.raises(UsageError):
+        recalibrate_by_rule(one.store.calibration, one.store.policies, gate, clock=one.clock)
+    assert one.runs() == []
+
+
+# -- how gates stand -----------------------------------------------------------------------------------------
+
+
+def new_groups(one: Site) -> int:
+    (found,) = one.store.standings.standings(now=one.clock())
+    return found.new_groups
+
+
+def test_new_groups_are_those_that_the_newest_run_has_not_read_with_a_label(
+    site: Callable[..., Site],
+) -> None:
+    one = site(label_deadline_seconds=0.0)
+    assert new_groups(one) == 0
+    first = one.decide(30)
+    assert new_groups(one) == 0, "nobody has labelled anything"
+    one.label(first[:20], bad_below(0.3))
+    assert new_groups(one) == 20
+    one.run()
+    assert new_groups(one) == 0
+    one.label(first[:20], bad_below(0.3), by="bo")
+    one.label(first[:20], bad_below(0.9), days=0.2)
+    assert new_groups(one) == 0, "a second opinion is no new group"
+    one.label(first[20:], bad_below(0.3))
+    assert new_groups(one) == 10, "labels that came late"
+    more = one.decide(5)
+    # Decided before the run, as far as their dates tell: they are read by the labels that came since.
+    one.label(more, bad_below(0.3))
+    assert new_groups(one) == 15
+    one.label([0], bad_below(0.3), by="cy")
+    assert new_groups(one) == 15
+    one.run()
+    assert new_groups(one) == 0
+
+
+def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(30), bad_below(0.3))
+    one.run()
+    one.store.gates.revise(GATE, {"mode": "shadow"}, by="ana", reason="no matter")
+    assert new_groups(one) == 0
+    one.store.gates.revise(GATE, {"alpha": 0.2}, by="ana", reason="another budget")
+    assert new_groups(one) == 30
+    (found,) = one.store.standings.standings(now=one.clock())
+    assert found.last is not None
+    assert not found.last.usable
+    one.run()
+    assert new_groups(one) == 0
+    one.store.policies.close(GATE, by=MONITOR, reason="risk alarm")
+    assert new_groups(one) == 0, "what was decided before an alarm is not read any more"
+    one.label(one.decide(3), bad_below(0.3))
+    assert new_groups(one) == 3
+
+
+def test_a_standing_shows_the_newest_run_and_its_candidates(site: Callable[..., Site]) -> None:
+    one = site(recalibrate="propose")
+    one.label(one.decide(200), bad_below(0.3))
+    one.run()
+    (found,) = one.store.standings.standings(now=one.clock())
+    assert found.proposed
+    assert found.last is not None
+    assert found.last.groups == 200
+    assert {"mean", "crc", "bb", "rbwa", "betting", "age"} <= dict(found.last.candidates).keys()
+    assert one.store.standings.labels_pending() == {GATE: 0}

@@ -1,0 +1,158 @@
+"""When a gate is due, also by clocks that are a day off and jump."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from streamer.policy import GateRevision, GateSettings, Policy
+from streamer.recalibration.schedule import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, Schedule
+from streamer.recalibration.standing import GateStanding, LastRun
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+DAY = 86_400.0
+
+
+class Time:
+    """A monotonic clock, and a time of day that a test may set as wrong as it likes."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self.wall = NOW
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def pass_(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.wall += timedelta(seconds=seconds)
+
+
+def standing(
+    *, run: int | None = 1, age: float = 0.0, new: int = 0, usable: bool = True, **settings: Any
+) -> GateStanding:
+    chosen = replace(GateSettings(encoder="e@1"), **settings)
+    gate = GateRevision(
+        gate="g",
+        revision=1,
+        settings=chosen,
+        seed=1,
+        audit_salt=b"",
+        created_at=NOW,
+        created_by="a",
+        reason="",
+    )
+    policy = Policy(
+        gate="g", version=1, gate_revision=1, settings=chosen, state="closed", threshold=None, calibrated=False,
+        calibration_run=None, seed=1, valid_from=NOW, guarantee="", created_by="a", reason="",
+    )  # fmt: skip
+    last = None
+    if run is not None:
+        last = LastRun(
+            run=run, finished_at=NOW - timedelta(seconds=age), groups=9, usable=usable, candidates=()
+        )
+    return GateStanding(gate=gate, policy=policy, last=last, new_groups=new, proposed=False)
+
+
+def due(schedule: Schedule, time: Time, one: GateStanding) -> bool:
+    return schedule.due(one, now=time.wall) is not None
+
+
+def test_by_time_and_by_new_groups() -> None:
+    time = Time()
+    schedule = Schedule(time)
+    assert not due(schedule, time, standing(age=DAY - 10))
+    time.pass_(10)
+    assert due(schedule, time, standing(age=DAY - 10))
+    for new, expected in ((99, False), (100, True)):
+        assert due(Schedule(time), time, standing(new=new)) == expected
+
+
+def test_what_is_switched_off_brings_nothing_about() -> None:
+    time = Time()
+    assert not due(Schedule(time), time, standing(age=5 * DAY, recalibrate_every_seconds=None))
+    assert not due(Schedule(time), time, standing(new=10_000, recalibrate_after_groups=None))
+    assert not due(Schedule(time), time, standing(age=5 * DAY, new=10_000, recalibrate="manual"))
+
+
+def test_a_gate_that_was_never_run_waits_for_its_first_label() -> None:
+    time = Time()
+    assert not due(Schedule(time), time, standing(run=None))
+    assert due(Schedule(time), time, standing(run=None, new=1))
+    assert due(Schedule(time), time, standing(usable=False, new=1)), "nor was it for its present settings"
+    assert not due(Schedule(time), time, standing(usable=False, age=9 * DAY))
+
+
+def test_a_clock_that_jumps_ahead_does_not_double_a_run() -> None:
+    time = Time()
+    schedule = Schedule(time)
+    assert not due(schedule, time, standing(age=60))
+    time.wall += timedelta(days=1)
+    assert not due(schedule, time, standing(age=60))
+    # It runs when the time has really passed, dates the run a day ahead, and then waits again.
+    time.pass_(DAY)
+    assert due(schedule, time, standing(age=60))
+    schedule.began("g")
+    schedule.done("g", 0.1)
+    time.pass_(5)
+    assert not due(schedule, time, standing(run=2, age=-2 * DAY))
+
+
+def test_a_clock_that_falls_behind_puts_nothing_off() -> None:
+    time = Time()
+    schedule = Schedule(time)
+    assert not due(schedule, time, standing(age=60))
+    time.wall -= timedelta(days=1)
+    time.pass_(DAY - 61)
+    assert not due(schedule, time, standing(age=60))
+    time.pass_(1)
+    assert due(schedule, time, standing(age=60))
+
+
+def test_a_process_whose_clock_is_behind_waits_one_period_and_no_more() -> None:
+    time = Time()
+    time.wall = NOW - timedelta(days=1)
+    schedule = Schedule(time)
+    assert not due(schedule, time, standing(age=0.0))
+    time.pass_(DAY)
+    assert due(schedule, time, standing(age=0.0))
+
+
+def test_a_run_by_hand_puts_the_next_one_off() -> None:
+    time = Time()
+    schedule = Schedule(time)
+    assert not due(schedule, time, standing(age=DAY - 5))
+    time.pass_(6)
+    assert not due(schedule, time, standing(run=2, age=-6))
+
+
+def test_after_a_failure_each_try_waits_twice_as_long() -> None:
+    time = Time()
+    schedule = Schedule(time)
+    ready = standing(new=500)
+    waits = []
+    for _ in range(10):
+        assert due(schedule, time, ready)
+        schedule.began("g")
+        schedule.failed("g")
+        waited = 0.0
+        while not due(schedule, time, ready):
+            time.pass_(1)
+            waited += 1
+        waits.append(waited)
+    assert waits[:3] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS]
+    assert waits[-1] == LAST_RETRY_SECONDS
+    schedule.done("g", 0.0)
+    assert due(schedule, time, ready)
+
+
+def test_long_runs_leave_room_for_everything_else() -> None:
+    time = Time()
+    schedule = Schedule(time)
+    assert due(schedule, time, standing(new=500))
+    schedule.began("g")
+    schedule.done("g", 3.0)
+    assert not due(schedule, time, standing(run=2, new=500))
+    time.pass_(30)
+    assert due(schedule, time, standing(run=2, new=500))

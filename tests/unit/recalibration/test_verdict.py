@@ -1,0 +1,192 @@
+"""The gate's rule, as a table: what becomes of a run that the service made by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from streamer.policy import MONITOR, GateSettings, Policy
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.verdict import Closing, Comparison, closing, least_new_groups, verdict
+from streamer.rules import INDICATOR, Cut, Segments
+
+AUTO = GateSettings(encoder="e@1", recalibrate="auto", least_groups=100)
+SAME = Comparison(
+    direction="same", lambda_step=0.0, ship_rates=(0.5, 0.5), labelled_groups=500, new_groups=200
+)
+TIGHTER = replace(SAME, direction="tighter", lambda_step=0.05, ship_rates=(0.5, 0.45))
+LOOSER = replace(SAME, direction="looser", lambda_step=0.05, ship_rates=(0.5, 0.55))
+SERVED = Reading(Cut("cut", 0.7), INDICATOR)
+
+
+@pytest.mark.parametrize("rule", ["propose", "auto"])
+def test_what_is_in_force_already_changes_nothing(rule: Any) -> None:
+    settings = replace(AUTO, recalibrate=rule)
+    assert verdict(settings, SAME).outcome == "unchanged"
+    said = verdict(settings, SAME, closed=Closing(by="calibration", served=None))
+    assert said.outcome == "unchanged"
+    assert "nothing ships either way" in said.why
+
+
+@pytest.mark.parametrize("found", [TIGHTER, LOOSER])
+def test_under_propose_everything_waits_for_a_person(found: Comparison) -> None:
+    said = verdict(replace(AUTO, recalibrate="propose"), found)
+    assert (said.outcome, said.why) == ("proposed", "the gate's rule is propose")
+
+
+@pytest.mark.parametrize(
+    ("changes", "large"),
+    [
+        ({}, False),
+        ({"labelled_groups": 1, "new_groups": 0}, False),
+        ({"lambda_step": 0.11}, True),
+        ({"ship_rates": (0.9, 0.2)}, True),
+        ({"lambda_step": float("inf"), "ship_rates": (0.9, 0.0)}, True),
+    ],
+)
+def test_holding_more_acts_at_once_and_is_told_when_it_is_much(changes: dict[str, Any], large: bool) -> None:
+    said = verdict(AUTO, replace(TIGHTER, **changes))
+    assert (said.outcome, said.large, said.cautious) == ("applied", large, False)
+    assert ("beyond the limits" in said.why) == large
+
+
+LOOSENING = [
+    # what is different from a looser run within every limit; what stands against it
+    ({}, None),
+    ({"labelled_groups": 99}, "99 groups have a label, at least 100 must"),
+    ({"labelled_groups": 100, "new_groups": 50}, None),
+    ({"new_groups": 49}, "49 of its labelled groups are new"),
+    ({"lambda_step": 0.1}, None),
+    ({"lambda_step": 0.1001}, "lambda would move by 0.1001, at most 0.1"),
+    ({"lambda_step": float("inf")}, "lambda would move without bound"),
+    ({"ship_rates": (0.5, 0.61)}, "the share that ships would go from 0.5 to 0.61"),
+    ({"direction": "same"}, "it would not with every response at the highest severity"),
+    ({"direction": "tighter"}, "it would not with every response at the highest severity"),
+]
+
+
+@pytest.mark.parametrize(("changes", "against"), LOOSENING)
+def test_holding_less_acts_only_when_nothing_stands_against_it(
+    changes: dict[str, Any], against: str | None
+) -> None:
+    said = verdict(AUTO, LOOSER, cautious=replace(LOOSER, **changes))
+    assert said.outcome == ("applied" if against is None else "proposed")
+    assert said.cautious == (against is None)
+    assert against is None or against in said.why
+    assert not said.large
+
+
+def test_only_the_cautious_run_counts_for_the_limits() -> None:
+    far = replace(LOOSER, lambda_step=0.4, ship_rates=(0.5, 0.9))
+    assert verdict(AUTO, far, cautious=LOOSER).cautious
+
+
+def test_everything_that_stands_against_it_is_said_at_once() -> None:
+    poor = replace(LOOSER, labelled_groups=3, new_groups=1, lambda_step=0.5, ship_rates=(0.1, 0.9))
+    why = verdict(AUTO, LOOSER, cautious=poor).why
+    assert all(
+        part in why for part in ("3 groups have a label", "1 of its labelled", "lambda", "share that ships")
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "changes", "safely", "outcome"),
+    [
+        ("person", {}, True, "proposed"),
+        ("nobody", {}, False, "applied"),
+        ("nobody", {"lambda_step": 0.4}, False, "proposed"),
+        ("calibration", {"ship_rates": (0.0, 0.4)}, False, "proposed"),
+        # After an alarm the limits on a step mean nothing: any opening is a large one.
+        ("alarm", {"lambda_step": 0.4, "ship_rates": (0.0, 0.6)}, True, "applied"),
+        ("alarm", {"lambda_step": 0.4, "ship_rates": (0.0, 0.6)}, False, "proposed"),
+        ("alarm", {"labelled_groups": 99}, True, "proposed"),
+        ("alarm", {"new_groups": 49}, True, "proposed"),
+        ("alarm", {"direction": "same"}, True, "proposed"),
+    ],
+)
+def test_who_closed_the_gate_decides_who_may_open_it(
+    by: Any, changes: dict[str, Any], safely: bool, outcome: str
+) -> None:
+    said = verdict(
+        AUTO,
+        LOOSER,
+        closed=Closing(by=by, served=SERVED),
+        cautious=replace(LOOSER, **changes),
+        safely_reopened=safely,
+    )
+    assert said.outcome == outcome
+    if by == "person":
+        assert "a person closed the gate" in said.why
+
+
+def test_a_looser_run_is_never_judged_alone() -> None:
+    with pytest.raises(ValueError, match="beside its cautious one"):
+        verdict(AUTO, LOOSER)
+
+
+def test_half_of_the_groups_rounded_up_must_be_new() -> None:
+    assert [least_new_groups(replace(AUTO, least_groups=n)) for n in (1, 2, 3, 100)] == [1, 1, 2, 50]
+
+
+# -- who closed a gate ---------------------------------------------------------------------------------------
+
+
+def policies(*steps: dict[str, Any]) -> list[Policy]:
+    """Versions one after the other: each says what is different from the one before."""
+    present = Policy(
+        gate="g", version=0, gate_revision=1, settings=AUTO, state="closed", threshold=None, calibrated=False,
+        calibration_run=None, seed=1, valid_from=datetime(2026, 11, 20, tzinfo=UTC), guarantee="", created_by="ana",
+        reason="",
+    )  # fmt: skip
+    found = []
+    for step in steps:
+        present = replace(present, version=present.version + 1, created_by="ana")
+        present = replace(present, **step)
+        found.append(present)
+    return found
+
+
+CREATED: dict[str, Any] = {}
+OPENED = {"state": "cut", "threshold": 0.7, "calibrated": True, "calibration_run": 1}
+CLOSED = {"state": "closed", "threshold": None, "calibration_run": None, "rule": INDICATOR}
+BY_ALARM = CLOSED | {"created_by": MONITOR}
+FOUND_CLOSED = CLOSED | {"calibration_run": 2, "calibrated": True}
+REVISED = {"gate_revision": 2, "settings": replace(AUTO, mode="enforce")}
+ANOTHER = CLOSED | {"gate_revision": 3, "settings": replace(AUTO, alpha=0.2), "calibrated": False}
+
+
+@pytest.mark.parametrize(
+    ("steps", "by", "served"),
+    [
+        ((CREATED,), "nobody", None),
+        ((CREATED, OPENED), None, None),
+        ((CREATED, FOUND_CLOSED), "calibration", None),
+        ((CREATED, CLOSED), "person", None),
+        ((CREATED, OPENED, CLOSED), "person", 0.7),
+        ((CREATED, OPENED, BY_ALARM), "alarm", 0.7),
+        ((CREATED, OPENED, BY_ALARM, REVISED), "alarm", 0.7),
+        ((CREATED, OPENED, BY_ALARM, FOUND_CLOSED), "alarm", 0.7),
+        ((CREATED, OPENED, BY_ALARM, CLOSED), "person", 0.7),
+        ((CREATED, OPENED, CLOSED, BY_ALARM), "person", 0.7),
+        ((CREATED, OPENED, CLOSED, FOUND_CLOSED), "person", 0.7),
+        ((CREATED, OPENED, CLOSED, OPENED, BY_ALARM), "alarm", 0.7),
+        ((CREATED, OPENED, ANOTHER), "nobody", None),
+        ((CREATED, OPENED, BY_ALARM, ANOTHER), "alarm", None),
+        ((CREATED, OPENED, BY_ALARM, OPENED), None, None),
+    ],
+)
+def test_who_closed_a_gate_is_read_from_its_policies(
+    steps: tuple[dict[str, Any], ...], by: str | None, served: float | None
+) -> None:
+    found = closing(policies(*steps))
+    assert (None if found is None else found.by) == by
+    if found is not None:
+        assert (None if found.served is None else found.served.cut.threshold) == served
+
+
+def test_a_gate_with_a_segment_that_ships_is_not_closed() -> None:
+    rule = Segments("language", (("en", Cut("cut", 0.5)),))
+    assert closing(policies(CREATED, FOUND_CLOSED | {"rule": rule})) is None
