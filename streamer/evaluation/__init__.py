@@ -4,7 +4,6 @@
 """
 
 from streamer.evaluation.data_sets import DataSet, read_data_set
-from streamer.evaluation.evaluate import evaluate, evaluated, judged_data_sets, scored_data_sets
 from streamer.evaluation.results import (
     CoverageRisk,
     DataSetResult,
@@ -17,6 +16,7 @@ from streamer.evaluation.results import (
     Spread,
     StabilityRow,
 )
+from streamer.evaluation.steps import evaluate, evaluated, judged_data_sets, scored_data_sets
 
 __all__ = [
     "CoverageRisk",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamer.chat.record import PASSING
 from streamer.errors import Unavailable
 from streamer.experiments.line_record import append_lines, read_lines
 from streamer.judge.labeller import GIVE_UP_AFTER
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from streamer.evaluation.data_sets import DataSet
     from streamer.judge.labeller import PatientGrader
-
-_OF_THE_ENDPOINT = ("rate_limited", "server_error", "timed_out", "unreachable")
 
 
 class _Mark(msgspec.Struct):
@@ -86,7 +85,7 @@ def judged(
                     in_vain = 0
                 elif judgement.failure is not None:
                     failures[judgement.failure.code] += 1
-                    in_vain = in_vain + 1 if judgement.failure.code in _OF_THE_ENDPOINT else 0
+                    in_vain = in_vain + 1 if judgement.failure.code in PASSING else 0
             append_lines(record, found)
             marks |= {mark.key: mark for mark in found}
             progress(sum(key in marks for key in distinct), len(distinct))

@@ -12,6 +12,7 @@ from streamer.journal import NO_IDS
 from streamer.signed_policy import NO_KEYS
 from streamer.store import commit, outbox, progress
 from streamer.store.alerts import Alerts
+from streamer.store.answers import Answers
 from streamer.store.calibration_runs import Calibrations
 from streamer.store.checkpoints import Checkpoints
 from streamer.store.dead_letters import DeadLetters
@@ -64,8 +65,8 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, checkpoints, evidence, alerts,
-    monitoring : the parts, by subject.
+    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, checkpoints, evidence,
+    alerts, monitoring : the parts, by subject.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Store:
         self.calibration = Calibrations(database, mint=mint, alert_message=alert_message)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
+        self.answers = Answers(database)
         self.reviews = Reviews(database)
         self.checkpoints = Checkpoints(database)
         self.evidence = Evidence(database)

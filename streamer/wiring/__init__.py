@@ -3,7 +3,7 @@
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.embedded_step import run_demo, run_dev
 from streamer.wiring.embeddings import unnormalised_embeddings
-from streamer.wiring.labellers import bertscore_labeller, judge_endpoint, judge_labeller
+from streamer.wiring.labellers import bertscore_labeller, judge, judge_endpoint, judge_labeller
 from streamer.wiring.parts import (
     check_database,
     check_topics,
@@ -19,9 +19,10 @@ from streamer.wiring.parts import (
     tail,
     topics,
 )
+from streamer.wiring.policy_keys import policy_keys
+from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.review import run_review
 from streamer.wiring.sampling import sampling_endpoints, sampling_vendor
-from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.worker import encoder, run_worker
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "connection",
     "create_topics",
     "encoder",
+    "judge",
     "judge_endpoint",
     "judge_labeller",
     "limits",
@@ -39,6 +41,7 @@ __all__ = [
     "now",
     "open_store",
     "outside_checkpoints",
+    "policy_keys",
     "publish_pending",
     "publisher",
     "recalibrate",

@@ -11,6 +11,7 @@ from streamer.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.judge.client import Judge
     from streamer.judge.endpoint import JudgeEndpoint
     from streamer.judge.labeller import JudgeLabeller
     from streamer.labelling.reference_labellers import BertScoreLabeller
@@ -47,6 +48,15 @@ def judge_endpoint(settings: Settings) -> JudgeEndpoint:
         prices=prices,
         allow_plaintext=settings.insecure,
     )
+
+
+@contextmanager
+def judge(settings: Settings) -> Iterator[Judge]:
+    """Give the configured judge; what it is asked when the block ends is cancelled."""
+    from streamer.judge.client import Judge
+
+    with Judge(judge_endpoint(settings)) as asked:
+        yield asked
 
 
 @contextmanager

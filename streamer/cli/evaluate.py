@@ -1,0 +1,296 @@
+"""`streamer evaluate`: the paper's tables and figures on response clouds, and what they mean."""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamer.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from streamer.evaluation import DataSet, Evaluation
+    from streamer.evaluation.run import Watch
+    from streamer.judge.client import Judge
+    from streamer.scoring.encoder import CachedEncoder
+    from streamer.settings import Settings
+
+_ASKED, _SCORES, _JUDGE, _RUN = "What is asked", "Scores to compare", "The judge", "The run"
+
+
+def evaluate(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the report, tables, figures and CSV files; made if it is not there.",
+        ),
+    ] = Path("evaluation"),
+    from_store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from-store",
+            metavar="GATE",
+            help="Evaluate what this gate decided, from stored scores and labels; may be given several times.",
+        ),
+    ] = None,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="A",
+            rich_help_panel=_ASKED,
+            help="Budget on exposure risk; several times for several. Default: .01 .05 .10 .15 .20.",
+        ),
+    ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="best|response",
+            rich_help_panel=_ASKED,
+            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. Default: both.",
+        ),
+    ] = None,
+    splits: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=2, max=10_000, rich_help_panel=_ASKED, help="Seeded halves by question."
+        ),
+    ] = 50,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="S", min=0, max=2**62, rich_help_panel=_ASKED, help="Seed of the first split."),
+    ] = 0,
+    scorers: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...|all",
+            rich_help_panel=_SCORES,
+            help="Label-free scores to compare: gram, mean-cosine, exact-match, clusters, cluster-entropy, brevity.",
+        ),
+    ] = "gram",
+    score_field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD",
+            rich_help_panel=_SCORES,
+            help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
+        ),
+    ] = None,
+    judge: Annotated[
+        bool,
+        typer.Option(
+            "--judge",
+            rich_help_panel=_JUDGE,
+            help="Ask the judge of the settings for scores that files do not bring; marks are kept.",
+        ),
+    ] = False,
+    judge_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", rich_help_panel=_JUDGE, help="Its model; overrides the setting, and asks."
+        ),
+    ] = None,
+    judge_base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", rich_help_panel=_JUDGE, help="Its endpoint; overrides the setting, and asks."
+        ),
+    ] = None,
+    judge_field: Annotated[
+        str,
+        typer.Option(
+            metavar="FIELD",
+            rich_help_panel=_JUDGE,
+            help="Field of a response's meta with the judge's score in [0, 1], given without references.",
+        ),
+    ] = "judge_score",
+    cache: Annotated[
+        Path,
+        typer.Option(metavar="DIR", rich_help_panel=_RUN, help="Where scores, marks and results are kept."),
+    ] = Path(".streamer"),
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=64,
+            rich_help_panel=_RUN,
+            help="That compute side by side. Default: a core each.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Evaluate response clouds: what a gate would ship, what would get through, which score and method do best.
+
+    Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
+    tables.md, figures, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
+    the same command goes on; a second run of the same is there at once.
+    """
+    from streamer import wiring
+    from streamer.cli.console import print_json
+    from streamer.cli.demo import DemoProgress
+    from streamer.errors import UsageError
+    from streamer.evaluation import Options, evaluated, read_data_set
+    from streamer.evaluation.data_sets import named_apart
+    from streamer.evaluation.run import check_options
+    from streamer.settings import load_settings
+
+    if not files and not from_store:
+        raise UsageError("name files of response clouds, or a gate with --from-store")
+    options = check_options(
+        Options(
+            alphas=tuple(alpha or Options().alphas),
+            units=tuple(unit or Options().units),
+            splits=splits,
+            seed=seed,
+            scorers=tuple(name.strip() for name in scorers.split(",") if name.strip()),
+            external=tuple(score_field or ()),
+            judge_field=judge_field,
+        )
+    )
+    overrides = {"model": judge_model, "base_url": judge_base_url}
+    asked = {name: value for name, value in overrides.items() if value is not None}
+    settings = load_settings(judge=asked) if asked else load_settings()
+    read = [read_data_set(file, judge_field=judge_field, external=options.external) for file in files or ()]
+    stored = _stored(settings, from_store or [])
+    with ExitStack() as until, DemoProgress() as watch:
+        grader = until.enter_context(wiring.judge(settings)) if judge or asked else None
+        data_sets = _with_scores(
+            settings, named_apart([*read, *stored]), options.scorers, grader, cache, watch
+        )
+        found = evaluated(
+            data_sets,
+            options,
+            out=out,
+            cache=cache,
+            processes=processes or len(os.sched_getaffinity(0)),
+            watch=watch,
+        )
+    if json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(found))
+    else:
+        _print(found, out)
+
+
+def _stored(settings: "Settings", gates: list[str]) -> "list[DataSet]":
+    if not gates:
+        return []
+    from datetime import timedelta
+
+    from streamer import wiring
+    from streamer.evaluation.stored import stored_data_set
+
+    found = []
+    with wiring.open_store(settings) as store:
+        for name in gates:
+            of_gate = store.gates.get(name).settings
+            deadline = wiring.now() - timedelta(seconds=of_gate.label_deadline_seconds)
+            found.append(stored_data_set(store.answers, name, settings=of_gate, older_than=deadline))
+    return found
+
+
+def _with_scores(
+    settings: "Settings",
+    data_sets: "list[DataSet]",
+    scorers: tuple[str, ...],
+    judge: "Judge | None",
+    cache: Path,
+    watch: "Watch",
+) -> "list[DataSet]":
+    from streamer.errors import UsageError
+    from streamer.evaluation import judged_data_sets, scored_data_sets
+    from streamer.evaluation.stored import keeps_texts
+    from streamer.scoring.compared_scorers import GRAM
+
+    others = [name for name in scorers if name != GRAM]
+    made = []
+    for data in data_sets:
+        kept = data.scores.get(GRAM)
+        if kept is None or others:
+            if not keeps_texts(data):
+                raise UsageError(
+                    f"{data.source}: its texts are not on record, so that {', '.join(others)} cannot be computed; leave "
+                    "--scorers out"
+                )
+            (data,) = scored_data_sets(
+                [data],
+                encoder=settings.encoder.name,
+                load_encoder=lambda: _encoder(settings),
+                cache=cache,
+                watch=watch,
+            )
+        made.append(data if kept is None else data.with_scores(GRAM, kept))
+    return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)
+
+
+def _encoder(settings: "Settings") -> "CachedEncoder":
+    from streamer import wiring
+    from streamer.errors import UsageError
+
+    loaded = wiring.encoder(settings)
+    if loaded is None:
+        raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
+    return loaded
+
+
+def _print(found: "Evaluation", out: Path) -> None:
+    from streamer.cli.console import output, print_table, say, warn
+    from streamer.evaluation.findings import findings, headline
+
+    for result in found.data_sets:
+        say(f"{result.name}: {headline(found, result).sentence}")
+        for note in result.notes:
+            warn(f"{result.name}: {note}")
+    say("")
+    print_table(
+        (
+            "data set",
+            "unit",
+            "mode",
+            "alpha",
+            "ship rate",
+            "exposure",
+            "severity shipped",
+            "held",
+            "reduction",
+        ),
+        [
+            (
+                result.name,
+                row.unit,
+                row.mode,
+                f"{row.alpha:g}",
+                *(
+                    None if value is None else f"{value:.3f}"
+                    for value in (
+                        row.ship_rate.mean,
+                        row.exposure.mean,
+                        row.shipped_severity.mean,
+                        row.held_severity.mean,
+                        row.reduction.mean,
+                    )
+                ),
+            )
+            for result in found.data_sets
+            for row in result.gates
+            if row.mode is not None
+        ],
+        title=f"The paper's modes, means over {found.options.splits} splits (its tables have unit response)",
+    )
+    say("")
+    for text in findings(found):
+        say(f"- {text}")
+    say("")
+    console = output()
+    console.print(f"report    {out / 'report.html'}", markup=False, soft_wrap=True)
+    console.print(f"tables    {out / 'tables.md'}", markup=False, soft_wrap=True)

@@ -1,0 +1,99 @@
+"""What was answered, scored and labelled, batch by batch: for an evaluation on the record."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.experiments.stored_answers import StoredBatch, StoredResponse
+from streamer.gate import is_blank
+from streamer.journal import BatchKey
+from streamer.store.labels import Severities
+from streamer.store.schema import batches, decisions, responses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.policy import GateSettings
+    from streamer.store.engine import Database
+    from streamer.store.schema.types import Row
+
+
+class Answers:
+    """Implements `streamer.experiments.stored_answers.AnswerStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def audited(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[StoredBatch]:
+        """First attempts that the audit sample took, decided before `older_than` under these scores.
+
+        Where the audit took every batch, those that were held for blank answers are among them: nothing draws these.
+        """
+        query = (
+            sa.select(
+                batches.c.id,
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                batches.c.prompt,
+                batches.c.references,
+                decisions.c.sampled,
+                decisions.c.sampling_probability,
+                responses.c.response_id,
+                responses.c.text,
+                responses.c.score,
+                responses.c.raw_energy,
+                responses.c.drawn,
+            )
+            .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+            .join(responses, responses.c.batch == decisions.c.batch)
+            .where(
+                decisions.c.gate == gate,
+                decisions.c.decided_at < older_than,
+                decisions.c.scorer == settings.scorer,
+                decisions.c.encoder == settings.encoder,
+                batches.c.attempt == 1,
+                (decisions.c.sampled & responses.c.score.is_not(None))
+                | ((decisions.c.reason == "empty_text") & (decisions.c.sampling_probability == 1)),
+            )
+            .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
+        )
+        with self._database.reading(snapshot=True) as connection:
+            severities = Severities.read(connection, gate, settings.severity_kind)
+            found = connection.execute(query).mappings()
+            return [_batch(list(rows), severities) for _, rows in groupby(found, key=itemgetter("id"))]
+
+
+def _batch(rows: Sequence[Row], severities: Severities) -> StoredBatch:
+    first = rows[0]
+    key = BatchKey(first["gate"], first["batch_id"], first["attempt"])
+    return StoredBatch(
+        batch_id=first["batch_id"],
+        prompt=first["prompt"],
+        references=tuple(first["references"] or ()),
+        probability=first["sampling_probability"],
+        responses=tuple(
+            StoredResponse(
+                id=row["response_id"],
+                text=row["text"],
+                score=row["score"],
+                blank=_blank(row),
+                severity=severities.get(key, row["response_id"])
+                if row["drawn"] or not first["sampled"]
+                else None,
+            )
+            for row in rows
+        ),
+    )
+
+
+def _blank(row: Row) -> bool:
+    """Without its text a blank answer is known by its raw energy, which is 0 for no other."""
+    if row["text"] is not None:
+        return is_blank(row["text"])
+    return row["score"] is None or row["raw_energy"] == 0
