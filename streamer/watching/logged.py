@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING
 
 from streamer.monitoring import AuditedDecision
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.policy import GateSettings, Unit
-
-_BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +62,11 @@ class LoggedDecision:
         return self.settings.audit_probability > 0 and (self.probability > 0 or not self.scored)
 
     @property
+    def contradictory(self) -> bool:
+        """Whether the record says that its draw was certain, and that it was not taken: only the draw alarm reads it."""
+        return self.probability == 1 and not self.sampled
+
+    @property
     def labelled(self) -> bool:
         """Whether its loss is known: every severity that is needed is there."""
         return len(self.severities) == self.needed
@@ -84,11 +87,9 @@ class LoggedDecision:
             return AuditedDecision(least, sampled=least == 1, loss=0.0 if least == 1 else None, shipped=0.0)
         loss = None
         if self.sampled and self.labelled and self.drawn:
-            loss = math.fsum(self.severities) / self.drawn
-        # A record that says "certain" and "not taken" contradicts itself: the alarm on draws is to see it.
-        probability = self.probability if self.sampled else min(self.probability, _BELOW_ONE)
+            loss = fsum(self.severities) / self.drawn
         return AuditedDecision(
-            probability,
+            self.probability,
             sampled=self.sampled,
             loss=loss,
             shipped=self.shipped,

@@ -78,6 +78,8 @@ class Reading:
             if not decision.watched:
                 self._end_sequence(NO_SAMPLE)
                 self._unwatched += 1
+            elif decision.contradictory:
+                self._unwatched += 1
             else:
                 if decision.overdue and not due:
                     self.blocked_at = moment

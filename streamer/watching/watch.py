@@ -203,7 +203,7 @@ class RiskWatch:
         more = len(unseen) == self._size or (reading.blocked_at is None and len(page) == self._size)
         watch = replace(
             watch,
-            read_through=through if watch.read_through is None else max(watch.read_through, through),
+            read_through=min(now, max(through, watch.read_through or through)),
             marks=pruned(watch.marks, watch.read),
         )
         return watch, [*drifted, *sequences, *alarms], more
@@ -221,6 +221,6 @@ def _worth_writing(before: GateWatch, after: GateWatch, now: datetime) -> bool:
     """Tell whether more has changed than the time: an idle gate costs a transaction every half minute."""
     if not before.marks or before.marks[-1][:2] != after.marks[-1][:2]:
         return True
-    if now - before.marks[-1].at >= _REFRESH:
+    if not timedelta(0) <= now - before.marks[-1].at < _REFRESH:  # also when our clock was set back
         return True
     return replace(after, marks=before.marks, read_through=before.read_through) != before

@@ -1,0 +1,246 @@
+"""What an alarm does: told once, the gate closed in the same transaction; the next one opens only for a reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from streamer.events.alerts import decode_alert
+from streamer.policy import MONITOR
+from streamer.watching.reading import chance_of
+from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def raised(traffic: Traffic, **options: Any) -> Shown:
+    """Everything that ships is as bad as can be: the alarm is raised."""
+    shown = Shown()
+    made = traffic.decide(80, rng=np.random.default_rng(11))
+    traffic.label(made, lambda _: 1.0)
+    traffic.watcher(shown, **options).round([traffic.store.gates.get(GATE)], now=START + DAY / 2)
+    return shown
+
+
+def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = new_traffic()
+    shown = raised(traffic)
+    policy = traffic.store.policies.newest(GATE)
+    assert (policy.version, policy.state, policy.created_by) == (3, "closed", MONITOR)
+    assert policy.calibrated
+    assert "expected exposure risk passed 0.06 (budget 0.05, tolerance 0.01)" in policy.reason
+    alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
+    assert alarm is not None
+    assert (alarm.closed_policy, alarm.raised_at) == (3, START + DAY / 2)
+    kinds = {one.alert.kind: one.alert for one in traffic.store.alerts.list()}
+    assert kinds.keys() == {"risk", "gate_closed"}
+    assert kinds["risk"].alert_id == alarm.alert_id
+    assert (kinds["risk"].level, kinds["risk"].policy_version) == ("page", 2)
+    assert kinds["risk"].details["closed_by_policy"] == 3
+    assert "The gate was closed (policy 3)" in kinds["risk"].message
+    assert shown.alerts == {(GATE, "risk"): 1, (GATE, "gate_closed"): 1}
+    assert shown.reports[GATE].alarm("risk") is not None
+    waiting = traffic.store.unpublished([], limit=20)
+    assert [m.topic for m in waiting][-3:] == ["streamer.thresholds", "streamer.alerts", "streamer.alerts"]
+    assert decode_alert(waiting[-2].value) == kinds["risk"]
+    assert traffic.store.verify_chain() == []
+
+
+def test_what_cannot_be_closed_leaves_nothing_half_done(
+    new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = new_traffic()
+    made = traffic.decide(80, rng=np.random.default_rng(11))
+    traffic.label(made, lambda _: 1.0)
+    before = traffic.store.monitoring.watch(GATE)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("the last statement fails")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streamer.store.monitoring_state.raise_alert", broken)
+        with pytest.raises(RuntimeError):
+            traffic.watcher().watch(GATE, now=START + DAY / 2)
+    assert traffic.store.monitoring.watch(GATE) == before
+    assert traffic.store.policies.newest(GATE).state == "open"
+    traffic.watcher().watch(GATE, now=START + DAY / 2)
+    assert traffic.store.policies.newest(GATE).state == "closed"
+
+
+def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic(on_alarm="report")
+    raised(traffic, page=20)
+    raised(traffic, page=20)
+    assert traffic.store.policies.newest(GATE).state == "open"
+    (told,) = traffic.store.alerts.list()
+    assert "goes on shipping" in told.alert.message
+
+
+def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    from streamer.errors import UsageError
+
+    traffic = new_traffic()
+    mint = traffic.store.monitoring._mint
+
+    def refuses(*_: Any) -> Any:
+        raise UsageError("no key to sign with is configured.")
+
+    traffic.store.monitoring._mint = type("Refusing", (), {"lock_to_close": refuses})()  # type: ignore[assignment]
+    raised(traffic)
+    (told,) = traffic.store.alerts.list()
+    assert "could NOT be closed: no key to sign with is configured." in told.alert.message
+    assert traffic.store.policies.newest(GATE).state == "open"
+    traffic.store.monitoring._mint = mint
+    traffic.watcher().watch(GATE, now=START + DAY)
+    assert traffic.store.policies.newest(GATE).state == "closed", "tried again until it can be done"
+    assert {one.alert.kind for one in traffic.store.alerts.list()} == {"risk", "gate_closed"}
+
+
+def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = new_traffic()
+    raised(traffic)
+    watcher, monitoring = traffic.watcher(), traffic.store.monitoring
+    # Decided before the gate was closed, read after it was opened again: it was told already.
+    traffic.label(traffic.decide(30, rng=np.random.default_rng(12)), lambda _: 1.0)
+    watcher.watch(GATE, now=START + DAY)
+    first = monitoring.watch(GATE).alarm("risk")
+    assert first is not None
+    assert first.number == 1
+    traffic.label(traffic.decide(30, rng=np.random.default_rng(13)), lambda _: 1.0)
+    traffic.open_gate()
+    watcher.watch(GATE, now=START + DAY)
+    watcher.watch(GATE, now=START + DAY)
+    second = monitoring.watch(GATE).alarm("risk")
+    assert second is not None
+    assert (second.number, second.state.bets.seen, second.raised_by) == (2, 0, None)
+    assert second.state.bets.delta == chance_of(0.05, 2)
+    assert traffic.store.policies.newest(GATE).state == "open"
+    traffic.label(traffic.decide(80, rng=np.random.default_rng(14)), lambda _: 1.0)
+    watcher.watch(GATE, now=START + DAY)
+    assert traffic.store.policies.newest(GATE).state == "closed"
+    assert len([one for one in traffic.store.alerts.list() if one.alert.kind == "risk"]) == 2
+
+
+def test_a_person_who_acknowledges_opens_the_next_alarm_on_later_decisions(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = new_traffic(on_alarm="report")
+    raised(traffic)
+    traffic.label(traffic.decide(30, rng=np.random.default_rng(12)), lambda _: 1.0)
+    (told,) = traffic.store.alerts.list()
+    traffic.store.alerts.acknowledge(told.alert.alert_id, by="ana", reason="a bad template, put right")
+    traffic.label(traffic.decide(10, rng=np.random.default_rng(12)), lambda _: 0.0)
+    traffic.watcher().watch(GATE, now=START + DAY)
+    alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
+    assert alarm is not None
+    assert (alarm.number, alarm.after, alarm.state.bets.seen) == (2, 110, 10)
+    rows = traffic.world.rows("SELECT number, ended FROM monitor_alarms WHERE kind = 'risk' ORDER BY number")
+    assert rows == [(1, "acknowledged"), (2, None)]
+    with pytest.raises(sa.exc.IntegrityError, match="append-only"):
+        traffic.store._database.writing(
+            lambda c: c.execute(sa.text("UPDATE monitor_alarms SET state = '{}' WHERE number = 1"))
+        )
+
+
+def test_a_new_policy_alone_opens_no_alarm(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic(on_alarm="report")
+    raised(traffic)
+    traffic.open_gate()
+    traffic.label(traffic.decide(10, rng=np.random.default_rng(12)), lambda _: 0.0)
+    traffic.watcher().watch(GATE, now=START + DAY)
+    alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
+    assert alarm is not None
+    assert (alarm.number, alarm.ended) == (1, None)
+
+
+def test_all_alarms_of_a_gate_together_spend_no_more_than_one() -> None:
+    assert math.fsum(chance_of(0.05, number) for number in range(1, 200_000)) < 0.05
+    assert chance_of(0.05, 1) == pytest.approx(0.0304, abs=1e-4)
+
+
+def test_draws_that_are_not_made_as_logged_are_told(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic()
+    traffic.decide(60, rng=np.random.default_rng(15), sampled=True, sampling_probability=0.05)
+    watcher = traffic.watcher()
+    watcher.watch(GATE, now=START)
+    (told,) = [one.alert for one in traffic.store.alerts.list()]
+    assert (told.kind, told.level) == ("draws", "page")
+    assert traffic.store.policies.newest(GATE).state == "open", "no figure holds: none may close a gate"
+    traffic.store.alerts.acknowledge(told.alert_id, by="ana", reason="an old worker")
+    traffic.decide(20, rng=np.random.default_rng(16))
+    watcher.watch(GATE, now=START + MINUTE)
+    alarm = traffic.store.monitoring.watch(GATE).alarm("draws")
+    assert alarm is not None
+    assert (alarm.number, alarm.state.bets.seen, alarm.raised_by) == (2, 20, None)
+
+
+def test_certain_and_not_taken_is_a_wrong_draw_and_no_error(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic(audit_probability=1.0)
+    traffic.decide(10, rng=np.random.default_rng(15), sampled=False)
+    traffic.watcher().watch(GATE, now=START)
+    assert [one.alert.kind for one in traffic.store.alerts.list()] == ["draws"]
+
+
+def test_an_alarm_about_an_older_policy_closes_the_newer_one(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic()
+    made = traffic.decide(80, rng=np.random.default_rng(11))
+    traffic.open_gate()
+    traffic.label(made, lambda _: 1.0)
+    traffic.watcher().watch(GATE, now=START)
+    newest = traffic.store.policies.newest(GATE)
+    assert (newest.version, newest.state) == (4, "closed")
+
+
+def test_two_at_once_read_everything_once(new_traffic: Callable[..., Traffic]) -> None:
+    import threading
+
+    traffic = new_traffic()
+    rng = np.random.default_rng(17)
+    traffic.label(traffic.decide(120, rng=rng), lambda _: 0.0)
+    watchers = [
+        type(traffic.watcher())(
+            traffic.world.open().monitoring, alerts=traffic.store.alerts, observer=Shown(), page=4, pages=60
+        )
+        for _ in range(2)
+    ]
+    threads = [
+        threading.Thread(target=one.watch, args=(GATE,), kwargs={"now": START + DAY}) for one in watchers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    traffic.watcher().watch(GATE, now=START + DAY)
+    watch = traffic.store.monitoring.watch(GATE)
+    assert watch.sequence is not None
+    assert watch.sequence.state.decisions == 120
+    alone = traffic.store.monitoring.decided(GATE, after=0, until=10**9, limit=500)
+    assert watch.sequence.state.drawn == sum(one.sampled for one in alone)
+
+
+def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic()
+    traffic.label(traffic.decide(10, rng=np.random.default_rng(18)), lambda _: 0.0)
+    monitoring = traffic.store.monitoring
+    fresh = monitoring.watch(GATE)
+    traffic.watcher().watch(GATE, now=START + DAY)
+    after = monitoring.watch(GATE)
+    from streamer.watching.store import Written
+
+    written = Written(watch=replace(after, read=99), ended=[], close="no", tell=lambda *_: [])
+    assert monitoring.write(fresh, written) is False, "a first round that comes too late"
+    assert monitoring.write(replace(after, step=after.step - 1), written) is False
+    assert monitoring.watch(GATE) == after
+    assert traffic.store.policies.newest(GATE).state == "open"

@@ -1,0 +1,150 @@
+"""Killed at any point, rows that commit late, clocks that are a day off: each decision is read once, in one order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from streamer.store import migrate, open_store
+from tests.integration.store.conftest import World, dead_letter_message, policy_message
+from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
+from tests.integration.watching.test_reading import audited, fresh_alarm, fresh_sequence, some_severities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.slow
+def test_killed_in_and_between_rounds_nothing_is_lost_or_counted_twice(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    rng = np.random.default_rng(21)
+    traffic = new_traffic()
+    traffic.decide(60, rng=rng)
+    severities = some_severities(traffic, rng)
+    traffic.label(traffic.made, severities)
+    now = START + DAY / 2
+    for point in ("in_transaction=kill@2", "after_transaction=kill@1"):
+        command = [sys.executable, "-m", "tests.integration.watching.watch_process"]
+        ended = subprocess.run(
+            [*command, traffic.world.url, now.isoformat(), "10"],
+            env=os.environ | {"STREAMER_FAILPOINTS": point},
+            capture_output=True,
+            timeout=60,
+        )
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+    # One round was committed by each: the second process died right after it.
+    watch = traffic.store.monitoring.watch(GATE)
+    assert (watch.step, watch.read) == (2, 20)
+    traffic.watcher().watch(GATE, now=now)
+    watch = traffic.store.monitoring.watch(GATE)
+    assert watch.sequence is not None
+    expected = audited(traffic.made, severities)
+    assert watch.sequence.state == fresh_sequence(traffic).observe(expected)
+    alarm = watch.alarm("risk")
+    assert alarm is not None
+    assert alarm.state == fresh_alarm(traffic).observe(expected)
+
+
+@pytest.mark.postgres
+def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(postgres_database_url: str) -> None:
+    migrate(postgres_database_url)
+    world = World(postgres_database_url)
+    traffic = Traffic(world, audit_probability=1.0)
+    traffic.open_gate()
+    rng = np.random.default_rng(22)
+    severities: dict[str, float] = {}
+
+    written, go_on = threading.Event(), threading.Event()
+
+    def wait(point: str) -> None:
+        if point == "in_transaction" and threading.current_thread() is late:
+            written.set()
+            assert go_on.wait(30)
+
+    slow = open_store(
+        postgres_database_url,
+        clock=world.clock,
+        policy_message=policy_message,
+        dead_letter_message=dead_letter_message,
+        failpoint=wait,
+    )
+    watcher = traffic.watcher()
+    first = world.decision(0, "early", number=1, actions=("abstain", "ship"), sampling_probability=1.0,
+                           policy=traffic.policy)  # fmt: skip
+    lease = world.lease(1)
+    late = threading.Thread(
+        target=lambda: slow.commit([world.slice(lease, first, expected=0)], now=START), daemon=True
+    )
+    try:
+        late.start()
+        assert written.wait(30)
+        # Its number is taken and it is not there yet, while ten with larger numbers are.
+        made = traffic.decide(10, rng=rng)
+        severities = {one.key.batch_id: 0.0 for one in made} | {"early": 1.0}
+        traffic.label([first, *made], severities)
+        for _ in range(3):
+            report = watcher.watch(GATE, now=START + MINUTE)
+            assert report is not None
+            assert report.exposure is None
+        assert (
+            traffic.store.monitoring.watch(GATE).read
+            < traffic.store.monitoring.standing(GATE).probe.decisions
+        )  # type: ignore[union-attr]
+    finally:
+        go_on.set()
+        late.join(30)
+    watcher.watch(GATE, now=START + MINUTE)
+    report = watcher.watch(GATE, now=START + MINUTE)
+    assert report is not None
+    assert report.exposure is not None
+    numbers = [one.batch_id for one in traffic.store.monitoring.decided(GATE, after=0, until=99, limit=99)]
+    assert numbers[0] == "early"
+    expected = fresh_sequence(traffic).observe(audited([first, *made], severities))
+    assert report.exposure == expected.exposure()
+    slow.close()
+    world.close()
+
+
+def test_a_worker_whose_clock_is_a_day_off_neither_loses_labels_nor_holds_up_the_rest(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    rng = np.random.default_rng(23)
+    traffic = new_traffic(audit_probability=1.0)
+    watcher = traffic.watcher()
+    watcher.watch(GATE, now=START)
+    behind = traffic.decide(5, rng=rng, start=START - 2 * DAY)
+    ahead = traffic.decide(5, rng=rng, start=START + 2 * DAY)
+    watcher.watch(GATE, now=START + MINUTE)
+    report = watcher.watch(GATE, now=START + 2 * MINUTE)
+    assert report is not None
+    assert report.exposure is None, "the first of those behind is not overdue: it is a minute old"
+    traffic.label(behind, lambda _: 0.0)
+    report = watcher.watch(GATE, now=START + DAY)
+    assert report is not None
+    assert report.exposure is not None
+    assert (report.exposure.decisions, report.exposure.overdue) == (5, 0)
+    report = watcher.watch(GATE, now=START + DAY + MINUTE)
+    assert report is not None
+    assert report.exposure is not None
+    assert (report.exposure.decisions, report.exposure.overdue) == (10, len(ahead)), "a day later they are"
+
+
+def test_our_own_clock_set_back_holds_nothing_up(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic(audit_probability=1.0)
+    watcher = traffic.watcher()
+    watcher.watch(GATE, now=START + 30 * DAY)
+    traffic.decide(5, rng=np.random.default_rng(24))
+    watcher.watch(GATE, now=START + 30 * DAY)
+    watcher.watch(GATE, now=START + MINUTE)
+    report = watcher.watch(GATE, now=START + MINUTE + DAY)
+    assert report is not None
+    assert report.exposure is not None
+    assert report.exposure.overdue == 5
