@@ -191,7 +191,7 @@ class Reviews:
 
     def release(self, reviewer: Reviewer) -> None:
         """Give up what this page has: the person leaves."""
-        mine = sa.delete(review_claims).where(review_claims.c.holder == reviewer.holder)
+        mine = sa.delete(review_claims).where(_is_of(reviewer))
         self._database.writing(lambda connection: connection.execute(mine))
 
     def progress(
@@ -247,11 +247,16 @@ class Reviews:
 # -- what waits, and whose it is ----------------------------------------------------------------------------
 
 
+def _is_of(reviewer: Reviewer) -> sa.ColumnElement[bool]:
+    """Tell of a claim whether this page has it, with this person at it."""
+    return (review_claims.c.holder == reviewer.holder) & (review_claims.c.labeller == reviewer.labeller)
+
+
 def _claim_of_others(reviewer: Reviewer, now: datetime) -> sa.Subquery:
     """Select the claims that hold, and are not this page's."""
     return (
         sa.select(review_claims.c.batch, review_claims.c.position)
-        .where(review_claims.c.expires_at > now, review_claims.c.holder != reviewer.holder)
+        .where(review_claims.c.expires_at > now, ~_is_of(reviewer))
         .subquery()
     )
 
@@ -278,7 +283,7 @@ def _candidates(reviewer: Reviewer, gates: Sequence[str], now: datetime) -> sa.S
     own = sa.exists().where(
         review_claims.c.batch == responses.c.batch,
         review_claims.c.position == responses.c.position,
-        review_claims.c.holder == reviewer.holder,
+        _is_of(reviewer),
     )
     return (
         _with(
@@ -320,8 +325,7 @@ def _claim(
         .on_conflict_do_update(
             index_elements=["batch", "position"],
             set_=values,
-            where=(review_claims.c.expires_at <= sa.literal(now, UtcDateTime))
-            | (review_claims.c.holder == reviewer.holder),
+            where=(review_claims.c.expires_at <= sa.literal(now, UtcDateTime)) | _is_of(reviewer),
         )
         .returning(review_claims.c.batch)
     )
