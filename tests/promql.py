@@ -87,7 +87,9 @@ def rules() -> list[Expression]:
 
 def rules_of(path: Path) -> list[dict[str, Any]]:
     """List the rules of a file, as they are written."""
-    return [rule for group in yaml.load(path.read_bytes(), yaml.CSafeLoader)["groups"] for rule in group["rules"]]
+    return [
+        rule for group in yaml.load(path.read_bytes(), yaml.CSafeLoader)["groups"] for rule in group["rules"]
+    ]
 
 
 def dashboards() -> dict[str, dict[str, Any]]:
@@ -155,3 +157,28 @@ def matched(text: str) -> list[tuple[str, set[str]]]:
         (found[1], set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", found[2])))
         for found in re.finditer(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^}]*)\}", bare)
     ]
+
+
+def legend_labels(legend: str) -> set[str]:
+    """Labels that a legend has in places of its text."""
+    return set(re.findall(r"{{\s*(\w+)\s*}}", legend))
+
+
+def empty_while_all_is_well() -> dict[str, str]:
+    """Places of expressions that have no data while nothing is wrong and nothing changes, each with why."""
+    quiet = {
+        each.place: "an alert, which has data only while it is pending or fires"
+        for each in rules()
+        if each.kind == "alert" and each.place != "rules / StreamerDeadMansSwitch"
+    }
+    marks = {
+        each.place: "a mark, which has data only at the moment of a change"
+        for each in panels()
+        if each.kind == "annotation"
+    }
+    since = {
+        each.place: "the time of an alarm, while one stands"
+        for each in panels()
+        if "streamer_alarm_raised_timestamp_seconds" in each.text
+    }
+    return quiet | marks | since

@@ -19,6 +19,7 @@ from deploy.grafana.panels import (
 )
 
 ALPHA = recorded("gate:streamer_policy_alpha_ratio:max")
+BUDGET = recorded("gate:streamer_exposure_budget_ratio:leader")
 LOWER, RISK_, UPPER = (
     recorded(f"gate:streamer_exposure_risk{part}_ratio:leader") for part in ("_lower", "", "_upper")
 )
@@ -35,7 +36,7 @@ CUT, OPEN = (shown("policy_state", where=f'{GATE}, state="{state}"') for state i
 STATE = f"{CUT} + 2 * {OPEN}"
 STATES = {0.0: ("closed", DOUBTFUL), 1.0: ("cut", FINE), 2.0: ("open", DOUBTFUL), 3.0: ("changing", GREY)}
 
-VERDICT = f"({LOWER} > bool on (gate) {ALPHA}) + ({UPPER} > bool on (gate) {ALPHA})"
+VERDICT = f"({LOWER} > bool {BUDGET}) + ({UPPER} > bool {BUDGET})"
 VERDICTS = {0.0: ("inside", FINE), 1.0: ("not known yet", DOUBTFUL), 2.0: ("EXCEEDED", BAD)}
 
 AT_A_GLANCE = Row(
@@ -47,9 +48,9 @@ AT_A_GLANCE = Row(
             width=4,
             height=5,
             unit="none",
-            description="Inside: the upper bound of the exposure risk is at most alpha. EXCEEDED: the lower bound is "
-            "above it. Not known yet: alpha lies between the bounds; more labels or more time will tell. Wrong at "
-            "any time with probability at most the gate's monitor delta.",
+            description="Inside: the upper bound of the exposure risk is at most the budget. EXCEEDED: the lower bound "
+            "is above it. Not known yet: the budget lies between the bounds; more labels or more time will tell. "
+            "Wrong at any time of a period with probability at most the gate's monitor delta.",
             names=VERDICTS,
             queries=(Query(expr=VERDICT, legend="{{gate}}"),),
         ),
@@ -61,13 +62,14 @@ AT_A_GLANCE = Row(
             unit="percentunit",
             decimals=2,
             colour_background=False,
-            description="Severity that reached people, averaged over all decisions that monitoring has read, held ones "
-            "counting 0: estimate, the bounds that hold at all times at once, and the budget alpha.",
+            description="Severity that reached people, averaged over all decisions of the budget period that monitoring "
+            "has read, held ones counting 0: estimate, the bounds that hold at all times at once, and the budget, "
+            "which is alpha over the attempts that a prompt may have.",
             queries=(
                 Query(expr=LOWER, legend="lower", colour=SKY),
                 Query(expr=RISK_, legend="estimate", colour=BLUE),
                 Query(expr=UPPER, legend="upper", colour=SKY),
-                Query(expr=ALPHA, legend="budget", colour=BAD),
+                Query(expr=BUDGET, legend="budget", colour=BAD),
             ),
         ),
         Panel(
@@ -142,14 +144,14 @@ INTERVALS = Row(
             title="Exposure risk and its budget",
             unit="percentunit",
             height=10,
-            description="The band holds the mean severity that has reached people since this sequence began, at all "
-            "times at once. The dashed line is alpha. An estimate above alpha is no alarm: it happens by chance in "
-            "most streams that keep the budget.",
+            description="The band holds the mean severity that has reached people in this budget period, at all times "
+            "at once. The dashed line is the budget. An estimate above it is no alarm: it happens by chance in most "
+            "streams that keep the budget.",
             queries=(
                 Query(expr=LOWER, legend="lower", colour=SKY, look="band-lower"),
                 Query(expr=UPPER, legend="upper", colour=SKY, look="band-upper"),
                 Query(expr=RISK_, legend="estimate", colour=BLUE),
-                Query(expr=ALPHA, legend="budget alpha", colour=BAD, look="limit"),
+                Query(expr=BUDGET, legend="budget", colour=BAD, look="limit"),
             ),
         ),
         Panel(
@@ -168,6 +170,7 @@ INTERVALS = Row(
         Panel(
             title="Budget of the period used",
             unit="percentunit",
+            width=16,
             description="Share of what this period allows that has reached people, with bounds; 100 % is all of it.",
             queries=(
                 Query(expr=USED_LOWER, legend="lower", colour=SKY, look="band-lower"),
@@ -192,8 +195,24 @@ INTERVALS = Row(
             ),
         ),
         Panel(
+            title="Read through",
+            kind="stat",
+            width=4,
+            unit="dateTimeFromNow",
+            colour_background=False,
+            description="The newest decision that the interval has read. A decision is read when it is older than the "
+            "gate's monitor deadline, so that labels have had their time.",
+            queries=(
+                Query(
+                    expr=f"1000 * {led('risk_read_through_timestamp_seconds')}",
+                    legend="{{gate}}",
+                    colour=BLUE,
+                ),
+            ),
+        ),
+        Panel(
             title="What the interval stands on",
-            width=8,
+            width=24,
             unit="short",
             description="Decisions that monitoring has read, those of them with a label, drawn ones whose label missed "
             "the deadline (each widens both bounds), and labels that came later than it (left out).",
@@ -226,11 +245,24 @@ WARNINGS = Row(
             title="Raised",
             kind="state-timeline",
             unit="none",
+            width=8,
             description="risk: expected severity passed budget and tolerance. draws: the audit sample is not drawn as "
             "logged, so no figure holds. drift: scores or embeddings are not those of calibration.",
             names={0.0: ("quiet", FINE), 1.0: ("RAISED", BAD)},
             least=None,
             queries=(Query(expr=f"max by (alarm) ({ALARMS})", legend="{{alarm}}"),),
+        ),
+        Panel(
+            title="Raised since",
+            kind="stat",
+            width=4,
+            unit="dateTimeFromNow",
+            description="When each alarm that stands was raised; `streamer alert list` has the words to it.",
+            no_value="none stands",
+            steps=((None, BAD),),
+            queries=(
+                Query(expr=f"1000 * {led('alarm_raised_timestamp_seconds', 'alarm')}", legend="{{alarm}}"),
+            ),
         ),
     ),
 )
@@ -291,7 +323,7 @@ EVERY_GATE = Row(
                 Query(expr=expr, legend=legend, unit=unit)
                 for expr, legend, unit in (
                     (shown("policy_version", where=""), "policy", "none"),
-                    ("gate:streamer_policy_alpha_ratio:max", "budget", "percentunit"),
+                    ("gate:streamer_exposure_budget_ratio:leader", "budget", "percentunit"),
                     ("gate:streamer_exposure_risk_lower_ratio:leader", "risk, lower", "percentunit"),
                     ("gate:streamer_exposure_risk_ratio:leader", "risk", "percentunit"),
                     ("gate:streamer_exposure_risk_upper_ratio:leader", "risk, upper", "percentunit"),

@@ -1,0 +1,61 @@
+#   docker build -t conformal-streamer .
+#   docker build -t conformal-streamer --build-arg TORCH=cpu .
+#
+# TORCH=locked (default): every package comes by hash from requirements.lock, PyTorch with its CUDA libraries too, as the
+# public index has it: several GB. TORCH=cpu: PyTorch of the same version from PyTorch's own index for CPUs, which is
+# smaller by far and whose hash the lock does not know; all else by hash.
+
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+ARG TORCH=locked
+ARG EXTRAS=judge
+ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
+RUN python -m pip install --no-cache-dir --disable-pip-version-check uv==0.13.9
+WORKDIR /build
+COPY requirements.lock ./
+RUN uv venv /opt/streamer && \
+    case "$TORCH" in \
+    locked) ;; \
+    cpu) uv pip install --python /opt/streamer/bin/python --no-deps \
+        --index-url https://download.pytorch.org/whl/cpu \
+        "torch==$(sed -n 's/^torch==\([^ ;]*\).*/\1/p' requirements.lock)" ;; \
+    *) echo "TORCH must be locked or cpu, not $TORCH" >&2; exit 2 ;; \
+    esac
+COPY pyproject.toml README.md ./
+COPY streamer streamer
+# What builds the wheel, and what it depends on, comes from the lock; hashes that stand there are verified.
+RUN uv build --wheel --build-constraint requirements.lock --out-dir dist . && \
+    wheel="$(ls dist/*.whl)" && \
+    uv pip install --python /opt/streamer/bin/python --constraint requirements.lock \
+        "conformal-streamer[${EXTRAS}] @ file:///build/${wheel}"
+# Nothing may have come that the lock does not name.
+RUN uv pip freeze --python /opt/streamer/bin/python | sed '/^conformal-streamer /d; s/+cpu$//' > installed && \
+    test -s installed && \
+    while read -r pin; do \
+        grep -q -x -F -e "$pin" -e "$pin \\" requirements.lock || grep -q -F -e "$pin ;" requirements.lock || \
+            { echo "not in the lock: $pin" >&2; exit 1; }; \
+    done < installed
+
+FROM ${PYTHON_IMAGE}
+LABEL org.opencontainers.image.title="conformal-streamer" \
+    org.opencontainers.image.description="Ships or holds language-model answers inside a stated risk budget"
+RUN groupadd --gid 10001 streamer && \
+    useradd --uid 10001 --gid streamer --home-dir /var/lib/streamer --no-log-init --shell /usr/sbin/nologin streamer && \
+    install --directory --owner=streamer --group=streamer --mode=0750 /var/lib/streamer
+COPY --from=build /opt/streamer /opt/streamer
+# The encoder's weights are a package of the lock: nothing is fetched at run time. What libraries cache goes to /tmp, so
+# that the root file system may be read-only.
+ENV PATH=/opt/streamer/bin:$PATH \
+    PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    HF_HUB_OFFLINE=1 HF_HOME=/tmp/huggingface MPLCONFIGDIR=/tmp/matplotlib \
+    STREAMER_LOGGING_FORMAT=json
+USER 10001:10001
+WORKDIR /var/lib/streamer
+EXPOSE 9464
+# Alive, by the program's own word; whether it may get work is /readyz.
+HEALTHCHECK --interval=15s --timeout=5s --start-period=90s --retries=3 CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('STREAMER_HTTP_PORT', '9464') + '/healthz', timeout=4)"]
+# It drains when told to stop, and ends itself after 25 seconds at most.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["streamer"]
+CMD ["worker"]
