@@ -13,8 +13,10 @@ from streamer.policy import (
     HOLD_ACTIONS,
     METHODS,
     MODES,
+    MONITOR,
     ON_ALARM,
     RECALIBRATE,
+    RECALIBRATOR,
     SCORERS,
     SEGMENT_FALLBACKS,
     SHAPES,
@@ -37,13 +39,18 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def who(by: str | None) -> str:
-    """Name whoever acts: `by`, or the login name. Raises `UsageError` when the system has no name for the user."""
-    if by:
-        return by
+    """Name whoever acts: `by`, or the login name.
+
+    Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
+    what an alarm did is told apart from what a person did by it.
+    """
     try:
-        return getpass.getuser()
+        name = by or getpass.getuser()
     except (KeyError, OSError, ImportError):
         raise UsageError("this system has no name for you; say who you are with --by") from None
+    if name in (RECALIBRATOR, MONITOR):
+        raise UsageError(f"the program itself acts as {name!r}; say who you are with --by")
+    return name
 
 
 def seconds(text: str, option: str) -> float:

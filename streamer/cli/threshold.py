@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streamer.policy import Policy
     from streamer.signed_policy import PolicyKeys, PolicyVersion
     from streamer.store import Store
+    from streamer.store.proposals import Proposal
 
 app = typer.Typer(no_args_is_help=True, help="The thresholds that gates had and have: who, why, when.")
 
@@ -68,7 +69,7 @@ def list_(
     for found in proposals:
         note(
             f"Run {found.run} proposes {cut_text(found.cut, found.rule)} for {found.gate}, {when(found.at)} by {found.by}: "
-            f"streamer threshold activate {found.gate}"
+            f"streamer threshold activate {found.gate}{_why_it_waits(found)}"
         )
 
 
@@ -83,7 +84,7 @@ def show(
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
     from streamer import wiring
-    from streamer.cli.console import print_fields, print_json, say, warn
+    from streamer.cli.console import note, print_fields, print_json, say, warn
     from streamer.settings import load_settings
     from streamer.signed_policy import REFUSAL_TEXTS
 
@@ -93,6 +94,7 @@ def show(
         newest = store.policies.newest(gate)
         found = store.policies.version(gate, newest.version if version is None else version)
         policy = newest if version is None else store.policies.get(gate, version)
+        proposal = store.calibration.proposal(gate)
     if json:
         print_json(_version_json(found, keys))
         return
@@ -121,6 +123,15 @@ def show(
     )
     if (refusal := keys.refusal(found)) is not None:
         warn(f"Workers with the same public keys refuse this policy: {REFUSAL_TEXTS[refusal]}.")
+    if proposal is not None and present:
+        note(
+            f"Run {proposal.run} proposes {cut_text(proposal.cut, proposal.rule)}: streamer threshold activate {gate}"
+            f"{_why_it_waits(proposal)}"
+        )
+
+
+def _why_it_waits(proposal: "Proposal") -> str:
+    return f". It waits for a person: {proposal.why}." if proposal.why else ""
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.policy import calibrated_for_another
+from streamer.policy import MONITOR, calibrated_for_another
 from streamer.rules import Cut
 from streamer.store.policy_rows import SETTINGS, settings_of
 from streamer.store.schema import calibration_candidates, calibration_runs, gate_revisions, policies
@@ -65,6 +65,7 @@ class Proposal:
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:
     """What the gate's newest run found, if it was not put in force; None if it was, or there is none."""
+    alarm = _alarm_closure(gate).scalar_subquery()
     in_force = (
         sa.select(sa.func.max(policies.c.calibration_run)).where(policies.c.gate == gate).scalar_subquery()
     )
@@ -88,6 +89,8 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
                 calibration_runs.c.id == last,
                 calibration_runs.c.id > sa.func.coalesce(in_force, 0),
                 calibration_runs.c.outcome.is_(None) | (calibration_runs.c.outcome != "unchanged"),
+                # What an alarm closed the gate for, older runs have not read apart.
+                sa.func.coalesce(calibration_runs.c.since_version, 0) >= sa.func.coalesce(alarm, 0),
             )
         )
         .mappings()
@@ -111,6 +114,13 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
     )
 
 
+def _alarm_closure(gate: str) -> sa.Select[Any]:
+    """Version of the newest policy that an alarm closed the gate with."""
+    return sa.select(sa.func.max(policies.c.version)).where(
+        policies.c.gate == gate, policies.c.created_by == MONITOR, policies.c.state == "closed"
+    )
+
+
 def activate(
     connection: sa.Connection,
     gate: str,
@@ -124,6 +134,11 @@ def activate(
     """Put what is proposed in force; see `streamer.store.calibration_runs.Calibrations.activate`."""
     present = mint.lock_newest(connection, gate)
     proposal = newest(connection, gate)
+    if proposal is None and connection.execute(_alarm_closure(gate)).scalar() == present.version:
+        raise UsageError(
+            f"an alarm closed gate {gate!r} since its newest run: what was found before it is not proposed any more; "
+            f"`streamer recalibrate {gate} --propose` reads what was decided since"
+        )
     if proposal is None:
         raise UsageError(
             f"nothing is proposed for gate {gate!r}; `streamer recalibrate {gate} --propose` makes a proposal"

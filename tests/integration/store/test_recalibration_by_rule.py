@@ -277,6 +277,18 @@ def test_after_an_alarm_a_looser_threshold_waits(site: Callable[..., Site]) -> N
     assert one.policy.state == "closed"
 
 
+def test_what_was_proposed_before_an_alarm_cannot_be_put_in_force_after_it(site: Callable[..., Site]) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.5))
+    one.open()
+    one.label(one.decide(40), bad_below(0.0))
+    assert one.run().outcome == "proposed"
+    one.store.policies.close(GATE, by=MONITOR, reason="risk alarm")
+    assert one.store.calibration.proposal(GATE) is None
+    with pytest.raises(UsageError, match="an alarm closed gate 'support-bot' since its newest run"):
+        one.store.calibration.activate(GATE, by="ana", reason="", now=one.clock())
+
+
 def test_a_policy_that_changed_meanwhile_is_not_overwritten(site: Callable[..., Site]) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.3))

@@ -488,3 +488,13 @@ def test_watching_standard_input_does_not_disturb_the_end() -> None:
     assert child.wait(timeout=30) == 0
     _, err = child.communicate()
     assert err == b""
+
+
+@pytest.mark.parametrize("name", ["monitor", "recalibrator"])
+def test_nobody_acts_under_a_name_of_the_program(
+    name: str, database: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "gate", "create", "bot", "--scorer", "external")[0] == 0
+    status, _, err = run(capsys, "threshold", "close", "bot", "--reason", "x", "--by", name)
+    assert status == cli.WRONG_USAGE
+    assert f"the program itself acts as '{name}'" in err
