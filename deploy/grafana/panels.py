@@ -117,7 +117,6 @@ class Dashboard:
             "type": "query",
             "datasource": DATASOURCE,
             "query": {"query": "label_values(streamer_policy_version, gate)", "refId": "gate"},
-            "definition": "label_values(streamer_policy_version, gate)",
             "refresh": 2,
             "sort": 1,
             "multi": self.several_gates,
@@ -183,9 +182,12 @@ def _annotations() -> list[dict[str, Any]]:
 
 
 def _annotation(name: str, colour: str, expr: str, title: str) -> dict[str, Any]:
+    """A query whose every point is a mark. Older versions of Grafana read `expr` and `titleFormat`, newer `target`."""
     return {
-        "name": name, "datasource": DATASOURCE, "enable": True, "hide": False, "iconColor": colour, "expr": expr,
-        "step": "", "titleFormat": title, "textFormat": "", "tagKeys": "", "useValueForTime": False,
+        "name": name, "datasource": DATASOURCE, "enable": True, "hide": False, "iconColor": colour,
+        "target": {"refId": "Anno", "expr": expr, "legendFormat": title, "interval": "", "range": True,
+                   "instant": False, "limit": 100, "matchAny": False, "tags": [], "type": "dashboard"},
+        "expr": expr, "step": "", "titleFormat": title, "textFormat": "", "tagKeys": "", "useValueForTime": False,
     }  # fmt: skip
 
 
@@ -253,7 +255,7 @@ def _defaults(panel: Panel) -> dict[str, Any]:
             "thresholdsStyle": {"mode": "line" if len(panel.steps) > 1 else "off"},
         }
     elif panel.kind == "state-timeline":
-        defaults["custom"] = {"lineWidth": 0, "fillOpacity": 80, "spanNulls": False}
+        defaults["custom"] = {"lineWidth": 0, "fillOpacity": 80}
     return defaults
 
 
@@ -270,7 +272,10 @@ def _overrides(panel: Panel) -> list[dict[str, Any]]:
         if properties:
             overrides.append(
                 {
-                    "matcher": {"id": "byFrameRefID", "options": _REF_IDS[place]},
+                    # What a table shows was merged from its queries: there only the heading is left to go by.
+                    "matcher": {"id": "byName", "options": query.legend}
+                    if panel.kind == "table"
+                    else {"id": "byFrameRefID", "options": _REF_IDS[place]},
                     "properties": [{"id": name, "value": value} for name, value in properties],
                 }
             )
@@ -308,7 +313,7 @@ def _options(panel: Panel) -> dict[str, Any]:
             "showValue": "auto",
             "rowHeight": 0.8,
             "mergeValues": True,
-            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
             "tooltip": {"mode": "single", "sort": "none"},
         }
     if panel.kind == "heatmap":
@@ -324,11 +329,7 @@ def _options(panel: Panel) -> dict[str, Any]:
             "tooltip": {"mode": "single", "yHistogram": False, "showColorScale": False},
             "yAxis": {"axisPlacement": "left", "reverse": False, "unit": "percentunit"},
         }  # fmt: skip
-    return {
-        "showHeader": True,
-        "cellHeight": "sm",
-        "footer": {"show": False, "reducer": ["sum"], "countRows": False},
-    }
+    return {"showHeader": True, "cellHeight": "sm"}
 
 
 def _joined_by_gate(panel: Panel) -> list[dict[str, Any]]:

@@ -106,8 +106,8 @@ def test_colours_are_told_apart_by_everybody_and_thresholds_rise(board: dict[str
         colours = {step["color"] for step in steps}
         colours |= {word["color"] for mapping in defaults["mappings"] for word in mapping["options"].values()}
         for override in panel["fieldConfig"]["overrides"]:
-            (place,) = [t for t in panel["targets"] if t["refId"] == override["matcher"]["options"]]
-            assert place
+            by = {"byName": "legendFormat", "byFrameRefID": "refId"}[override["matcher"]["id"]]
+            assert [t[by] for t in panel["targets"]].count(override["matcher"]["options"]) == 1
             for each in override["properties"]:
                 if each["id"] == "color":
                     colours.add(each["value"]["fixedColor"])
@@ -121,12 +121,13 @@ def test_variables_and_marks(board: dict[str, Any]) -> None:
     source, gate = board["templating"]["list"]
     assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
     assert (gate["name"], gate["datasource"]) == ("gate", SHARED)
-    assert gate["definition"] == gate["query"]["query"] == "label_values(streamer_policy_version, gate)"
+    assert gate["query"]["query"] == "label_values(streamer_policy_version, gate)"
     assert {mark["name"] for mark in board["annotations"]["list"]} == {"New policies", "Alarms"}
     for mark in board["annotations"]["list"]:
         assert mark["enable"]
         assert mark["datasource"] == SHARED
         assert "offset $__interval" in mark["expr"]
+        assert mark["target"]["expr"] == mark["expr"]
 
 
 def test_provisioning_leads_to_what_is_there() -> None:
