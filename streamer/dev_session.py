@@ -21,6 +21,7 @@ class DevSession:
     database_url : where its worker keeps the record; may hold a password, hence the file's mode 0600.
     metrics_url : root of its HTTP endpoints.
     pid : the process that owns the broker; the session is over when it is gone.
+    recalibrator_url : root of the recalibrator's HTTP endpoints; None in a session without one.
     """
 
     bootstrap_servers: str
@@ -28,6 +29,7 @@ class DevSession:
     database_url: str
     metrics_url: str
     pid: int
+    recalibrator_url: str | None = None
 
 
 def write_dev_session(session: DevSession, path: Path = DEV_SESSION_FILE) -> None:

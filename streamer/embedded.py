@@ -1,23 +1,17 @@
-"""The embedded step: a broker inside this process, a worker as its child, and a file that tells where they are.
+"""The embedded step: a broker inside this process, services as its children, and a file that tells where they are.
 
 For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamer.dev_session import DevSession, remove_dev_session, write_dev_session
-from streamer.errors import StreamerError, Unavailable
 from streamer.events.topics import Topics
+from streamer.service_process import ServiceProcess
 from streamer.settings_sources import PREFIX, variable_name
 from streamer.stream.embedded_broker import EmbeddedBroker
 
@@ -28,25 +22,20 @@ if TYPE_CHECKING:
 
     from streamer.settings import Settings
 
-_START_SECONDS = 120.0
-_STOP_SECONDS = 20.0
-_LOG_TAIL_BYTES = 4000
-
-
-class WorkerDied(StreamerError):
-    """The worker process ended although nobody asked it to."""
+_LOOK_SECONDS = 0.25
 
 
 class EmbeddedStep:
-    """Broker, worker and addresses, from `start` to `stop`; also a context manager.
+    """Broker, worker, a recalibrator if there is to be one, and addresses, from `start` to `stop`; also a context manager.
 
     Parameters
     ----------
-    settings : as for any command. The worker gets those of the encoder, the events, HTTP, the log and its own, and nothing
-        else from the environment or from files: a broker that is configured there is not the one that runs here.
+    settings : as for any command. The services get those of the encoder, the events, HTTP, the log and the worker, and
+        nothing else from the environment or from files: a broker that is configured there is not the one that runs here.
     database_url : of a migrated database; a SQLite path must be absolute.
-    directory : where the worker's log goes.
+    directory : where the services' logs go.
     shared : leave the addresses where other commands of the working directory find them.
+    recalibrates : run a recalibrator beside the worker, on a free port.
     """
 
     def __init__(
@@ -56,15 +45,16 @@ class EmbeddedStep:
         database_url: str,
         directory: Path,
         shared: bool = False,
+        recalibrates: bool = False,
     ) -> None:
         self._settings = settings
         self.database_url = database_url
         self._directory = directory
         self._shared = shared
-        self._log: IO[bytes] | None = None
-        self._worker: subprocess.Popen[str] | None = None
+        self._recalibrates = recalibrates
+        self._worker: ServiceProcess | None = None
+        self._recalibrator: ServiceProcess | None = None
         self.broker = EmbeddedBroker()
-        self.worker_facts: dict[str, Any] = {}
 
     @property
     def log_path(self) -> Path:
@@ -74,46 +64,43 @@ class EmbeddedStep:
     @property
     def metrics_url(self) -> str:
         """Root of the worker's `/metrics`, `/healthz` and `/readyz`."""
-        return str(self.worker_facts["http"])
+        return self._running_worker().url
+
+    @property
+    def recalibrator_url(self) -> str | None:
+        """The same of the recalibrator; None when there is none."""
+        return None if self._recalibrator is None else self._recalibrator.url
 
     def start(self, *, waiting: Callable[[], None] = lambda: None) -> None:
-        """Start broker and worker and wait until the worker is ready. `waiting` is called while it is not.
+        """Start the broker and the services and wait until they are ready. `waiting` is called while they are not.
 
         Raises
         ------
-        WorkerDied : the worker ended at start; the message has the end of its log.
+        WorkerDied : a service ended at start; the message has the end of its log.
         Unavailable : it was not ready in time.
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         topics = Topics(self._settings.kafka.topic_prefix)
         self.broker.start(topics=(topics.responses, topics.actions, topics.labels, topics.thresholds))
         try:
-            self._start_worker()
-            self._wait_until_ready(waiting)
+            environment = self._environment()
+            self._worker = ServiceProcess("worker", directory=self._directory, environment=environment)
+            self._worker.start()
+            if self._recalibrates:
+                # The configured port is the worker's.
+                self._recalibrator = ServiceProcess(
+                    "recalibrator",
+                    directory=self._directory,
+                    environment=environment | {"STREAMER_HTTP_PORT": "0"},
+                )
+                self._recalibrator.start()
+                self._recalibrator.wait_until_ready(waiting)
+            self._worker.wait_until_ready(waiting)
         except BaseException:
             self.stop()
             raise
         if self._shared:
             write_dev_session(self.session())
-
-    def _start_worker(self) -> None:
-        self._log = self.log_path.open("ab")
-        self._worker = subprocess.Popen(
-            [sys.executable, "-m", "streamer", "worker", "--json", "--until-stdin-closes"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=self._directory,
-            env=self._environment(),
-        )
-        stdout = self._worker.stdout
-        if stdout is None:
-            raise RuntimeError("the worker has no standard output")
-        line = stdout.readline()
-        if not line:
-            raise self._death()
-        self.worker_facts = json.loads(line)
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
@@ -134,6 +121,12 @@ class EmbeddedStep:
                 )
                 if value is not None
             }
+            # Whose policies are signed here must go on to be; the worker of a place of its own has no private key.
+            passed |= {
+                variable_name("policies", field): str(value)
+                for field, value in self._settings.policies.model_dump().items()
+                if value is not None
+            }
         return (
             inherited
             | passed
@@ -149,37 +142,16 @@ class EmbeddedStep:
             }
         )
 
-    def _wait_until_ready(self, waiting: Callable[[], None]) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            self.check_worker()
-            with (
-                suppress(urllib.error.URLError, OSError),
-                urllib.request.urlopen(f"{self.metrics_url}/readyz", timeout=2) as answer,  # noqa: S310
-            ):
-                if answer.status == 200:
-                    return
-            if time.monotonic() > deadline:
-                raise Unavailable(
-                    f"the worker was not ready within {_START_SECONDS:.0f} s; its log is {self.log_path}"
-                )
-            waiting()
-            time.sleep(0.1)
-
     def check_worker(self) -> None:
-        """Raise `WorkerDied` if the worker is not running any more."""
-        if self._worker is None or self._worker.poll() is not None:
-            raise self._death()
+        """Raise `WorkerDied` if a service is not running any more."""
+        self._running_worker().check()
+        if self._recalibrator is not None:
+            self._recalibrator.check()
 
-    def _death(self) -> WorkerDied:
-        status = None if self._worker is None else self._worker.wait()
-        tail = b""
-        with suppress(OSError):
-            tail = self.log_path.read_bytes()[-_LOG_TAIL_BYTES:]
-        return WorkerDied(
-            f"the worker ended with status {status}; the end of its log ({self.log_path}):\n"
-            + tail.decode("utf-8", "replace")
-        )
+    def _running_worker(self) -> ServiceProcess:
+        if self._worker is None:
+            raise RuntimeError("the worker was not started")
+        return self._worker
 
     def session(self) -> DevSession:
         """The addresses, for other processes of this machine."""
@@ -189,33 +161,28 @@ class EmbeddedStep:
             database_url=self.database_url,
             metrics_url=self.metrics_url,
             pid=os.getpid(),
+            recalibrator_url=self.recalibrator_url,
         )
 
     def wait(self) -> int:
-        """Wait until the worker ends by itself and return its exit status."""
-        if self._worker is None:
-            raise RuntimeError("the worker was not started")
-        return self._worker.wait()
+        """Wait until the worker ends by itself and return its exit status. Raises `WorkerDied` when another service does."""
+        worker = self._running_worker()
+        while (status := worker.poll()) is None:
+            if self._recalibrator is not None:
+                self._recalibrator.check()
+            time.sleep(_LOOK_SECONDS)
+        return status
 
     def stop(self) -> None:
-        """Let the worker drain and end, then stop the broker. May be called twice."""
+        """Let the services drain and end, then stop the broker. May be called twice."""
         if self._shared:
             remove_dev_session(os.getpid())
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.terminate()
-            try:
-                worker.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
-            for stream in (worker.stdin, worker.stdout):
-                if stream is not None:
-                    with suppress(OSError):
-                        stream.close()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        services = [one for one in (self._recalibrator, self._worker) if one is not None]
+        self._worker = self._recalibrator = None
+        for service in services:
+            service.ask_to_stop()
+        for service in services:
+            service.stop()
         self.broker.stop()
 
     def __enter__(self) -> EmbeddedStep:

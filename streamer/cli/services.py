@@ -88,7 +88,7 @@ def recalibrator(
 
 
 def dev(port: PortOption = None, json: JsonOption = False) -> None:
-    """Run an embedded broker and a worker until Ctrl-C, for trying and developing.
+    """Run an embedded broker, a worker and a recalibrator until Ctrl-C, for trying and developing.
 
     The other commands find it by themselves while they are run in the same directory. The embedded broker keeps
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
@@ -105,7 +105,7 @@ def dev(port: PortOption = None, json: JsonOption = False) -> None:
     configure_logging(settings.logging.format, settings.logging.level)
     _warn_of_misspelt()
     end_on_sigterm()
-    note("Starting an embedded broker and a worker; loading the encoder takes some seconds.")
+    note("Starting an embedded broker, a worker and a recalibrator; loading the encoder takes some seconds.")
     raise typer.Exit(wiring.run_dev(settings, announce=_announce_json if json else _announce_dev))
 
 

@@ -33,7 +33,7 @@ DEV_DIRECTORY = Path(".streamer")
 
 
 def run_dev(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
-    """Run the embedded broker and a worker until Ctrl-C, findable by the other commands of this directory."""
+    """Run the embedded broker, a worker and a recalibrator until Ctrl-C, findable by the other commands of this directory."""
     from streamer.dev_session import find_dev_session
     from streamer.embedded import EmbeddedStep
     from streamer.redaction import redact_text
@@ -47,7 +47,11 @@ def run_dev(settings: Settings, *, announce: Callable[[Mapping[str, object]], No
     migrate(settings)
     database_url = absolute_url(settings.database.url)
     step = EmbeddedStep(
-        settings, database_url=database_url, directory=(DEV_DIRECTORY / "dev").resolve(), shared=True
+        settings,
+        database_url=database_url,
+        directory=(DEV_DIRECTORY / "dev").resolve(),
+        shared=True,
+        recalibrates=True,
     )
     try:
         step.start()
@@ -56,6 +60,7 @@ def run_dev(settings: Settings, *, announce: Callable[[Mapping[str, object]], No
                 "broker": step.broker.bootstrap,
                 "database": redact_text(database_url),
                 "http": step.metrics_url,
+                "recalibrator": step.recalibrator_url,
                 "worker log": str(step.log_path),
             }
         )

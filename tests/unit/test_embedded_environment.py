@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streamer.audit.signing import generate_keys
+from streamer.dev_session import DevSession, find_dev_session, write_dev_session
 from streamer.embedded import EmbeddedStep
 from streamer.settings import load_settings
 
@@ -38,3 +42,41 @@ def test_only_a_record_that_is_kept_gets_the_checkpoints_that_are_configured(
         "STREAMER_AUDIT_CHECKPOINT_EVERY_SECONDS": "300.0",
     }
     assert passed == (expected if shared else {})
+
+
+def test_what_signs_policies_goes_with_a_record_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    private = generate_keys()[0]
+    for shared in (True, False):
+        step = EmbeddedStep(
+            load_settings(policies={"private_key": private}),
+            database_url="sqlite:///record.db",
+            directory=tmp_path / "dev",
+            shared=shared,
+        )
+        step.broker.start(topics=("streamer.responses",))
+        try:
+            environment = step._environment()
+        finally:
+            step.stop()
+        assert environment.get("STREAMER_POLICIES_PRIVATE_KEY") == (private if shared else None)
+
+
+def test_a_note_from_before_there_was_a_recalibrator_is_still_read(tmp_path: Path) -> None:
+    note = tmp_path / "dev.json"
+    session = DevSession(
+        bootstrap_servers="b",
+        log_id="l",
+        database_url="d",
+        metrics_url="m",
+        pid=os.getpid(),
+        recalibrator_url="r",
+    )
+    write_dev_session(session, note)
+    assert find_dev_session(note) == session
+    content = json.loads(note.read_text())
+    del content["recalibrator_url"]
+    note.write_text(json.dumps(content))
+    assert find_dev_session(note) == replace(session, recalibrator_url=None)
