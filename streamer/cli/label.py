@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamer.cli import label_filling
+from streamer.cli import label_clouds, label_filling
 from streamer.cli import options as opt
 
 if TYPE_CHECKING:
@@ -196,3 +196,4 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
 app.command("judge")(label_filling.judge)
 app.command("bertscore")(label_filling.bertscore)
 app.command("lexical")(label_filling.lexical)
+app.command("clouds")(label_clouds.clouds)

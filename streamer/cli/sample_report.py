@@ -41,7 +41,7 @@ def print_plan(
         columns = ["kind", "model", "T", "requests", "answers", "tokens in", "tokens out", "out at most"]
         priced = planned.cost is not None
         rows = [
-            [*_row(session, row), *([_money(row.cost), _money(row.most_cost)] if priced else [])]
+            [*_row(session, row), *([_rounded(row.cost), _rounded(row.most_cost)] if priced else [])]
             for row in planned.rows
         ]
         if rows:
@@ -87,7 +87,7 @@ def print_result(
         if file.clouds:
             say(f"{file.path}: {counted(file.clouds, 'cloud', 'clouds')}, {file.answers} answers")
         if file.left_out:
-            why = "not finished yet" if stopped else "with fewer than two answers"
+            why = "not finished yet" if stopped else "with fewer than two answers of the model"
             warn(f"{file.path}: {counted(file.left_out, 'prompt', 'prompts')} left out, {why}")
         _warn_of_places(file)
     if tally.requests:
@@ -118,7 +118,9 @@ def print_result(
     if left or tally.failed:
         note(f"{left + tally.failed.total()} answers are still to be had; the same command goes on with them")
     elif files and files[0].clouds:
-        note(f"Next: streamer publish {files[0].path} --gate GATE")
+        note(
+            f"Next: streamer publish {files[0].path} --gate GATE, or streamer label clouds {files[0].path} --out LABELLED"
+        )
 
 
 def _warn_of_places(file: WrittenFile) -> None:
@@ -171,6 +173,10 @@ def _total(planned: Estimate) -> str:
 
 def _money(amount: Decimal | None) -> str:
     return "-" if amount is None else f"{amount:.4f}"
+
+
+def _rounded(amount: Decimal | None) -> float | None:
+    return None if amount is None else round(float(amount), 4)
 
 
 def _short(text: str) -> str:

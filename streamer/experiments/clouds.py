@@ -136,7 +136,7 @@ def read_clouds(path: Path | str) -> Iterator[Cloud]:
     name = shown_name(path)
     first_seen: dict[str, int] = {}
     for number, line in numbered_lines(path):
-        cloud = _parse(line, f"{name}, line {number}")
+        cloud = parse_cloud(line, f"{name}, line {number}")
         earlier = first_seen.setdefault(cloud.batch_id, number)
         if earlier != number:
             raise UsageError(
@@ -148,7 +148,8 @@ def read_clouds(path: Path | str) -> Iterator[Cloud]:
         raise UsageError(f"{name} holds no clouds; it should have one JSON object a line")
 
 
-def _parse(line: bytes, where: str) -> Cloud:
+def parse_cloud(line: bytes, where: str) -> Cloud:
+    """Read one line of a file of clouds. Raises `UsageError`, which begins with `where`."""
     try:
         row = _decoder.decode(line)
     except msgspec.ValidationError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamer.sampling.replies import Found, Ledger
 
 FEWEST = 2
-"""Answers without which there is no cloud."""
+"""Answers of a model without which there is no cloud: noise alone is none, unless it is what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MadeCloud:
 
     Attributes
     ----------
-    line : one JSON object, without the line's end; None where there are fewer than `FEWEST` answers.
+    line : one JSON object, without the line's end; None where too many answers are missing for a cloud.
     answers : how many it holds.
     refused, empty, missing : places without an answer: refused, without a text, nothing came.
     cut_off : answers that ended at the most tokens.
@@ -59,7 +59,7 @@ def _made(plan: SamplingPlan, ledger: Ledger, place: int, cloud: int) -> MadeClo
     noise = plan.noise(place)
     found = ledger.places.get(Batch(prompt.question_id, "answer", cloud), {})
     responses: list[dict[str, Any]] = []
-    refused = empty = missing = cut_off = 0
+    refused = empty = missing = cut_off = by_model = 0
     for slot in plan.slots(prompt, cloud):
         if slot.arm is None:
             text = noise[slot.position]
@@ -74,11 +74,12 @@ def _made(plan: SamplingPlan, ledger: Ledger, place: int, cloud: int) -> MadeClo
         elif (text_or_none := one.text) is None:
             empty += 1
         else:
+            by_model += 1
             cut_off += one.is_cut_off
             meta = _meta(slot, text_or_none) | _answer_meta(plan, slot.arm, slot, one)
             responses.append({"text": text_or_none, "label": None, "meta": meta})
     line = None
-    if len(responses) >= FEWEST:
+    if len(responses) >= FEWEST and (by_model >= FEWEST or not refused + empty + missing):
         counts = {"refused": refused, "empty": empty, "missing": missing}
         line = json.dumps(
             {

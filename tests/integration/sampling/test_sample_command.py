@@ -635,3 +635,12 @@ def test_from_python(folder: Path) -> None:
     assert made.tally.answered == 12
     assert made.files[0].clouds == 3
     assert len(clouds("p.jsonl")) == 3
+
+
+def test_noise_alone_is_no_cloud(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("STREAMER_SAMPLING_TRIES", "1")
+    with OpenAIServer(always(ChatReply(status=500))) as server:
+        assert sample(server, "--mix", ".5/0/.5") == 1
+        assert not (folder / "out.jsonl").exists()
+        assert sample(server, "--mix", "0/0/1", out="noise.jsonl") == 0
+    assert len(clouds("noise.jsonl")) == 3

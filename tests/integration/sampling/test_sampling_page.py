@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
+from streamer.experiments.clouds import read_clouds
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 
 ROOT = Path(__file__).parents[3]
@@ -18,11 +19,15 @@ PAGE = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def shell_lines(page: str) -> list[str]:
+    """Every line of a page's shell blocks, with its continuations."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+
+
 def commands() -> list[str]:
     """Every command line of both pages that samples."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE + README, re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    return [line for line in lines if line.startswith("streamer sample")]
+    return [line for line in shell_lines(PAGE + README) if line.startswith("streamer sample")]
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +48,35 @@ def test_commands_plan_something(line: str, capsys: pytest.CaptureFixture[str]) 
     words = [word for word in shlex.split(line, comments=True)[1:] if word != "--dry-run"]
     assert main([*words, "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["requests"] > 0
+
+
+@pytest.mark.encoder
+def test_from_prompts_to_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sampled, labelled and planned for by the commands of the page, on answers of which some are right."""
+    answers = {f"What is {i} + {i}?": str(2 * i) for i in range(10, 40)}
+    rows = [json.dumps({"question": question, "references": [right]}) for question, right in answers.items()]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(rows))
+
+    def answer(request: ChatRequest) -> ChatReply:
+        right = answers[request.texts[1]]
+        texts = [right if (int(right) + i) % 3 else str(7 * i) for i in range(request.body.get("n", 1))]
+        return ChatReply(texts[0], further=texts[1:])
+
+    label, plan = (
+        line for line in shell_lines(PAGE) if line.startswith(("streamer label clouds", "streamer plan"))
+    )
+    with OpenAIServer(answer) as server:
+        assert main(["sample", "prompts.jsonl", "--out", "clouds.jsonl", "--base-url", server.url]) == 0
+    for _ in range(2):
+        assert main(shlex.split(label, comments=True)[1:]) == 0
+    clouds = list(read_clouds("labelled.jsonl"))
+    assert [cloud.references for cloud in clouds] == [(right,) for right in answers.values()]
+    severities = [(r.text, cloud.references[0], r.severity) for cloud in clouds for r in cloud.responses]
+    assert all(severity == float(text != right) for text, right, severity in severities)
+    assert {r.kind for cloud in clouds for r in cloud.responses} == {"lexical"}
+    capsys.readouterr()
+    assert main([*shlex.split(plan, comments=True)[1:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == "data"
 
 
 def test_there_are_commands_to_try() -> None:
