@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from streamer.policy import GateSettings
     from streamer.store.schema.types import Row
 
+_MOST_REFERENCES = 5_000
+"""More would be read for long and tell little more."""
+
 _LEDGER = (
     decisions.c.batch,
     batches.c.batch_id,
@@ -85,8 +88,14 @@ def decided(
 
 
 def reference(connection: sa.Connection, run: int) -> list[LoggedDecision]:
-    """Read the decisions that a calibration run read, in the order of their numbers."""
-    read = sa.select(calibration_inputs.c.batch).where(calibration_inputs.c.run == run)
+    """Read the newest decisions that a calibration run read, in the order of their numbers."""
+    read = (
+        sa.select(calibration_inputs.c.batch)
+        .where(calibration_inputs.c.run == run)
+        .distinct()
+        .order_by(calibration_inputs.c.batch.desc())
+        .limit(_MOST_REFERENCES)
+    )
     query = (
         sa.select(*_LEDGER, decisions.c.gate)
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)

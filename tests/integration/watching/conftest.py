@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streamer.journal import BatchKey, LabelRevision
+from streamer.store import migrate
 from streamer.watching.watch import RiskWatch
 from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     import numpy as np
     import sqlalchemy as sa
@@ -161,6 +164,32 @@ def new_traffic(new_world: Callable[..., World]) -> Iterator[Callable[..., Traff
         return traffic
 
     return make
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty, migrated SQLite database."""
+    path = tmp_path_factory.mktemp("watching") / "empty.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def light_traffic(migrated_file: Path, tmp_path: Path) -> Iterator[Callable[..., Traffic]]:
+    """The same on SQLite alone, for what no database has a say in."""
+    made: list[World] = []
+
+    def make(**settings: Any) -> Traffic:
+        path = tmp_path / f"{len(made)}.db"
+        shutil.copyfile(migrated_file, path)
+        made.append(World(f"sqlite:///{path}"))
+        traffic = Traffic(made[-1], **settings)
+        traffic.open_gate()
+        return traffic
+
+    yield make
+    for one in made:
+        one.close()
 
 
 __all__ = ["DAY", "GATE", "MINUTE", "OPEN", "START", "Shown", "Traffic"]

@@ -75,8 +75,10 @@ def test_what_cannot_be_closed_leaves_nothing_half_done(
     assert traffic.store.policies.newest(GATE).state == "closed"
 
 
-def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(new_traffic: Callable[..., Traffic]) -> None:
-    traffic = new_traffic(on_alarm="report")
+def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(
+    light_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = light_traffic(on_alarm="report")
     raised(traffic, page=20)
     raised(traffic, page=20)
     assert traffic.store.policies.newest(GATE).state == "open"
@@ -85,11 +87,11 @@ def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(new_traffic: Cal
 
 
 def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
-    new_traffic: Callable[..., Traffic],
+    light_traffic: Callable[..., Traffic],
 ) -> None:
     from streamer.errors import UsageError
 
-    traffic = new_traffic()
+    traffic = light_traffic()
     mint = traffic.store.monitoring._mint
 
     def refuses(*_: Any) -> Any:
@@ -107,9 +109,9 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
 
 
 def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
-    new_traffic: Callable[..., Traffic],
+    light_traffic: Callable[..., Traffic],
 ) -> None:
-    traffic = new_traffic()
+    traffic = light_traffic()
     raised(traffic)
     watcher, monitoring = traffic.watcher(), traffic.store.monitoring
     # Decided before the gate was closed, read after it was opened again: it was told already.
@@ -134,9 +136,9 @@ def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
 
 
 def test_a_person_who_acknowledges_opens_the_next_alarm_on_later_decisions(
-    new_traffic: Callable[..., Traffic],
+    light_traffic: Callable[..., Traffic],
 ) -> None:
-    traffic = new_traffic(on_alarm="report")
+    traffic = light_traffic(on_alarm="report")
     raised(traffic)
     traffic.label(traffic.decide(30, rng=np.random.default_rng(12)), lambda _: 1.0)
     (told,) = traffic.store.alerts.list()
@@ -154,8 +156,8 @@ def test_a_person_who_acknowledges_opens_the_next_alarm_on_later_decisions(
         )
 
 
-def test_a_new_policy_alone_opens_no_alarm(new_traffic: Callable[..., Traffic]) -> None:
-    traffic = new_traffic(on_alarm="report")
+def test_a_new_policy_alone_opens_no_alarm(light_traffic: Callable[..., Traffic]) -> None:
+    traffic = light_traffic(on_alarm="report")
     raised(traffic)
     traffic.open_gate()
     traffic.label(traffic.decide(10, rng=np.random.default_rng(12)), lambda _: 0.0)
@@ -170,8 +172,8 @@ def test_all_alarms_of_a_gate_together_spend_no_more_than_one() -> None:
     assert chance_of(0.05, 1) == pytest.approx(0.0304, abs=1e-4)
 
 
-def test_draws_that_are_not_made_as_logged_are_told(new_traffic: Callable[..., Traffic]) -> None:
-    traffic = new_traffic()
+def test_draws_that_are_not_made_as_logged_are_told(light_traffic: Callable[..., Traffic]) -> None:
+    traffic = light_traffic()
     traffic.decide(60, rng=np.random.default_rng(15), sampled=True, sampling_probability=0.05)
     watcher = traffic.watcher()
     watcher.watch(GATE, now=START)
@@ -186,15 +188,15 @@ def test_draws_that_are_not_made_as_logged_are_told(new_traffic: Callable[..., T
     assert (alarm.number, alarm.state.bets.seen, alarm.raised_by) == (2, 20, None)
 
 
-def test_certain_and_not_taken_is_a_wrong_draw_and_no_error(new_traffic: Callable[..., Traffic]) -> None:
-    traffic = new_traffic(audit_probability=1.0)
+def test_certain_and_not_taken_is_a_wrong_draw_and_no_error(light_traffic: Callable[..., Traffic]) -> None:
+    traffic = light_traffic(audit_probability=1.0)
     traffic.decide(10, rng=np.random.default_rng(15), sampled=False)
     traffic.watcher().watch(GATE, now=START)
     assert [one.alert.kind for one in traffic.store.alerts.list()] == ["draws"]
 
 
-def test_an_alarm_about_an_older_policy_closes_the_newer_one(new_traffic: Callable[..., Traffic]) -> None:
-    traffic = new_traffic()
+def test_an_alarm_about_an_older_policy_closes_the_newer_one(light_traffic: Callable[..., Traffic]) -> None:
+    traffic = light_traffic()
     made = traffic.decide(80, rng=np.random.default_rng(11))
     traffic.open_gate()
     traffic.label(made, lambda _: 1.0)

@@ -169,9 +169,9 @@ def test_only_labels_of_what_was_drawn_and_of_the_gates_kind_are_used(
 
 
 def test_several_labellers_are_averaged_and_the_latest_of_each_counts(
-    new_traffic: Callable[..., Traffic],
+    light_traffic: Callable[..., Traffic],
 ) -> None:
-    traffic = new_traffic(audit_probability=1.0)
+    traffic = light_traffic(audit_probability=1.0)
     traffic.decide(5, rng=np.random.default_rng(4))
     traffic.label(traffic.made, lambda _: 1.0, at=START)
     traffic.label(traffic.made, lambda _: 0.5, at=START + MINUTE)
@@ -184,9 +184,9 @@ def test_several_labellers_are_averaged_and_the_latest_of_each_counts(
     assert report.exposure == expected.exposure()
 
 
-def test_without_an_audit_sample_nothing_is_watched(new_traffic: Callable[..., Traffic]) -> None:
+def test_without_an_audit_sample_nothing_is_watched(light_traffic: Callable[..., Traffic]) -> None:
     shown = Shown()
-    traffic = new_traffic(audit_probability=0.0)
+    traffic = light_traffic(audit_probability=0.0)
     traffic.decide(5, rng=np.random.default_rng(5))
     report = traffic.watcher(shown).watch(GATE, now=START + DAY)
     assert report is not None

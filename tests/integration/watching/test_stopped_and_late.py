@@ -114,10 +114,10 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(postgr
 
 
 def test_a_worker_whose_clock_is_a_day_off_neither_loses_labels_nor_holds_up_the_rest(
-    new_traffic: Callable[..., Traffic],
+    light_traffic: Callable[..., Traffic],
 ) -> None:
     rng = np.random.default_rng(23)
-    traffic = new_traffic(audit_probability=1.0)
+    traffic = light_traffic(audit_probability=1.0)
     watcher = traffic.watcher()
     watcher.watch(GATE, now=START)
     behind = traffic.decide(5, rng=rng, start=START - 2 * DAY)
@@ -137,8 +137,8 @@ def test_a_worker_whose_clock_is_a_day_off_neither_loses_labels_nor_holds_up_the
     assert (report.exposure.decisions, report.exposure.overdue) == (10, len(ahead)), "a day later they are"
 
 
-def test_our_own_clock_set_back_holds_nothing_up(new_traffic: Callable[..., Traffic]) -> None:
-    traffic = new_traffic(audit_probability=1.0)
+def test_our_own_clock_set_back_holds_nothing_up(light_traffic: Callable[..., Traffic]) -> None:
+    traffic = light_traffic(audit_probability=1.0)
     watcher = traffic.watcher()
     watcher.watch(GATE, now=START + 30 * DAY)
     traffic.decide(5, rng=np.random.default_rng(24))
