@@ -59,8 +59,9 @@ bench: $(INSTALLED)  ## Run the benchmarks, each at most a minute
 		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || failed="$$failed, $$file"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-docs: $(INSTALLED)  ## Write the pages of docs/ that come from the code
+docs: $(INSTALLED)  ## Write the pages of docs/ and the dashboards that come from the code
 	$(BIN)/python -m streamer.cli.generate_docs
+	$(BIN)/python -m deploy.grafana.generate
 
 lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock
 	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \

@@ -174,17 +174,13 @@ RUNS = Row(
             ),
         ),
         Panel(
-            title="Alerts told",
+            title="Alerts in the record",
             unit="short",
             width=8,
-            description="Alerts that were put on the topic `alerts` in the hour before each moment, by kind.",
-            queries=(
-                Query(
-                    expr=f"sum by (gate, kind) (increase(streamer_alerts_total{{{GATE}}}[1h]))",
-                    legend="{{gate}} {{kind}}",
-                    look="bar",
-                ),
-            ),
+            decimals=0,
+            description="Alerts that the product itself told, ever, by kind: each step is one. `streamer alert list` "
+            "shows them.",
+            queries=(Query(expr=led("alerts_total", "gate", "kind"), legend="{{gate}} {{kind}}"),),
         ),
     ),
 )

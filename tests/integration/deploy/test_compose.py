@@ -317,6 +317,18 @@ def test_the_commands_of_services_are_commands(name: str, capsys: pytest.Capture
     assert all(option in help_text for option in options)
 
 
+def test_what_the_pages_tell_to_type_is_there() -> None:
+    for page in ("README.md", "docs/operations.md"):
+        text = (ROOT / page).read_text("utf-8")
+        for script in re.findall(r"^(deploy/\S+\.sh)", text, re.MULTILINE):
+            assert os.access(ROOT / script, os.X_OK)
+        assert set(re.findall(r"docker compose --profile (\w+)", text)) <= {"demo", "cli"}
+        assert set(re.findall(r"docker compose (?:run --rm|exec) (\w+)", text)) <= SERVICES.keys()
+        for file in re.findall(r"deploy/[\w./-]+[\w]", text):
+            if "alertmanagers.yml" not in file:
+                assert (ROOT / file).exists(), file
+
+
 # ---- the image
 
 
