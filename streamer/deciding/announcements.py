@@ -48,7 +48,7 @@ class Announcements:
     mine : whether this worker is the one of its group that looks after the topic.
     limits : bounds for what is read.
     clock : seconds that only grow.
-    patience : seconds that the topic may be behind: the command that made a policy publishes it by itself.
+    patience : seconds that the topic may be behind: whoever made a policy publishes it by itself.
     pause : least seconds between two announcements of one gate, should somebody overwrite them all the time.
     """
 
@@ -60,7 +60,7 @@ class Announcements:
         mine: Callable[[], bool],
         limits: Limits,
         clock: Callable[[], float],
-        patience: float = 8.0,
+        patience: float = 4.0,
         pause: float = 30.0,
     ) -> None:
         self._book = book

@@ -65,14 +65,18 @@ def unpublished(
     return [OutboxMessage(*row) for row in rows]
 
 
-def is_waiting(connection: sa.Connection, message: OutboxMessage) -> bool:
-    """Whether a message of no partition, on this topic and with this key, waits to be published."""
+def is_waiting(connection: sa.Connection, message: OutboxMessage, now: datetime) -> bool:
+    """Whether a message of no partition, on this topic and with this key, waits to be published.
+
+    One that a machine with a wrong clock dated ahead does not count: workers leave it alone until then.
+    """
     query = sa.exists().where(
         outbox.c.published_at.is_(None),
         outbox.c.parked_at.is_(None),
         outbox.c.source_topic.is_(None),
         outbox.c.topic == message.topic,
         outbox.c.key == message.key,
+        outbox.c.created_at <= now,
     )
     return bool(connection.execute(sa.select(query)).scalar_one())
 

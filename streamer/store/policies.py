@@ -192,7 +192,7 @@ class Policies:
 
         def work(connection: sa.Connection) -> bool:
             message = self._own_message(connection, policy)
-            if message is not None and not is_waiting(connection, message):
+            if message is not None and not is_waiting(connection, message, moment):
                 enqueue(connection, message, moment)
             return message is not None
 

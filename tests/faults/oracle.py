@@ -152,6 +152,11 @@ def check(
         event = decode_action(same[0].value)
         policy = store.policies.get(event.gate, event.policy.version)
         assert policy.settings.unit == event.unit, f"O4: {identity}"
+        if event.reason == "no_threshold" and all(r.score is None for r in event.responses):
+            # The worker trusted no policy: it holds, whatever the gate is set to.
+            assert event.enforced, f"O4: {identity}"
+            assert all(r.action != "ship" for r in event.responses), f"O4: {identity} ships unscored"
+            continue
         assert event.enforced == (policy.settings.mode == "enforce"), f"O4: {identity}"
         assert (event.reason in ("closed", "no_threshold")) <= (policy.state == "closed"), f"O4: {identity}"
         assert (event.reason == "scored") <= (policy.state != "closed"), f"O4: {identity}"

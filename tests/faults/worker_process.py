@@ -93,6 +93,10 @@ class WorkerProcess:
         """The end of what it has logged."""
         return self._log.read_text(errors="replace")[-characters:]
 
+    def log_text(self) -> str:
+        """All that it has logged."""
+        return self._log.read_text(errors="replace")
+
     def wait_for_log(self, words: str, seconds: float = 60) -> None:
         """Wait until it has logged this."""
         deadline = time.monotonic() + seconds
