@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
@@ -91,7 +92,7 @@ def reduction_heatmaps(evaluation: Evaluation, unit: str) -> Figure:
     results = [result for result in evaluation.data_sets if unit in result.mean_severity]
     alphas = evaluation.options.alphas
     figure = Figure(
-        figsize=(1.9 + (1.15 * len(alphas) + 0.4) * len(modes), 1.6 + 0.78 * len(results)), dpi=144
+        figsize=(3.0 + (1.15 * len(alphas) + 0.4) * len(modes), 1.75 + 0.78 * len(results)), dpi=144
     )
     axes = figure.subplots(1, len(modes), squeeze=False)[0]
     image = None
@@ -116,18 +117,14 @@ def reduction_heatmaps(evaluation: Evaluation, unit: str) -> Figure:
         axis.tick_params(length=0)
         for side in axis.spines.values():
             side.set_visible(False)
-    figure.suptitle(
-        f"Reduction of severity from held to shipped, % (unit {unit}: {UNIT_TITLES[unit]})",
-        x=0.01,
-        ha="left",
-        fontsize=12,
-        fontweight="bold",
-    )
-    figure.tight_layout(rect=(0, 0, 0.93, 0.98))
+    width = figure.get_size_inches()[0]
+    _title(figure, f"Reduction of severity from held to shipped, % (unit {unit}: {UNIT_TITLES[unit]})")
+    figure.tight_layout(rect=(0, 0, 1 - 0.85 / width, 1))
     if image is not None:
         place = axes[-1].get_position()
-        bar = figure.add_axes((0.945, place.y0, 0.013, place.height))
-        figure.colorbar(image, cax=bar).set_label("%")
+        bar = figure.add_axes((1 - 0.78 / width, place.y0, 0.15 / width, place.height))
+        figure.colorbar(image, cax=bar, extend="min")
+        bar.set_title("%", fontsize=10)
     return figure
 
 
@@ -152,7 +149,7 @@ def severity_bars(evaluation: Evaluation, mode: str, unit: str) -> Figure:
     results = [result for result in evaluation.data_sets if _of_mode(result, unit, mode)]
     across = min(3, len(results))
     down = math.ceil(len(results) / across)
-    figure = Figure(figsize=(0.8 + 4.0 * across, 1.2 + 2.9 * down), dpi=144)
+    figure = Figure(figsize=(max(7.0, 0.8 + 4.0 * across), 1.2 + 2.9 * down), dpi=144)
     axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
     for axis in axes[len(results) :]:
         axis.set_visible(False)
@@ -178,7 +175,7 @@ def severity_bars(evaluation: Evaluation, mode: str, unit: str) -> Figure:
         axis.grid(axis="y", color="#dddddd", lw=0.7)
     for row_start in range(0, len(results), across):
         axes[row_start].set_ylabel("mean severity (0 = fine)")
-    _finish(figure, axes[0], f"{mode_title(mode)}: severity of shipped and held, unit {unit}", columns=3)
+    _finish(figure, axes[0], f"{mode_title(mode)}: severity of shipped and held, unit {unit}")
     return figure
 
 
@@ -206,67 +203,71 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
     results = [result for result in evaluation.data_sets if result.stability]
     figure = Figure(figsize=(10.5, 0.9 + 3.3 * len(results)), dpi=144)
     axes = figure.subplots(len(results), 2, squeeze=False)
-    alphas = np.array(evaluation.options.alphas)
-    width = 0.012 * max(alphas[-1], 0.05) * 2
-    root = math.sqrt(evaluation.options.splits)
+    alphas = evaluation.options.alphas
+    places = np.arange(len(alphas), dtype=np.float64)
     for (left, right), result in zip(axes, results, strict=True):
         laws = list(dict.fromkeys(row.method for row in result.stability))
-        left.plot(
-            [0, alphas[-1] * 1.05], [0, alphas[-1] * 1.05], color=BLACK, lw=1, ls="--", label="risk = α"
+        left.hlines(
+            alphas, places - 0.42, places + 0.42, color=BLACK, lw=1.4, ls=(0, (4, 2)), label="budget α"
         )
         for number, law in enumerate(laws):
             rows = [row for row in result.stability if row.method == law]
             colour, line, marker = _LINES[number]
-            shift = (number - (len(laws) - 1) / 2) * width
+            risks = np.array([row.exposure.mean or 0.0 for row in rows])
+            errors = np.array([row.exposure.error or 0.0 for row in rows])
             left.errorbar(
-                alphas + shift,
-                [row.exposure.mean or 0.0 for row in rows],
-                yerr=[row.exposure.error or 0.0 for row in rows],
+                places + (number - (len(laws) - 1) / 2) * 0.17,
+                risks,
+                yerr=[np.minimum(risks, errors), errors],
                 color=colour,
-                ls=line,
+                ls="none",
                 marker=marker,
-                ms=5,
+                ms=6,
                 lw=1.3,
                 capsize=2.5,
                 label=law,
             )
             right.plot(
-                alphas,
+                places,
                 [np.nan if row.level.se is None else row.level.se for row in rows],
                 color=colour,
                 ls=line,
                 marker=marker,
                 ms=6,
                 lw=1.4,
-                label=f"{law}, over splits",
             )
             weights = [row.level_sd_of_weights for row in rows]
-            if law != "mean" and any(weights):
+            if law != "mean":
                 right.plot(
-                    alphas,
-                    [np.nan if one is None else one / root for one in weights],
+                    places,
+                    [
+                        np.nan if one is None else one / math.sqrt(evaluation.options.splits)
+                        for one in weights
+                    ],
                     color=colour,
                     ls="none",
                     marker=marker,
                     mfc="none",
                     ms=6,
+                    clip_on=False,
                 )
         left.set_title(f"{short_name(result.name)}: realised risk")
         left.set_ylabel("severity shipped per response")
-        left.set_ylim(bottom=0)
         right.set_title(f"{short_name(result.name)}: stability of λ")
-        right.set_ylabel(f"SE of λ over {evaluation.options.splits} splits")
-        right.set_ylim(bottom=0)
+        right.set_ylabel(f"SE of λ, {evaluation.options.splits} splits")
         for axis in (left, right):
-            axis.set_xlim(0, alphas[-1] * 1.1)
-            axis.set_xticks(alphas, [_budget(alpha) for alpha in alphas])
+            axis.set_ylim(bottom=0)
+            axis.set_xlim(-0.6, len(alphas) - 0.4)
+            axis.set_xticks(places, [_budget(alpha) for alpha in alphas])
             axis.set_xlabel("budget α")
-            axis.grid(color="#dddddd", lw=0.7)
+            axis.grid(axis="y", color="#dddddd", lw=0.7)
+    axes[0, 0].plot(
+        [], [], ls="none", marker="o", mfc="none", color=BLACK, label="hollow: random weights alone"
+    )
     _finish(
         figure,
         axes[0, 0],
-        "Calibration: do the laws of weights track the budget, and how steady is λ? (unit response, Gram energy)",
-        columns=5,
+        "Do the laws of weights track the budget, and how steady is λ? (unit response, Gram energy)",
     )
     return figure
 
@@ -275,8 +276,7 @@ def coverage_risk(evaluation: Evaluation) -> Figure:
     """Draw selective risk against coverage for every score, with the Gram energy's 95 % band."""
     units = _units(evaluation)
     results = evaluation.data_sets
-    figure = Figure(figsize=(0.8 + 4.1 * len(results), 1.3 + 3.1 * len(units)), dpi=144)
-    axes = figure.subplots(len(units), len(results), squeeze=False)
+    figure, axes = _grid(results, units, width=4.1, height=3.1, margin=0.8)
     names = _scorer_names(evaluation)
     for down, unit in enumerate(units):
         for across, result in enumerate(results):
@@ -314,7 +314,6 @@ def coverage_risk(evaluation: Evaluation) -> Figure:
         figure,
         axes[0, 0],
         "How well scores rank: risk among the shipped as more ships (band: 95 %, Gram energy)",
-        columns=min(4, len(names)) if len(results) > 1 else 2,
     )
     return figure
 
@@ -324,10 +323,7 @@ def scorer_dots(evaluation: Evaluation) -> Figure:
     units, results = _units(evaluation), evaluation.data_sets
     alpha = headline_alpha(evaluation.options.alphas)
     names = _scorer_names(evaluation)
-    figure = Figure(
-        figsize=(2.6 + 3.4 * len(results), 0.9 + (0.75 + 0.36 * len(names)) * len(units)), dpi=144
-    )
-    axes = figure.subplots(len(units), len(results), squeeze=False, sharey=True)
+    figure, axes = _grid(results, units, width=3.4, height=1.05 + 0.36 * len(names), margin=2.6)
     places = np.arange(len(names))[::-1]
     for down, unit in enumerate(units):
         for across, result in enumerate(results):
@@ -351,33 +347,44 @@ def scorer_dots(evaluation: Evaluation) -> Figure:
             gram = rows.get("gram")
             if gram is not None and gram.ship_rate.mean is not None:
                 axis.axvline(100 * gram.ship_rate.mean, color=BLUE, lw=0.8, ls=":")
-            axis.set_yticks(places, [scorer_title(name) for name in names])
+            titled = axis is axes.ravel()[0] or (across == 0 and len(results) > 1)
+            axis.set_yticks(places, [scorer_title(name) if titled else "" for name in names])
             axis.set_ylim(-0.6, len(names) - 0.4)
-            axis.set_xlim(0, max(5.0, axis.get_xlim()[1]))
-            axis.set_title(f"{short_name(result.name)}, unit {unit}")
+            most = max(5.0, axis.get_xlim()[1])
+            axis.set_xlim(-0.025 * most, most)
+            axis.set_title(f"{short_name(result.name)}\nunit {unit}", fontsize=11)
             axis.grid(axis="x", color="#dddddd", lw=0.7)
-            if down == len(units) - 1:
-                axis.set_xlabel("ship rate, %")
-    figure.suptitle(
-        f"What each score ships at the same budget, α = {_budget(alpha)} (method mean)",
-        x=0.01,
-        ha="left",
-        fontsize=12,
-        fontweight="bold",
-    )
-    figure.tight_layout(rect=(0, 0, 1, 0.98))
+            axis.set_xlabel("ship rate, %")
+    _title(figure, f"What each score ships at the same budget, α = {_budget(alpha)} (method mean)")
+    figure.tight_layout()
     return figure
 
 
-def _finish(figure: Figure, axis: Axes, title: str, *, columns: int) -> None:
-    """Set title and legend where they cover nothing."""
+def _grid(
+    results: Sequence[DataSetResult], units: Sequence[str], *, width: float, height: float, margin: float
+) -> tuple[Figure, Any]:
+    """Panels by unit and data set; the units of a single data set stand side by side."""
+    down, across = (len(units), len(results)) if len(results) > 1 else (1, len(units))
+    figure = Figure(figsize=(max(7.0, margin + width * across), 1.1 + height * down), dpi=144)
+    axes = figure.subplots(down, across, squeeze=False)
+    return figure, axes if len(results) > 1 else axes.T
+
+
+def _finish(figure: Figure, axis: Axes, title: str) -> None:
+    """Set title and legend where they cover nothing and are not cut off."""
     handles, labels = axis.get_legend_handles_labels()
-    height = figure.get_size_inches()[1]
-    lines = math.ceil(len(labels) / columns)
-    below = (0.12 + 0.24 * lines) / height
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    width, height = figure.get_size_inches()
+    columns = max(1, min(len(labels), int(width / (0.65 + 0.085 * max(map(len, labels))))))
+    below = (0.12 + 0.24 * math.ceil(len(labels) / columns)) / height
+    _title(figure, title)
     figure.legend(handles, labels, loc="lower center", ncols=columns, frameon=False, fontsize=10)
-    figure.tight_layout(rect=(0, below, 1, 1 - 0.06 / height))
+    figure.tight_layout(rect=(0, below, 1, 1))
+
+
+def _title(figure: Figure, title: str) -> None:
+    """Set the title at the left, broken where the figure ends; `tight_layout` keeps clear of it."""
+    lines = textwrap.wrap(title, int(figure.get_size_inches()[0] / 0.106))
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=12, fontweight="bold")
 
 
 def _units(evaluation: Evaluation) -> list[str]:

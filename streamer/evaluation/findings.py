@@ -43,8 +43,8 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     else:
         said = (
             f"At a budget of {budget(alpha)} the gate serves {served} of {many}; severity among them is "
-            f"{percent(shipped)}, against {without} if everything shipped, and {percent(row.exposure.mean, 1)} a {one} "
-            "reaches people."
+            f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
+            f"{one}."
         )
     return Headline(result.name, served, percent(shipped) if shipped is not None else "–", without, said)
 
@@ -97,19 +97,30 @@ def _reductions(result: DataSetResult) -> str:
     if not rows:
         return f"{result.name}: Gram-CRC ships nothing at any of these budgets, so that there is no reduction to tell of."
     first, last = rows[0], rows[-1]
-    told = f"{result.name}, Gram-CRC by {unit}: severity falls by {_reduced(first)} at α = {first.alpha:g}"
+    told = f"{result.name}, Gram-CRC by {unit}: severity {_changed(first)} at α = {first.alpha:g}"
     if last is not first:
-        told += f" and by {_reduced(last)} at α = {last.alpha:g}"
+        told += f" and {_changed(last)} at α = {last.alpha:g}"
     return (
-        f"{told}, with {percent(first.ship_rate.mean)} and {percent(last.ship_rate.mean)} shipped. A reduction says nothing "
-        "of how much ships: read the two together."
-    )
+        f"{told} from held to shipped, with {percent(first.ship_rate.mean)} and {percent(last.ship_rate.mean)} shipped: a "
+        f"reduction says nothing of how much ships. {_skill(result, unit)}"
+    ).strip()
 
 
-def _reduced(row: GateRow) -> str:
-    error = f" ± {100 * row.reduction.error:.0f}" if row.reduction.error is not None else ""
-    mean = row.reduction.mean
-    return "an undefined share" if mean is None else f"{100 * mean:.0f}{error} %"
+def _changed(row: GateRow) -> str:
+    mean, error = row.reduction.mean or 0.0, row.reduction.error
+    around = "" if error is None else f" ± {100 * error:.0f}"
+    return f"{'falls' if mean >= 0 else 'rises'} by {100 * abs(mean):.0f}{around} %"
+
+
+def _skill(result: DataSetResult, unit: str) -> str:
+    """Say so where the Gram energy cannot be told from chance, or points the wrong way."""
+    auroc = next(row.auroc for row in result.ranking if row.unit == unit and row.scorer == GRAM)
+    if auroc.value is None or auroc.low is None or auroc.high is None or auroc.low > 0.5:
+        return ""
+    between = f"AUROC {auroc.value:.2f}, 95 % {auroc.low:.2f} to {auroc.high:.2f}"
+    if auroc.high < 0.5:
+        return f"Here the Gram energy points the wrong way ({between}): agreeing answers are the worse ones."
+    return f"Here the Gram energy cannot be told from chance ({between}): a gate on it holds at random."
 
 
 def _judges(evaluation: Evaluation) -> str:
