@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import UsageError
 from streamer.wiring.parts import now, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from streamer.review.items import Recalibrating
     from streamer.settings import Settings
     from streamer.store import Store
+
+_COUNT_SECONDS = 3.0
 
 
 class Address(NamedTuple):
@@ -74,12 +79,38 @@ def run_review(
                 store.reviews,
                 access,
                 gates=gates,
-                recalibrating=dict,
+                recalibrating=_Due(store),
                 listening=host,
                 port=listening.getsockname()[1],
                 clock=now,
             )
             serve(app, listening)
+
+
+class _Due:
+    """What the next recalibrations wait for. Counted anew every few seconds: each page asks with each answer."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._counted: dict[str, Recalibrating] = {}
+        self._until = -math.inf
+
+    def __call__(self) -> Mapping[str, Recalibrating]:
+        if monotonic() >= self._until:
+            self._counted = self._count()
+            self._until = monotonic() + _COUNT_SECONDS
+        return self._counted
+
+    def _count(self) -> dict[str, Recalibrating]:
+        from streamer.review.items import Recalibrating
+
+        counted = {}
+        for standing in self._store.standings.standings(now=now()):
+            settings = standing.gate.settings
+            wanted = settings.recalibrate_after_groups
+            if settings.recalibrate != "manual" and wanted is not None:
+                counted[standing.gate.gate] = Recalibrating(labelled=standing.new_groups, wanted=wanted)
+        return counted
 
 
 def _for_people(store: Store) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ import pytest
 
 from streamer.journal import BatchKey
 from streamer.review.items import Mark, Reviewer, ReviewItem, UnknownItem
+from streamer.store.review_claims import candidates
+from streamer.store.review_claims import take as take_row
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
@@ -266,3 +268,16 @@ def test_what_a_program_labels_meanwhile_is_taken_from_the_page(world: World) ->
     world.store.labels.add([world.label(0.5, "b0", labeller="file")])
     assert not world.store.reviews.renew(ANA, item.token, hold=HOLD, now=NOW)
     assert take(world) is None
+
+
+def test_what_is_labelled_between_looking_and_taking_is_not_taken(world: World) -> None:
+    fill(world, 2)
+    database = world.store._database
+    with database.reading() as connection:
+        found = connection.execute(candidates(BEN, GATES, NOW)).all()
+    give(world, have(world), 0.0)
+    taken = database.writing(
+        lambda connection: [take_row(connection, row, BEN, until=NOW + HOLD, now=NOW) for row in found]
+    )
+    assert taken == [False, True]
+    assert len(world.rows("SELECT * FROM review_claims")) == 1
