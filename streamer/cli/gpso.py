@@ -171,20 +171,21 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
     from streamer import wiring
     from streamer.cli.console import progress
     from streamer.errors import UsageError
-    from streamer.experiments.gpso_study import gpso_study, select
+    from streamer.experiments.gpso_study import cloud_embeddings, gpso_study, select
 
     try:
         # Before the encoder is loaded: what is wrong with the labels is told at once.
         select(clouds, [np.zeros((len(cloud.responses), 1), dtype=np.float32) for cloud in clouds], options)
-        texts = [text for cloud in clouds for text in cloud.texts]
-        with progress(f"{name}: embedding", len(set(texts))) as advance:
-            rows = wiring.unnormalised_embeddings(settings, texts, progress=advance)
-        ends = np.cumsum([len(cloud.responses) for cloud in clouds])[:-1]
+        texts = {text for cloud in clouds for text in cloud.texts}
+        with progress(f"{name}: embedding", len(texts)) as advance:
+            rows = cloud_embeddings(
+                clouds, lambda asked: wiring.unnormalised_embeddings(settings, asked, progress=advance)
+            )
         rounds = {"within": 0, "across": len(clouds)}
         with progress(f"{name}: judging", len(clouds) * (1 + options.loo)) as advance:
             return gpso_study(
                 clouds,
-                np.split(rows, ends),
+                rows,
                 options,
                 progress=lambda protocol, done: advance(rounds[protocol] + done),
             )

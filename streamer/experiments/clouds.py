@@ -3,7 +3,7 @@
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, and an optional ``embedding``, which `streamer evaluate`
-takes in the place of an encoder's. Other fields are passed over.
+and `streamer gpso` take in the place of an encoder's. Other fields are passed over.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ def _read(place: Path, dimension: int, wanted: Iterable[bytes]) -> dict[bytes, N
     asked = set(wanted)
     for path in sorted(place.glob("*.npz")):
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            # Opened here, because numpy leaves the file of a damaged archive open.
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
                 digests, vectors = stored["digests"], stored["rows"]
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             continue

@@ -10,6 +10,7 @@ import numpy as np
 
 from streamer.errors import UsageError
 from streamer.experiments.logistic import LogisticRegression
+from streamer.experiments.score_cache import own_embeddings
 from streamer.gate import is_blank
 from streamer.gpso.classifier import DEFAULT_RANK_CAP
 from streamer.gpso.figures import MEASURES, Estimate, Figures, figures
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from streamer.experiments.clouds import Cloud
     from streamer.gpso.methods import Method
     from streamer.gpso.protocols import Protocol, Task
+
+    Embeddings = NDArray[np.float32] | NDArray[np.float64]
 
 DEFAULT_CUT = 0.5
 
@@ -182,7 +185,7 @@ class GpsoStudy:
 
 def gpso_study(
     clouds: Sequence[Cloud],
-    embeddings: Sequence[NDArray[np.float32]],
+    embeddings: Sequence[Embeddings],
     options: StudyOptions | None = None,
     *,
     progress: Callable[[str, int], None] | None = None,
@@ -231,8 +234,21 @@ def gpso_study(
     )
 
 
+def cloud_embeddings(
+    clouds: Sequence[Cloud], embed: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> Sequence[Embeddings]:
+    """Return the embeddings of each cloud's responses: those that the file brings along, or what `embed` makes of texts.
+
+    Raises `UsageError` when some clouds bring embeddings and others do not, or of another dimension.
+    """
+    if own_embeddings(clouds):
+        return [np.array([r.embedding for r in cloud.responses], dtype=np.float64) for cloud in clouds]
+    ends = np.cumsum([len(cloud.responses) for cloud in clouds])[:-1]
+    return np.split(embed([text for cloud in clouds for text in cloud.texts]), ends)
+
+
 def select(
-    clouds: Sequence[Cloud], embeddings: Sequence[NDArray[np.float32]], options: StudyOptions
+    clouds: Sequence[Cloud], embeddings: Sequence[Embeddings], options: StudyOptions
 ) -> tuple[list[Question], Selection]:
     """Turn clouds into questions with two classes, and count what is used. Raises as `gpso_study`."""
     questions, counted = [], Counter[str]()

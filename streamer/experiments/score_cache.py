@@ -91,7 +91,7 @@ def every_score(
     UsageError
         If some clouds have embeddings and others do not, or of another dimension.
     """
-    own = _own_embeddings(clouds)
+    own = own_embeddings(clouds)
     keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id) for cloud in clouds]
     record = folder / f"{hashlib.sha256(chr(10).join(sorted(keys)).encode()).hexdigest()[:32]}.jsonl"
     kept = {
@@ -141,7 +141,7 @@ def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
     return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
 
 
-def _own_embeddings(clouds: Sequence[Cloud]) -> bool:
+def own_embeddings(clouds: Sequence[Cloud]) -> bool:
     """Tell whether the clouds bring their embeddings along, all of one dimension."""
     dimensions: dict[int, str] = {}
     for cloud in clouds:

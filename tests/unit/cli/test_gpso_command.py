@@ -1,0 +1,166 @@
+"""`streamer gpso` as people and programs meet it, on files that bring their embeddings along."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from streamer.cli import DONE, WRONG_USAGE, main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def clouds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Six questions with five good and five bad responses each, whose embeddings tell them apart."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    path = tmp_path / "mine.jsonl"
+    with path.open("w") as file:
+        for i in range(6):
+            responses = [
+                {
+                    "text": f"answer {j}",
+                    "label": float(j % 2),
+                    "embedding": (rng.normal(size=6) + np.array([9, 1, 1, 1, 1, 1]) * (j % 2 == 0)).tolist(),
+                }
+                for j in range(10)
+            ]
+            file.write(json.dumps({"question_id": f"q{i}", "question": "?", "responses": responses}) + "\n")
+    return path
+
+
+def test_people_read_the_papers_table(clouds, capsys):
+    assert main(["gpso", str(clouds)]) == DONE
+    text = capsys.readouterr().out
+    plain = " ".join(text.split())
+    assert text.startswith("mine\n")
+    assert "6 questions, 60 responses; good: severity at most 0.5 (30, 50%), bad: above (30)" in plain
+    assert "6 have 3 or more of each class; 0 skipped" in plain
+    assert "macro acc acc (good) acc (bad) Δ_P" in plain
+    for name in ("(A) L2, centred", "(B) L2, not centred", "(C) no L2, centred", "(D) no L2, not centred"):
+        assert name in text
+    for name in ("logistic regression", "nearest mean", "Each question left out: 12 batches of one class"):
+        assert name in text
+    assert "nothing is certified" in plain
+    assert max(map(len, text.splitlines()[:-1])) <= 160
+
+
+def test_json_is_one_value_and_a_rerun_is_identical(clouds, capsys):
+    words = ["gpso", str(clouds), "--json", "--no-loo", "--splits", "2", "--pipeline", "b"]
+    assert main(words) == DONE
+    first = capsys.readouterr().out
+    assert main(words) == DONE
+    assert capsys.readouterr().out == first
+    (value,) = json.loads(first)
+    assert value["file"] == "mine"
+    assert {row["protocol"] for row in value["rows"]} == {"within"}
+    assert {row["method"] for row in value["rows"]} == {"GPSO B", "logistic regression", "nearest mean"}
+    assert value["rows"][0]["judged"] == 6 * 2 * 2
+
+
+def test_files_are_written(clouds, tmp_path, capsys):
+    out = tmp_path / "made" / "here"
+    assert main(["gpso", str(clouds), "--no-loo", "--out", str(out)]) == DONE
+    assert "wrote gpso.json, gpso.csv, gpso-batches.csv and gpso.md" in capsys.readouterr().err
+    assert json.loads((out / "gpso.json").read_text())[0]["file"] == "mine"
+    with (out / "gpso.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 6 + 4
+    assert (out / "gpso-batches.csv").read_text().count("\n") == 1 + 4 * 6 * 5 * 2
+    assert (out / "gpso.md").read_text().startswith("## mine, cut 0.5\n")
+
+
+def test_several_files_are_named_apart(clouds, tmp_path, capsys):
+    other = tmp_path / "b" / "mine.jsonl"
+    other.parent.mkdir()
+    other.write_bytes(clouds.read_bytes())
+    words = ["--no-loo", "--splits", "1", "--pipeline", "B", "--json"]
+    assert main(["gpso", str(clouds), str(other), *words]) == DONE
+    assert [one["file"] for one in json.loads(capsys.readouterr().out)] == [str(clouds), str(other)]
+    assert main(["gpso", str(clouds), str(clouds), *words]) == WRONG_USAGE
+    assert "named twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--pipeline", "E"], "pipelines are A, B, C and D, not E"),
+        (["--cut", "1"], "the cut must be in [0, 1), not 1"),
+        (["--splits", "0"], "at least once"),
+        (["--folds", "1"], "at least 2 folds"),
+        (["--max-rank", "0"], "largest rank"),
+        (["--replicates", "0"], "at least 1 replicate"),
+        (["--min-per-class", "1"], "at least 2 responses"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line(clouds, capsys, words, message):
+    assert main(["gpso", str(clouds), *words]) == WRONG_USAGE
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{broken", "line 7 is not JSON"),
+        ('{"question_id": "x", "question": "?", "responses": [{"text": "a"}]}', "line 7"),
+        (
+            '{"question_id": "x", "question": "?", "responses": [{"text": "a", "label": 0}, {"text": "b", "label": 2}]}',
+            "line 7",
+        ),
+        (
+            '{"question_id": "x", "question": "?", "responses": [{"text": "a", "label": 0, "embedding": [1, 2]}, '
+            '{"text": "b", "label": 1, "embedding": [1, 2, 3]}]}',
+            "line 7: the embeddings of one question are of different dimensions",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_with_its_file(clouds, capsys, line, message):
+    with clouds.open("a") as file:
+        file.write(line + "\n")
+    assert main(["gpso", str(clouds)]) == WRONG_USAGE
+    told = " ".join(capsys.readouterr().err.split())
+    assert "mine.jsonl" in told
+    assert message in told
+
+
+def test_a_file_without_labels_or_with_one_class_is_told_before_an_encoder_is_loaded(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("streamer.scoring.registry.load_encoder", None)  # a call would be an unexpected error
+    path = tmp_path / "poor.jsonl"
+
+    def write(*labels):
+        responses = [{"text": f"t{i}", "label": label} for i, label in enumerate(labels)]
+        path.write_text(json.dumps({"question_id": "q", "question": "?", "responses": responses}) + "\n")
+
+    write(None, None)
+    assert main(["gpso", str(path)]) == WRONG_USAGE
+    assert "poor.jsonl: no response has a label" in capsys.readouterr().err
+    write(0.1, 0.2)
+    assert main(["gpso", str(path)]) == WRONG_USAGE
+    assert "poor: every response is good at the cut 0.5" in capsys.readouterr().err
+
+
+def test_no_encoder_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    path = tmp_path / "plain.jsonl"
+    responses = [{"text": f"t{i}", "label": i % 2} for i in range(6)]
+    path.write_text(json.dumps({"question_id": "q", "question": "?", "responses": responses}) + "\n")
+    assert main(["gpso", str(path)]) == WRONG_USAGE
+    assert "encoder.name is none" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_computed(clouds, tmp_path, capsys):
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    assert main(["gpso", str(clouds), "--out", str(taken)]) == WRONG_USAGE
+    assert "cannot make the folder" in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""Embeddings are computed once, kept through anything that stops a run, and never believed when damaged."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from streamer.experiments import embedding_store
+from streamer.experiments.embedding_store import embedded_texts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+D = 8
+
+
+def row(text: str) -> np.ndarray:
+    return np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype=np.uint8)[:D].astype(np.float32)
+
+
+class Counting:
+    """An encoder whose rows follow from the texts, and that can be made to fail."""
+
+    def __init__(self, fail_after: int | None = None) -> None:
+        self.asked: list[str] = []
+        self.fail_after = fail_after
+
+    def encode(self, texts, *, progress=None):
+        if self.fail_after is not None and len(self.asked) >= self.fail_after:
+            raise KeyboardInterrupt
+        self.asked += texts
+        return np.array([row(text) for text in texts])
+
+
+def get(texts: list[str], folder: Path, encoder: Counting, name: str = "e") -> np.ndarray:
+    return embedded_texts(texts, name=name, dimension=D, load_encoder=lambda: encoder, folder=folder)
+
+
+def test_rows_are_in_the_texts_order_and_each_text_is_encoded_once(tmp_path):
+    encoder = Counting()
+    texts = ["b", "a", "", "b", "a longer one", "a"]
+    found = get(texts, tmp_path, encoder)
+    assert (found == np.array([row(text) for text in texts])).all()
+    assert found.dtype == np.float32
+    assert sorted(encoder.asked) == sorted(set(texts))
+
+
+def test_a_second_run_loads_no_encoder(tmp_path):
+    get(["a", "b"], tmp_path, Counting())
+
+    def load():
+        raise AssertionError("the encoder was loaded")
+
+    again = embedded_texts(["b", "a"], name="e", dimension=D, load_encoder=load, folder=tmp_path)
+    assert (again == np.array([row("b"), row("a")])).all()
+
+
+def test_only_what_is_new_is_encoded(tmp_path):
+    get(["a", "b"], tmp_path, Counting())
+    encoder = Counting()
+    get(["a", "c"], tmp_path, encoder)
+    assert encoder.asked == ["c"]
+
+
+def test_encoders_do_not_share_rows(tmp_path):
+    get(["a"], tmp_path, Counting(), name="one")
+    encoder = Counting()
+    get(["a"], tmp_path, encoder, name="other")
+    assert encoder.asked == ["a"]
+
+
+def test_what_was_encoded_before_a_stop_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding_store, "_TOGETHER", 2)
+    texts = [f"t{i}" for i in range(6)]
+    with pytest.raises(KeyboardInterrupt):
+        get(texts, tmp_path, Counting(fail_after=4))
+    encoder = Counting()
+    assert (get(texts, tmp_path, encoder) == np.array([row(text) for text in texts])).all()
+    assert len(encoder.asked) == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "garbage"])
+def test_a_damaged_file_is_encoded_anew(tmp_path, damage):
+    get(["a", "b"], tmp_path, Counting())
+    (path,) = tmp_path.rglob("*.npz")
+    whole = path.read_bytes()
+    place = whole.rindex(row("b").tobytes())  # within the stored rows
+    path.write_bytes(
+        {
+            "cut": whole[: len(whole) // 2],
+            "flipped": whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :],
+            "emptied": b"",
+            "garbage": b"not an archive",
+        }[damage]
+    )
+    encoder = Counting()
+    assert (get(["a", "b"], tmp_path, encoder) == np.array([row("a"), row("b")])).all()
+    assert sorted(encoder.asked) == ["a", "b"]
+
+
+def test_progress_counts_what_is_there_first(tmp_path):
+    get(["a", "b"], tmp_path, Counting())
+    told: list[int] = []
+    embedded_texts(
+        ["a", "b", "c"],
+        name="e",
+        dimension=D,
+        load_encoder=Counting,
+        folder=tmp_path,
+        progress=told.append,
+    )
+    assert told == [2, 3]
