@@ -7,6 +7,7 @@ the outbox row are there together or not at all.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -60,8 +61,8 @@ class Mint:
         Settings come from the newest policy that is trusted. Raises `UsageError` when none is.
         """
         newest = _newest(connection, gate)
-        for found in [newest, *_before(connection, gate, newest.version)]:
-            if found.active is not None and self._keys.refusal(found) is None:
+        for found in chain([newest], _before(connection, gate, newest.version)):
+            if found.active is not None and self.trusts(found):
                 return replace(found.active.policy, version=newest.version)
         raise UsageError(
             f"no policy of gate {gate} is trusted, so that nothing can be built on one. Workers with the same public keys"
@@ -71,6 +72,10 @@ class Mint:
     def lock_any(self, connection: sa.Connection, gate: str) -> int:
         """Lock a gate and return the number of its newest policy, trusted or not."""
         return _newest(connection, gate).version
+
+    def trusts(self, found: PolicyVersion) -> bool:
+        """Whether a version may be obeyed and built on."""
+        return self._keys.refusal(found) is None
 
     def trusted(self, connection: sa.Connection, gate: str, version: int) -> Policy:
         """Read one version. Raises `UsageError` when it does not exist or is not trusted."""
@@ -132,7 +137,7 @@ class Mint:
         )
         if signature is not None:
             written = one_version(connection, policy.gate, policy.version)
-            if self._keys.refusal(written) is not None:
+            if not self.trusts(written):
                 raise RuntimeError(f"policy {policy.version} of {policy.gate} is not stored as it was signed")
         control.append(connection, policies, [(policy.gate, policy.version)], now=policy.valid_from)
         for event in ("created", "closed" if policy.state == "closed" else "activated"):
@@ -149,7 +154,7 @@ class Mint:
 
     def message_of(self, found: PolicyVersion) -> OutboxMessage | None:
         """The message about a policy that is trusted, as it was when it was minted; None for one that is not."""
-        if found.active is None or self._keys.refusal(found) is not None:
+        if found.active is None or not self.trusts(found):
             return None
         return self._message(found.active.policy, found.stored_signature())
 

@@ -78,8 +78,12 @@ class Policies:
         return found
 
     def list(self, gate: str) -> builtins.list[Policy]:
-        """Every version that can be read, the oldest first. Raises `UsageError` when there is no such gate."""
-        return [one.active.policy for one in self.every_version(gate) if one.active is not None]
+        """Every version that is trusted, the oldest first. Raises `UsageError` when there is no such gate."""
+        return [
+            one.active.policy
+            for one in self.every_version(gate)
+            if one.active is not None and self._mint.trusts(one)
+        ]
 
     def get(self, gate: str, version: int) -> Policy:
         """One version. Raises `UsageError` when it does not exist."""
