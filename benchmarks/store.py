@@ -26,7 +26,7 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PARTITION = Partition("bench", "streamer.responses", 0)
 
 
-def message(policy: Policy) -> OutboxMessage:
+def message(policy: Policy, _signature: object = None) -> OutboxMessage:
     return OutboxMessage("streamer.thresholds", policy.gate.encode(), b"{}", ())
 
 

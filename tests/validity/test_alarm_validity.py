@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from streamer.monitoring import AuditedDecisions, DrawAlarm, DriftAlarm, RestartedBets, RiskAlarm
+from streamer.policy import GateSettings
+from streamer.watching.reading import chance_of
 from tests.unit.monitoring.streams import audited, severities
 from tests.validity.known_risk import most_violations
 
@@ -84,6 +86,58 @@ def test_a_jump_after_long_quiet_is_seen_far_sooner_with_restarts():
     print(f"late: {found:.0f} decisions, {without:.0f} without restarts, {early} of 200 raised before")
     assert found == pytest.approx(998, rel=0.25)
     assert without > 2 * found
+
+
+# What a gate is given unless it says otherwise: alarm_delta .05, of which the first alarm may spend 6/pi^2, and
+# alarm_tolerance .2.
+GATE = GateSettings(encoder="any", alpha=ALPHA)
+FIRST = chance_of(GATE.alarm_delta, 1)
+
+
+def as_a_gate() -> RiskAlarm:
+    return RiskAlarm.open(alpha=ALPHA, tolerance=GATE.alarm_tolerance * ALPHA, delta=FIRST)
+
+
+@pytest.mark.parametrize("stream", [_edge, _edge_zero_one, _up_and_down])
+def test_a_gates_first_alarm_in_a_stable_stream(stream):
+    """400 streams of 5,000 decisions at the edge, with the settings that gates are given."""
+    rng = np.random.default_rng(71)
+    raised = sum(
+        as_a_gate().observe(audited(stream(rng), P, rng)).raised_at is not None for _ in range(STREAMS)
+    )
+    print(f"{stream.__name__}: {raised} of {STREAMS} raised, {most_violations(STREAMS, FIRST)} allowed")
+    assert raised <= most_violations(STREAMS, FIRST)
+
+
+def test_a_gates_alarms_one_after_the_other_stay_below_its_alarm_delta():
+    """Whoever opens the next one at once gets smaller ones: streams of 10,000 decisions, five alarms at most."""
+    rng = np.random.default_rng(73)
+    ever = 0
+    for _ in range(STREAMS // 2):
+        decisions = audited((rng.random(2 * LENGTH) < ALPHA + TOLERANCE).astype(float), P, rng)
+        ever += as_a_gate().observe(decisions).raised_at is not None
+        for number in range(2, 6):
+            late = RiskAlarm.open(alpha=ALPHA, tolerance=TOLERANCE, delta=chance_of(GATE.alarm_delta, number))
+            ever += late.observe(audited(_edge_zero_one(rng), P, rng)).raised_at is not None
+    print(f"{ever} false alarms in {STREAMS // 2} gates")
+    # Each gate's expected number of false alarms is at most alarm_delta; a sum of Bernoullis, bounded as a binomial.
+    assert ever <= most_violations(5 * STREAMS // 2, GATE.alarm_delta / 5)
+
+
+def test_a_gates_alarm_after_a_jump_early_and_late():
+    """From alpha to twice alpha at once and after 4,000 quiet decisions; -rP prints the medians."""
+    rng = np.random.default_rng(79)
+    for quiet, after, most in ((0, 4000, 700), (4000, 6000, 2000)):
+        found, early = [], 0
+        for _ in range(200):
+            losses = np.concatenate([severities(ALPHA, quiet, rng), severities(2 * ALPHA, after, rng)])
+            raised = as_a_gate().observe(audited(losses, P, rng)).raised_at or NEVER
+            early += raised <= quiet
+            found.append(raised - quiet)
+        median = float(np.median(found))
+        print(f"after {quiet}: {median:.0f} decisions, {median * P:.0f} labels; {early} of 200 raised before")
+        assert median < most
+        assert early <= most_violations(200, FIRST)
 
 
 def test_right_probabilities_raise_the_draw_alarm_no_more_often_than_promised():

@@ -231,3 +231,38 @@ def test_what_begins_a_new_sequence_and_what_does_not(new_traffic: Callable[...,
     alarm = monitoring.watch(GATE).alarm("risk")
     assert alarm is not None
     assert (alarm.number, alarm.state.bets.delta) == (3, chance_of(0.05, 3))
+
+
+def test_a_round_costs_the_same_early_and_late(light_traffic: Callable[..., Traffic]) -> None:
+    """Counted instead of timed: statements, rows that they return, and what is kept."""
+    import sqlalchemy as sa
+
+    rng = np.random.default_rng(7)
+    traffic = light_traffic()
+    watcher = traffic.watcher(page=50)
+    counted: list[int] = []
+
+    def count(*_: Any) -> None:
+        counted.append(1)
+
+    def cost() -> tuple[int, int]:
+        made = traffic.decide(50, rng=rng, sampled=True)
+        traffic.label(made, lambda _: 0.0)
+        engine = traffic.store._database.engine
+        sa.event.listen(engine, "before_cursor_execute", count)
+        counted.clear()
+        watcher.watch(GATE, now=START + DAY)
+        sa.event.remove(engine, "before_cursor_execute", count)
+        watch = traffic.store.monitoring.watch(GATE)
+        assert watch.sequence is not None
+        kept = watch.sequence.state.to_json() + "".join(one.state.to_json() for one in watch.alarms)
+        return len(counted), len(kept)
+
+    watcher.watch(GATE, now=START + DAY)
+    cost()
+    early = cost()
+    for _ in range(20):
+        cost()
+    late = cost()
+    assert late[0] == early[0]
+    assert late[1] == pytest.approx(early[1], abs=120), "digits of larger numbers"
