@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamer.settings import Settings
     from streamer.store import Store
 
-_COUNT_SECONDS = 3.0
+_COUNT_SECONDS = 1.0
 
 
 class Address(NamedTuple):

@@ -307,8 +307,8 @@ def test_commands_and_settings_for_kafka_and_postgresql_exist(terminal: Terminal
 
 
 def test_commands_that_label_have_these_options(terminal: Terminal) -> None:
-    (block,) = blocks("sh", "Labels from programs")
-    for words in commands(block):
+    (people,), (block,) = blocks("sh", "Labels from people"), blocks("sh", "Labels from programs")
+    for words in commands(people) + commands(block):
         terminal.run([*words, "--help"])
     assert "STREAMER_JUDGE_API_KEY_FILE" in block
 

@@ -253,8 +253,8 @@ async function progress() {
     $("due-bar").value = Math.min(due.labelled, due.wanted);
     const left = Math.max(0, due.wanted - due.labelled);
     $("due-text").textContent = left
-      ? `${counted(left, "more labelled batch", "more labelled batches")} to the next recalibration of ${gate}`
-      : `enough labelled batches for the next recalibration of ${gate}`;
+      ? `${counted(left, "more labelled batch", "more labelled batches")} until ${gate} is recalibrated`
+      : `enough labelled batches for ${gate} to be recalibrated`;
   }
   return gates;
 }
