@@ -42,8 +42,8 @@ dl.three dt { color: var(--soft); font-size: .82rem; line-height: 1.25; }
 dl.three dd { margin: 0; font-size: 1.5rem; font-weight: 650; font-variant-numeric: tabular-nums; }
 nav ol { columns: 2 16rem; padding-left: 1.3rem; margin: 1.6rem 0 0; } nav a { color: var(--fine); }
 ul.findings li { margin: .35rem 0; max-width: 50rem; }
-.scroll.card { margin-top: 1rem; } .scroll table { min-width: 0; }
-table.figures { font-size: .88rem; } table.figures caption { max-width: 52rem; }
+.tabled { margin-top: 1rem; } .scroll table { min-width: 0; } table.figures { font-size: .88rem; }
+p.caption { color: var(--soft); font-size: .9rem; margin: 0 0 .5rem; max-width: 52rem; } p.caption strong { color: var(--ink); }
 table.figures th, table.figures td { padding: .3rem .9rem .3rem 0; white-space: nowrap; }
 table.figures th.n, table.figures td.n { text-align: right; font-weight: 400; font-variant-numeric: tabular-nums; }
 table.figures thead th { vertical-align: bottom; white-space: normal; }
@@ -54,7 +54,7 @@ details { margin-top: .8rem; } summary { cursor: pointer; font-weight: 600; padd
 dl.says { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; margin: .6rem 0 0; }
 dl.says dd { margin: 0; color: var(--soft); }
 dl.next { grid-template-columns: minmax(8rem, max-content) 1fr; } dl.next dt { overflow-wrap: anywhere; }
-@media (max-width: 44rem) { figure .scroll img { max-width: none; width: 46rem; } dl.says { grid-template-columns: 1fr; }
+@media (max-width: 44rem) { figure .scroll img { max-width: none; width: 40rem; } dl.says { grid-template-columns: 1fr; }
   dl.says dd { margin-bottom: .5rem; } dl.three dd { font-size: 1.25rem; } main { padding: 1.4rem .9rem 3rem; } }
 """
 

@@ -1,0 +1,304 @@
+"""One evaluation from files to a folder: what is written, what is kept, what is refused, and what is not done twice."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streamer import evaluation
+from streamer.cli import main
+from streamer.errors import UsageError
+from streamer.evaluation import evaluate, run
+from streamer.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
+from streamer.evaluation.tables import all_tables
+from streamer.experiments.compared_methods import METHODS_COMPARED
+from streamer.experiments.halves import seeded_splits
+from streamer.scoring.compared_scorers import SCORER_NAMES
+from tests.unit.evaluation.made_up import rows, write
+
+ASKED = {"alphas": (0.1, 0.3), "splits": 4}
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory) -> Path:
+    return write(tmp_path_factory.mktemp("clouds") / "made-up.jsonl.gz", rows(judged=True))
+
+
+@pytest.fixture(scope="module")
+def done(clouds, tmp_path_factory):
+    """An evaluation with everything, and where it was written."""
+    folder = tmp_path_factory.mktemp("done")
+    found = evaluate(
+        clouds, out=folder / "out", cache=folder / "cache", scorers="all", external=["luck"], **ASKED
+    )
+    return found, folder
+
+
+def refuse(*_args, **_kwargs):
+    raise LookupError("computed anew")
+
+
+def test_every_mode_calibrator_and_score_has_its_rows(done):
+    (result,) = done[0].data_sets
+    assert result.name == "made-up"
+    assert (result.questions, result.responses, result.calibrating) == (40, 160, 20)
+    assert result.scorers == (*SCORER_NAMES, "judge", "luck")
+    for unit in ("best", "response"):
+        modes = [(row.mode, row.alpha) for row in result.modes(unit)]
+        assert modes == [
+            (mode, alpha) for mode in ("G-Eval-Naive", "G-Eval-CRC", "Gram-CRC") for alpha in (0.1, 0.3)
+        ]
+        names = [row.method for row in result.calibrators(unit, 0.3)]
+        assert names == [m.name for m in METHODS_COMPARED if unit == "response" or not m.response_only]
+        assert {row.scorer for row in result.ranking if row.unit == unit} == set(result.scorers)
+        for row in result.gates:
+            assert 0 <= row.exposure.mean <= row.ship_rate.mean <= 1
+            assert row.exposure.splits == 4
+        gram = [row for row in result.compared if row.scorer == "gram"]
+        assert all(row.more.mean == 0 == row.more.sd for row in gram)
+    assert [row.method for row in result.stability] == [
+        law for law in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]
+    ]
+
+
+def test_the_folder_has_all_that_is_promised(done, clouds):
+    found, folder = done
+    out = folder / "out"
+    listing = json.loads((out / "contents.json").read_text())["files"]
+    assert {path.name for path in out.iterdir()} == {*listing, "contents.json"}
+    assert msgspec.json.decode((out / "results.json").read_bytes(), type=evaluation.Evaluation) == found
+    pictures = [name for name in listing if name.endswith(".png")]
+    assert len(pictures) == 11
+    assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+    page = (out / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(pictures)
+    assert not re.search(r'(?:src|href)="(?!data:image/png|#)', page), "the page refers to something outside"
+    assert "<script" not in page
+    for words in ("What was asked", "What came out", "What it does not mean", "G-Eval-CRC", "made-up"):
+        assert words in page
+    tables = (out / "tables.md").read_text()
+    for table in all_tables(found):
+        assert f"## {table.title}" in tables
+        assert all(len(row) == len(table.columns) for row in table.rows), table.title
+
+
+def test_the_papers_csv_files_have_their_columns(done, clouds):
+    out = done[1] / "out"
+    answers = list(csv.DictReader(io.StringIO((out / "responses.csv").read_text())))
+    assert list(answers[0]) == [
+        *RESPONSE_COLUMNS,
+        *(f"score_{name}" for name in (*SCORER_NAMES[1:], "luck")),
+    ]
+    assert len(answers) == 160
+    source = {row["question_id"]: row for row in rows(judged=True)}
+    for row in answers:
+        response = source[row["question_id"]]["responses"][int(row["position"])]
+        assert float(row["severity"]) == response["label"]
+        assert float(row["judge_score"]) == response["meta"]["judge_score"]
+        assert (row["blank"] == "1") == (not response["text"].strip())
+        assert 0 <= float(row["gram_energy"]) <= float(row["gram_energy_raw"] if row["blank"] == "0" else 1)
+    (parameters,) = csv.DictReader(io.StringIO((out / "parameters.csv").read_text()))
+    assert list(parameters) == list(PARAMETER_COLUMNS)
+    assert parameters["models"] == "made-up"
+    assert parameters["sha256"] == done[0].data_sets[0].digest
+
+
+def test_a_second_run_computes_and_draws_nothing(done, clouds, monkeypatch):
+    found, folder = done
+    before = {path: path.stat().st_mtime_ns for path in (folder / "out").iterdir()}
+    monkeypatch.setattr(run, "_compute", refuse)
+    again = evaluate(
+        clouds, out=folder / "out", cache=folder / "cache", scorers="all", external=["luck"], **ASKED
+    )
+    assert again == found
+    assert {path: path.stat().st_mtime_ns for path in (folder / "out").iterdir()} == before
+
+
+def test_what_was_kept_is_not_believed_once_it_is_damaged(clouds, tmp_path, monkeypatch):
+    asked = {"alphas": [0.3], "splits": 2, "units": ["best"], "cache": tmp_path}
+    found = evaluate(clouds, **asked)
+    (record,) = (tmp_path / "evaluations").iterdir()
+    whole = record.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_compute", refuse)
+        assert evaluate(clouds, **asked) == found
+        for damage in (whole[:-40], whole.replace(b"0.", b"0.1", 1), b"", b"{}"):
+            record.write_bytes(damage)
+            with pytest.raises(LookupError):
+                evaluate(clouds, **asked)
+    assert evaluate(clouds, **asked) == found
+    for other in ({"splits": 3}, {"alphas": [0.2]}, {"seed": 1}, {"units": ["response"]}, {"scorers": "all"}):
+        with monkeypatch.context() as patch, pytest.raises(LookupError):
+            patch.setattr(run, "_compute", refuse)
+            evaluate(clouds, **asked | other)
+
+
+def test_a_picture_that_somebody_changed_is_drawn_again(clouds, tmp_path):
+    asked = {"alphas": [0.3], "splits": 2, "units": ["best"], "cache": tmp_path, "out": tmp_path / "out"}
+    evaluate(clouds, **asked)
+    picture = tmp_path / "out" / "coverage-risk.png"
+    whole = picture.read_bytes()
+    picture.write_bytes(b"no picture")
+    evaluate(clouds, **asked)
+    assert picture.read_bytes() == whole, "and the same results are the same bytes"
+
+
+def test_the_order_of_the_file_and_the_number_of_processes_change_nothing(tmp_path):
+    made = rows(24)
+    asked = {"alphas": [0.3], "splits": 3, "scorers": "all", "cache": None}
+    plain = evaluate(write(tmp_path / "a.jsonl", made), **asked)
+    (tmp_path / "b").mkdir()
+    other = evaluate(write(tmp_path / "b" / "a.jsonl", made[::-1]), **asked)
+    side_by_side = evaluate(tmp_path / "a.jsonl", processes=2, **asked)
+    for found in (other, side_by_side):
+        assert found.data_sets[0].gates == plain.data_sets[0].gates
+        assert found.data_sets[0].ranking == plain.data_sets[0].ranking
+        assert found.data_sets[0].compared == plain.data_sets[0].compared
+        assert found.data_sets[0].stability == plain.data_sets[0].stability
+    assert side_by_side.key == plain.key
+
+
+def test_calibration_never_sees_what_is_measured(clouds):
+    data = evaluation.read_data_set(clouds)
+    for split in seeded_splits(data.clouds, range(20)):
+        assert not set(split.first) & set(split.second.tolist())
+        assert len(split.first) + len(split.second) == 40
+        assert len(split.first) == 20
+
+
+def test_a_fixed_threshold_ships_what_equals_it(tmp_path):
+    made = rows(10, judged=True)
+    for row in made:
+        for response in row["responses"]:
+            response["meta"]["judge_score"] = 0.9
+            response["text"] = "something"
+    found = evaluate(write(tmp_path / "c.jsonl", made), alphas=[0.05, 0.1], splits=2, cache=None)
+    rates = {
+        row.alpha: row.ship_rate.mean
+        for row in found.data_sets[0].modes("response")
+        if row.mode == "G-Eval-Naive"
+    }
+    assert rates == {0.05: 0.0, 0.1: 1.0}, "0.9 >= 0.9 ships, as in the paper"
+
+
+def test_answers_without_a_score_of_their_own_are_held(tmp_path):
+    made = rows(12, judged=True)
+    for row in made:
+        for response in row["responses"]:
+            response["label"] = 0
+            response["text"] = "something"
+        row["responses"][0]["meta"].pop("judge_score")
+    found = evaluate(
+        write(tmp_path / "c.jsonl", made), alphas=[0.3], splits=2, units=["response"], cache=None
+    )
+    (result,) = found.data_sets
+    (judge,) = [row for row in result.gates if row.mode == "G-Eval-CRC"]
+    assert judge.opened == 1, "nothing is ever wrong, so the gate is open"
+    assert judge.ship_rate.mean == 0.75
+    assert any("12 responses have no judge_score" in note for note in result.notes)
+
+
+def test_units_without_labels_are_left_out_and_told_of(tmp_path):
+    made = rows(12)
+    for row in made:
+        best = 0
+        for i, response in enumerate(row["responses"]):
+            response["text"] = f"{i}"
+            response["embedding"] = [1.0, 0.01 * i, 0.0]
+            if i != best:
+                response["label"] = None
+    for row in made:
+        row["responses"][1]["label"] = 0.0
+    found = evaluate(write(tmp_path / "c.jsonl", made), alphas=[0.3], splits=2, cache=None)
+    (result,) = found.data_sets
+    assert result.unlabelled == 24
+    assert any("24 of 48 responses have no severity" in note for note in result.notes)
+    for row in made:
+        row["responses"][1]["label"] = None
+        row["responses"][2]["label"] = 0.0
+        row["responses"][0]["label"] = None
+    with pytest.raises(UsageError, match="too few severities for any unit"):
+        evaluate(write(tmp_path / "d.jsonl", made), alphas=[0.3], splits=2, cache=None)
+
+
+GOOD = {"text": "a", "label": 0, "embedding": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["{}", "not json"], r"line 1: .*question_id"),
+        ([None, "not json"], r"line 2 is not JSON"),
+        ([None, {"responses": []}], r"line 2: .*at least two responses"),
+        ([None, {"responses": [GOOD]}], r"line 2: .*at least two responses"),
+        ([None, {"responses": [GOOD, GOOD | {"label": 2}]}], r"line 2: .*label in \[0, 1\]"),
+        ([None, {"responses": [GOOD, GOOD | {"embedding": [1.0, 2.0, 3.0]}]}], r"line 2: .*different dimensions"),
+        ([None, {"responses": [GOOD, GOOD | {"embedding": None}]}], r"line 2: .*different dimensions"),
+        ([None, {"responses": [GOOD, GOOD | {"embedding": [0.0, 0.0]}]}], r"line 2: .*response 1 is zero"),
+        ([None, {"responses": [GOOD | {"embedding": [1.0, 0.0, 0.0]}] * 2}], r"mixed: dimension 2 .*dimension 3"),
+        ([None], r"holds 1 question"),
+        ([None, {"responses": [GOOD | {"label": None}] * 2}, {"responses": [GOOD] * 2, "question_id": 1}], None),
+        ([None, {"responses": [GOOD | {"meta": {"judge_score": 1.5}}] * 2}], r"question '7': the score judge_score .*1.5"),
+        ([None, {"responses": [GOOD | {"meta": {"label_kind": "human"}}] * 2}], r"several kinds"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_the_file_and_the_place(tmp_path, lines, told):
+    path = tmp_path / "clouds.jsonl"
+    written = []
+    for number, line in enumerate(lines):
+        if line is None:
+            line = {"question_id": "first", "question": "?", "responses": [GOOD] * 2}
+        elif isinstance(line, dict):
+            line = {"question_id": 6 + number, "question": "?"} | line
+        written.append(line if isinstance(line, str) else json.dumps(line))
+    path.write_text("\n".join(written) + "\n")
+    if told is None:
+        assert evaluate(path, alphas=[0.3], splits=2, cache=None).data_sets[0].unlabelled == 2
+        return
+    with pytest.raises(UsageError, match=told) as refused:
+        evaluate(path, alphas=[0.3], splits=2, cache=None)
+    assert "clouds.jsonl" in str(refused.value) or "mixed" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"alphas": [0]}, "between 0 and 1"),
+        ({"alphas": []}, "at least one budget"),
+        ({"splits": 1}, "a spread needs two"),
+        ({"units": ["batch"]}, "best, response"),
+        ({"scorers": ["gram", "magic"]}, "no scorer magic"),
+        ({"external": ["gram"]}, "name of a scorer"),
+        ({"external": ["nowhere"]}, "no response has a field 'nowhere'"),
+        ({"seed": -1}, "0 or more"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(clouds, asked, told):
+    with pytest.raises(UsageError, match=told):
+        evaluate(clouds, cache=None, **asked)
+
+
+def test_the_command_prints_what_it_found_and_where(clouds, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["evaluate", str(clouds), "--alpha", "0.3", "--splits", "2", "--unit", "best", "--processes", "1"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"made-up: At a budget of 30 % the gate serves \d+ % of prompts", out), out
+    assert "G-Eval-Naive" in out
+    assert Path("evaluation/report.html").is_file()
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data_sets"][0]["name"] == "made-up"
+    assert main(["evaluate"]) == 2
+    assert "--from-store" in capsys.readouterr().err
+    assert main(["evaluate", str(clouds), "--unit", "batch"]) == 2
+    assert main(["evaluate", "nowhere.jsonl"]) == 2
+    assert "cannot read" in capsys.readouterr().err
+    Path("file").write_text("")
+    assert main([*words, "--out", "file"]) == 2
+    assert "cannot write" in capsys.readouterr().err
