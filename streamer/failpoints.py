@@ -37,6 +37,7 @@ POINTS: Final = (
     "after_commit",
     "before_run",
     "before_record",
+    "in_record",
     "after_record",
     "before_publish",
     "after_publish",
@@ -48,7 +49,8 @@ POINTS: Final = (
 written and not yet committed, and committed with nobody told of it. The others are the worker's;
 ``before_publish``, ``after_publish`` and ``after_mark`` are passed by commands that publish as well.
 ``before_run``, ``before_record`` and ``after_record`` are the recalibrator's: before it reads, when it has decided and
-written nothing, and when all is written and nobody told.
+written nothing, and when all is written and nobody told. ``in_record`` is passed by whatever records a calibration run,
+between its writing and its commit.
 """
 
 Action = Literal["kill", "raise", "away", "sleep"]

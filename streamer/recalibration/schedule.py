@@ -6,6 +6,7 @@ their labels were read, and void what each of them promises.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from streamer.policy import GateSettings
     from streamer.recalibration.standing import GateStanding
 
 FIRST_RETRY_SECONDS = 5.0
@@ -40,6 +42,11 @@ class _Seen:
     tried: float = float("-inf")
 
 
+def fewest_groups(settings: GateSettings) -> int:
+    """Groups G with which something may ship at all: alpha (G + 1) >= 1 for the budget of one attempt; at least 1."""
+    return max(1, math.ceil(settings.max_attempts / settings.alpha - 1e-9) - 1)
+
+
 class Schedule:
     """Keeps when each gate may run and must run.
 
@@ -65,8 +72,9 @@ class Schedule:
         if every is None:
             return None
         if last is None or not last.usable:
-            # A sample without one label could only close the gate, which is closed.
-            return "the first run for these settings" if standing.new_groups else None
+            # With fewer groups every method holds everything, and so does the gate already.
+            enough = standing.new_groups >= fewest_groups(settings)
+            return "the first run for these settings" if enough else None
         if seen.age + present - seen.since >= every:
             return f"{every:g} s since the last run"
         return None

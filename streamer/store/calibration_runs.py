@@ -155,6 +155,7 @@ class Calibrations:
             )
             if alert is not None:
                 raise_alert(connection, alert, message=self._alert_message)
+            self._database.failpoint("in_record")
             return policy
 
         return self._database.writing(work)
@@ -208,7 +209,11 @@ class Calibrations:
     ) -> int:
         def work(connection: sa.Connection) -> int:
             self._unrevised(connection, run, expected)
-            return _store(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
+            identity = _store(
+                connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why
+            )
+            self._database.failpoint("in_record")
+            return identity
 
         return self._database.writing(work)
 

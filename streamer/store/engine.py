@@ -104,7 +104,7 @@ class Database:
 
     def __init__(self, url: str, *, insecure: bool = False, failpoint: Failpoint = disarmed) -> None:
         self.url = parse_url(url)
-        self._failpoint = failpoint
+        self.failpoint = failpoint
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
             self.engine = sa.create_engine(
@@ -160,8 +160,8 @@ class Database:
             try:
                 with self.errors(), self.engine.begin() as connection:
                     done = work(connection)
-                    self._failpoint("in_transaction")
-                self._failpoint("after_transaction")
+                    self.failpoint("in_transaction")
+                self.failpoint("after_transaction")
                 return done
             except exc.DBAPIError as error:
                 if not isinstance(error.orig, _COLLISIONS):

@@ -313,6 +313,12 @@ def test_commands_that_label_have_these_options(terminal: Terminal) -> None:
     assert "STREAMER_JUDGE_API_KEY_FILE" in block
 
 
+def test_commands_of_the_recalibrator_have_these_options(terminal: Terminal) -> None:
+    (block,) = blocks("sh", "It runs by itself")
+    for words in commands(block):
+        assert "Usage: streamer" in terminal.run([*words, "--help"])
+
+
 def test_the_python_block_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks("python", "From Python")
     rng = np.random.default_rng(0)

@@ -2,118 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.errors import UsageError
-from streamer.journal import BatchKey, LabelRevision
 from streamer.policy import MONITOR, RECALIBRATOR
-from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
-from streamer.recalibration.run import NothingToCalibrate, PolicyChanged
-from tests.integration.store.conftest import START
+from streamer.recalibration.one_gate import recalibrate_by_rule
+from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
+from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from streamer.policy import Policy
-    from streamer.recalibration.one_gate import Done
-    from streamer.store import Store
     from tests.integration.store.conftest import World
-
-GATE = "support-bot"
-
-
-class Site:
-    """A gate with batches of one answer each, whose scores rise evenly, and labels for them."""
-
-    def __init__(self, world: World, **settings: Any) -> None:
-        self.world = world
-        self.store: Store = world.store
-        world.gate(
-            GATE,
-            **(
-                {"recalibrate": "auto", "alpha": 0.1, "audit_probability": 1.0, "least_groups": 100}
-                | settings
-            ),
-        )
-        self.count = 0
-        self.now = START + timedelta(days=1)
-        self.lease = world.lease()
-
-    @property
-    def policy(self) -> Policy:
-        return self.store.policies.newest(GATE)
-
-    def decide(self, count: int) -> list[int]:
-        """Decide so many batches under the policy in force; returns their numbers."""
-        first, self.count = self.count, self.count + count
-        numbers = list(range(first, self.count))
-        decisions = [
-            self.world.decision(
-                n, f"b{n}", scores=(self.score(n),), actions=("abstain",), drawn=(0,), policy=self.policy,
-                at=START + timedelta(seconds=n),
-            )
-            for n in numbers
-        ]  # fmt: skip
-        self.world.commit(self.world.slice(self.lease, *decisions, expected=first))
-        return numbers
-
-    def score(self, number: int) -> float:
-        return (number * 37 % 100) / 100
-
-    def label(
-        self, numbers: Iterable[int], severity: Callable[[float], float], *, by: str = "ana", days: float = 0
-    ) -> None:
-        self.store.labels.add(
-            [
-                LabelRevision(
-                    key=BatchKey(GATE, f"b{n}", 1), response_id="a", severity=severity(self.score(n)),
-                    raw_severity=None, kind="human", labeller=by, labelled_at=START + timedelta(days=days),
-                )
-                for n in numbers
-            ]
-        )  # fmt: skip
-
-    def clock(self) -> datetime:
-        self.now += timedelta(seconds=1)
-        return self.now
-
-    def run(self) -> Done:
-        self.now += timedelta(hours=1)
-        return recalibrate_by_rule(
-            self.store.calibration, self.store.policies, self.store.gates.get(GATE), clock=self.clock
-        )
-
-    def open(self) -> Policy:
-        """A person puts what the labels allow in force."""
-        recalibrate_by_hand(
-            self.store.calibration,
-            self.store.policies,
-            self.store.gates.get(GATE),
-            clock=self.clock,
-            by="ana",
-            reason="first",
-        )
-        return self.policy
-
-    def runs(self) -> list[Any]:
-        return self.world.rows(
-            "SELECT id, outcome, why, severities, since_version, requested_by FROM calibration_runs ORDER BY id"
-        )
-
-
-def bad_below(cut: float) -> Callable[[float], float]:
-    return lambda score: float(score < cut)
 
 
 @pytest.fixture
-def site(new_world: Callable[..., World]) -> Callable[..., Site]:
-    return lambda **settings: Site(new_world(), **settings)
+def site(new_world: Callable[..., World]) -> Callable[..., LabelledGate]:
+    return lambda **settings: LabelledGate(new_world(), **settings)
 
 
-def test_a_proposal_waits_and_the_next_run_finds_it_in_force(site: Callable[..., Site]) -> None:
+def test_a_proposal_waits_and_the_next_run_finds_it_in_force(site: Callable[..., LabelledGate]) -> None:
     one = site(recalibrate="propose")
     one.label(one.decide(200), bad_below(0.3))
     done = one.run()
@@ -129,7 +39,7 @@ def test_a_proposal_waits_and_the_next_run_finds_it_in_force(site: Callable[...,
     assert [row.outcome for row in one.runs()] == ["proposed", "unchanged"]
 
 
-def test_a_first_opening_waits_unless_it_is_a_small_step(site: Callable[..., Site]) -> None:
+def test_a_first_opening_waits_unless_it_is_a_small_step(site: Callable[..., LabelledGate]) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.3))
     done = one.run()
@@ -141,7 +51,7 @@ def test_a_first_opening_waits_unless_it_is_a_small_step(site: Callable[..., Sit
     assert one.policy.state == "cut"
 
 
-def test_holding_more_acts_at_once_and_a_large_step_is_told(site: Callable[..., Site]) -> None:
+def test_holding_more_acts_at_once_and_a_large_step_is_told(site: Callable[..., LabelledGate]) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.3))
     before = one.open()
@@ -161,7 +71,7 @@ def test_holding_more_acts_at_once_and_a_large_step_is_told(site: Callable[..., 
     assert one.run().outcome == "unchanged"
 
 
-def test_holding_less_needs_enough_new_groups(site: Callable[..., Site]) -> None:
+def test_holding_less_needs_enough_new_groups(site: Callable[..., LabelledGate]) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.35))
     before = one.open()
@@ -180,7 +90,7 @@ def test_holding_less_needs_enough_new_groups(site: Callable[..., Site]) -> None
 
 @pytest.mark.parametrize("attack", ["the same labeller takes it back", "many others say it is fine"])
 def test_labels_that_turn_good_never_loosen_a_policy_by_themselves(
-    site: Callable[..., Site], attack: str
+    site: Callable[..., LabelledGate], attack: str
 ) -> None:
     one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
     numbers = one.decide(200)
@@ -212,16 +122,14 @@ def test_labels_that_turn_good_never_loosen_a_policy_by_themselves(
         assert one.policy.threshold == honest
 
 
-def recalibrate_honestly(one: Site) -> float:
-    from streamer.recalibration.run import calibrate_gate
-
+def recalibrate_honestly(one: LabelledGate) -> float:
     run = calibrate_gate(
         one.store.calibration, one.store.gates.get(GATE), now=one.clock(), severities="highest"
     )
     return run.decided.value
 
 
-def test_what_a_person_closed_only_a_person_opens(site: Callable[..., Site]) -> None:
+def test_what_a_person_closed_only_a_person_opens(site: Callable[..., LabelledGate]) -> None:
     one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
     one.label(one.decide(200), bad_below(0.3))
     one.open()
@@ -237,7 +145,7 @@ def test_what_a_person_closed_only_a_person_opens(site: Callable[..., Site]) -> 
 
 
 def test_after_an_alarm_only_what_was_decided_since_is_read_and_the_gate_reopens_no_looser(
-    site: Callable[..., Site],
+    site: Callable[..., LabelledGate],
 ) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.3))
@@ -265,7 +173,7 @@ def test_after_an_alarm_only_what_was_decided_since_is_read_and_the_gate_reopens
     assert [row.since_version for row in one.runs()] == [None, closed.version, closed.version]
 
 
-def test_after_an_alarm_a_looser_threshold_waits(site: Callable[..., Site]) -> None:
+def test_after_an_alarm_a_looser_threshold_waits(site: Callable[..., LabelledGate]) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.5))
     one.open()
@@ -277,7 +185,9 @@ def test_after_an_alarm_a_looser_threshold_waits(site: Callable[..., Site]) -> N
     assert one.policy.state == "closed"
 
 
-def test_what_was_proposed_before_an_alarm_cannot_be_put_in_force_after_it(site: Callable[..., Site]) -> None:
+def test_what_was_proposed_before_an_alarm_cannot_be_put_in_force_after_it(
+    site: Callable[..., LabelledGate],
+) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.5))
     one.open()
@@ -289,7 +199,7 @@ def test_what_was_proposed_before_an_alarm_cannot_be_put_in_force_after_it(site:
         one.store.calibration.activate(GATE, by="ana", reason="", now=one.clock())
 
 
-def test_a_policy_that_changed_meanwhile_is_not_overwritten(site: Callable[..., Site]) -> None:
+def test_a_policy_that_changed_meanwhile_is_not_overwritten(site: Callable[..., LabelledGate]) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.3))
     one.open()
@@ -312,7 +222,7 @@ def test_a_policy_that_changed_meanwhile_is_not_overwritten(site: Callable[..., 
     assert len(one.runs()) == runs
 
 
-def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., Site]) -> None:
+def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., LabelledGate]) -> None:
     one = site()
     one.label(one.decide(200), bad_below(0.3))
     gate = one.store.gates.get(GATE)
@@ -325,13 +235,13 @@ def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., Sit
 # -- how gates stand -----------------------------------------------------------------------------------------
 
 
-def new_groups(one: Site) -> int:
+def new_groups(one: LabelledGate) -> int:
     (found,) = one.store.standings.standings(now=one.clock())
     return found.new_groups
 
 
 def test_new_groups_are_those_that_the_newest_run_has_not_read_with_a_label(
-    site: Callable[..., Site],
+    site: Callable[..., LabelledGate],
 ) -> None:
     one = site(label_deadline_seconds=0.0)
     assert new_groups(one) == 0
@@ -356,7 +266,7 @@ def test_new_groups_are_those_that_the_newest_run_has_not_read_with_a_label(
     assert new_groups(one) == 0
 
 
-def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[..., Site]) -> None:
+def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[..., LabelledGate]) -> None:
     one = site()
     one.label(one.decide(30), bad_below(0.3))
     one.run()
@@ -375,7 +285,7 @@ def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[
     assert new_groups(one) == 3
 
 
-def test_a_standing_shows_the_newest_run_and_its_candidates(site: Callable[..., Site]) -> None:
+def test_a_standing_shows_the_newest_run_and_its_candidates(site: Callable[..., LabelledGate]) -> None:
     one = site(recalibrate="propose")
     one.label(one.decide(200), bad_below(0.3))
     one.run()

@@ -7,7 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streamer.policy import GateRevision, GateSettings, Policy
-from streamer.recalibration.schedule import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, Schedule
+from streamer.recalibration.schedule import (
+    FIRST_RETRY_SECONDS,
+    LAST_RETRY_SECONDS,
+    Schedule,
+    fewest_groups,
+)
 from streamer.recalibration.standing import GateStanding, LastRun
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -76,11 +81,15 @@ def test_what_is_switched_off_brings_nothing_about() -> None:
     assert not due(Schedule(time), time, standing(age=5 * DAY, new=10_000, recalibrate="manual"))
 
 
-def test_a_gate_that_was_never_run_waits_for_its_first_label() -> None:
+def test_a_gate_that_was_never_run_waits_for_as_many_groups_as_could_open_it() -> None:
     time = Time()
-    assert not due(Schedule(time), time, standing(run=None))
-    assert due(Schedule(time), time, standing(run=None, new=1))
-    assert due(Schedule(time), time, standing(usable=False, new=1)), "nor was it for its present settings"
+    assert [
+        fewest_groups(standing(alpha=alpha, max_attempts=attempts).gate.settings)
+        for alpha, attempts in ((0.05, 1), (0.1, 1), (0.1, 3), (0.9, 1))
+    ] == [19, 9, 29, 1]
+    assert not due(Schedule(time), time, standing(run=None, new=18))
+    assert due(Schedule(time), time, standing(run=None, new=19))
+    assert due(Schedule(time), time, standing(usable=False, new=19)), "nor was it for its present settings"
     assert not due(Schedule(time), time, standing(usable=False, age=9 * DAY))
 
 
