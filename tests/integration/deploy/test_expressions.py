@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
@@ -14,6 +15,7 @@ MADE_HERE = {"policy"}
 """Labels that `count_values` makes."""
 
 
+@cache
 def known() -> dict[str, set[str]]:
     """Every series that may be asked for, with its labels."""
     series: dict[str, set[str]] = dict(OF_PROMETHEUS)
