@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -13,6 +14,7 @@ from psycopg import errors
 from sqlalchemy.engine import make_url
 
 from streamer.errors import UsageError
+from streamer.review.items import Mark, Reviewer
 from streamer.store import check, create_roles, downgrade, migrate
 from streamer.store.roles import APP_MAY_DELETE, APP_MAY_UPDATE
 from streamer.store.schema import metadata
@@ -110,6 +112,25 @@ def test_the_app_role_does_everything_that_the_product_does(recorded: World, use
     assert store.dead_letters.replay([letter.id], by="ana") == 1
     assert store.verify_chain() == []
     assert check(users.app) is None
+
+
+def test_the_app_role_reviews(new_users: Users) -> None:
+    migrate(new_users.migrate)
+    world = World(new_users.app)
+    world.gate()
+    world.commit(world.slice(world.lease(), world.decision(0), world.decision(1)))
+    who = Reviewer(labeller="ana", holder="page")
+    skipped = world.store.reviews.next(who, ["support-bot"], hold=timedelta(minutes=1), now=START)
+    assert skipped is not None
+    world.store.reviews.skip(who, skipped.token, now=START)
+    item = world.store.reviews.next(who, ["support-bot"], hold=timedelta(minutes=1), now=START)
+    assert item is not None
+    for count in (1, 2):
+        mark = Mark(token=item.token, severity=0.5, name=f"m{count}", count=count)
+        world.store.reviews.mark(who, mark, now=START)
+    assert world.store.reviews.renew(who, skipped.token, hold=timedelta(minutes=1), now=START)
+    world.store.reviews.release(who)
+    world.close()
 
 
 def test_doctor_can_tell_who_could_rewrite_the_record(recorded: World, users: Users) -> None:
