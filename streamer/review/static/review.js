@@ -8,7 +8,7 @@ const WORDS = new Map([[0, "fine"], [0.5, "half"], [1, "worst"]]);
 let item = null; // what is shown: an item of the server, with `since` (when it appeared)
 let last = null; // what was marked last: { item, severity }
 let name = null;
-let named = false;
+let key = ""; // of the session that this page is in: with another tab's cookie it opens nothing
 let busy = false; // a key acts when the one before it has acted
 let away = false; // the person has left
 let holdSeconds = 600;
@@ -87,7 +87,7 @@ async function ask(path, message = {}, wait = 20000) {
   try {
     response = await fetch("/api/" + path, {
       method: "POST",
-      headers: { "content-type": "application/json", "x-review-key": load("key", "") },
+      headers: { "content-type": "application/json", "x-review-key": key },
       body: JSON.stringify(message),
       credentials: "same-origin",
       cache: "no-store",
@@ -339,7 +339,12 @@ function calm() {
 
 /** Go on after trouble, with whatever is left to do. */
 async function resume() {
-  if (busy || away) return;
+  if (away) return;
+  if (busy) {
+    clearTimeout(retry);
+    retry = setTimeout(resume, 500);
+    return;
+  }
   busy = true;
   try {
     if (name === null && !(await recognised())) return;
@@ -533,6 +538,7 @@ function help() {
 function lock(kept) {
   name = null;
   item = null;
+  last = null;
   $("counts").textContent = "";
   $("due").hidden = true;
   show("locked");
@@ -540,9 +546,10 @@ function lock(kept) {
 }
 
 async function recognised() {
+  // Whoever came in last with this browser, by whichever tab: from here on this page is theirs, and says so.
+  key = load("key", "");
   try {
-    const who = await ask("who", { holder });
-    ({ name, named } = who);
+    ({ name } = await ask("who", { holder }));
   } catch (trouble) {
     troubled(trouble);
     stuck();
@@ -575,6 +582,8 @@ async function enterBy(token) {
       const answer = await ask("enter", { token });
       keep("key", answer.key);
       name = null;
+      item = null;
+      last = null;
       notice("");
       return;
     } catch (trouble) {
@@ -645,7 +654,9 @@ document.addEventListener("visibilitychange", renew);
 setInterval(renew, 1000);
 window.addEventListener("hashchange", begin); // the new address was put into this tab: only its fragment is new
 window.addEventListener("storage", (event) => {
-  if (event.key === STORE + "key" && name === null) resume(); // another tab came in
+  if (event.key !== STORE + "key") return;
+  lock(""); // another tab came in, perhaps with somebody else at it
+  resume();
 });
 window.addEventListener("beforeunload", (event) => {
   if (waitingMarks().some(mine)) event.preventDefault();

@@ -133,6 +133,28 @@ def test_another_person_at_the_same_browser_does_not_send_what_is_not_theirs(
     back.until(lambda: severities(world).get("b0-0") == [("Ana", 1.0)])
 
 
+def test_somebody_else_in_another_tab_takes_this_one_over_visibly_and_under_no_wrong_name(
+    world: World, serve: Callable[..., Site], browser: Browser
+) -> None:
+    fill(world, [answers(world, n, (f"Answer {n}.", "other")) for n in range(2)])
+    site = serve(world)
+    ana = Person(browser, site.address("Ana"))
+    ana.reads("Question 0?")
+    first = ana.driver.current_window_handle
+    ana.driver.switch_to.new_window("tab")
+    try:
+        ben = Person(browser, site.address("Ben"))
+        ben.reads("Question 1?")
+        ben.press("h")
+        ben.until(lambda: ben.sees("empty"))
+    finally:
+        ana.driver.close()
+        ana.driver.switch_to.window(first)
+    ana.until(lambda: ana.text("name") == "Ben")
+    assert not ana.sees("item"), "Ana has it still, and Ben is not shown it"
+    assert severities(world) == {"b0-1": [("Ben", 0.5)]}
+
+
 @pytest.mark.slow
 def test_while_the_database_is_away_the_page_keeps_what_is_given_and_says_so(
     own_postgres_server: PostgresServer, serve: Callable[..., Site], browser: Browser
