@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 BATCHES = 80
 FLOOD = 10_000
-LATER, FAR = "2026-02-01T00:00:00Z", "2999-01-01T00:00:00Z"
+LATER, FAR, FURTHER, FURTHEST = "2026-02-01T00:00:00Z", *(f"299{n}-01-01T00:00:00Z" for n in (7, 8, 9))
+"""Later than the honest labels; and from the future, where each counts from the moment at which it came."""
 
 Label = tuple[bytes, bytes]
 
@@ -157,14 +158,14 @@ def test_no_label_loosens_a_policy_by_itself(site: Site, matrix: Matrix) -> None
     # taking it back does not loosen.
     world.tell(world.all_drawn(lambda _place: 1.0, kind="complaint", labeller="customers", labelled_at=LATER))
     world.assert_holds()
-    world.tell(world.all_drawn(lambda _place: 1.0, labeller="ana", labelled_at="2026-04-01T00:00:00Z"))
+    world.tell(world.all_drawn(lambda _place: 1.0, labeller="ana", labelled_at=FURTHER))
     for who in ("mallory", "eve"):
-        world.tell(world.all_drawn(lambda _place: 1.0, labeller=who, labelled_at="2026-04-01T00:00:00Z"))
+        world.tell(world.all_drawn(lambda _place: 1.0, labeller=who, labelled_at=FURTHER))
     done, tight = world.run()
     assert done.outcome == "applied"
     assert direction(Reading.of_policy(world.honest), Reading.of_policy(tight)) == "tighter"
     for who in ("ana", "mallory", "eve"):
-        world.tell(world.all_drawn(lambda _place: 0.0, labeller=who, labelled_at="2026-05-01T00:00:00Z"))
+        world.tell(world.all_drawn(lambda _place: 0.0, labeller=who, labelled_at=FURTHEST))
     done, after = world.run()
     assert (done.outcome, after) == ("proposed", tight)
     wiring.publish_pending(site.settings)
