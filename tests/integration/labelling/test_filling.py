@@ -288,7 +288,7 @@ class TestJudge:
             assert (status, report["labelled"], report["waiting"]) == (cli.DONE, 2, 7)
             status, report, err = judge(capsys, server.url)
         assert (status, report["labelled"]) == (cli.WRONG_USAGE, 0)
-        assert "the judge's endpoint refuses every request" in err
+        assert "refuses every request for the model grader" in err
         assert len(queue(world)) == 7
 
 
