@@ -164,12 +164,16 @@ class EmbeddedStep:
             recalibrator_url=self.recalibrator_url,
         )
 
-    def wait(self) -> int:
-        """Wait until the worker ends by itself and return its exit status. Raises `WorkerDied` when another service does."""
+    def wait(self, waiting: Callable[[], None] = lambda: None) -> int:
+        """Wait until the worker ends by itself and return its exit status; `waiting` is called again and again.
+
+        Raises `WorkerDied` when another service ends.
+        """
         worker = self._running_worker()
         while (status := worker.poll()) is None:
             if self._recalibrator is not None:
                 self._recalibrator.check()
+            waiting()
             time.sleep(_LOOK_SECONDS)
         return status
 

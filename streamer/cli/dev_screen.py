@@ -1,8 +1,7 @@
-"""The living view of `streamer dev`: what happens now, in one screen."""
+"""The living view of `streamer dev`: what happens now, in one look."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streamer.telemetry.live_numbers import GateNumbers, Interval, LiveNumbers
+    from streamer.dev_look import Line, Look
+    from streamer.telemetry.live_numbers import GateNumbers, Interval
 
 _SCALE = 24
 """Characters of the picture of a risk against its budget."""
@@ -23,52 +23,24 @@ _LINES = 5
 """Policies and alarms that are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """Something that happened: when, to which gate, and what, in words."""
-
-    at: datetime
-    gate: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
-    """One picture.
-
-    Attributes
-    ----------
-    addresses : name and value, shown on top.
-    policies, alarms : the newest first.
-    troubles : what stands against all being well, in words.
-    """
-
-    numbers: LiveNumbers
-    addresses: Sequence[tuple[str, str]]
-    policies: Sequence[Line]
-    alarms: Sequence[Line]
-    troubles: Sequence[str] = ()
-    now: datetime
-
-
-def draw(screen: Screen) -> Group:
+def draw(look: Look) -> Group:
     """Return the whole picture."""
-    parts: list[RenderableType] = [_addresses(screen), Text(), _throughput(screen)]
-    parts += [Text(trouble, style="bold red") for trouble in screen.troubles]
+    parts: list[RenderableType] = [_addresses(look), Text(), _throughput(look)]
+    parts += [Text(trouble, style="bold red") for trouble in look.troubles]
     parts.append(Text())
-    for gate in screen.numbers.gates:
-        parts += _gate(gate, screen.now)
-    if not screen.numbers.gates:
+    for gate in look.numbers.gates:
+        parts += _gate(gate, look.now)
+    if not look.numbers.gates:
         parts.append(Text("There is no gate yet: streamer gate create NAME", style="dim"))
-    parts += [Text(), *_lines("Policies", screen.policies, "none yet"), Text()]
-    parts += _lines("Alarms", screen.alarms, "none")
+    parts += [Text(), *_lines("Policies", look.policies, "none yet"), Text()]
+    parts += _lines("Alarms", look.alarms, "none")
     parts += [Text(), Text("Ctrl-C ends it.", style="dim")]
     return Group(*parts)
 
 
-def _addresses(screen: Screen) -> Text:
+def _addresses(look: Look) -> Text:
     line = Text()
-    for position, (name, value) in enumerate(screen.addresses):
+    for position, (name, value) in enumerate(look.addresses):
         if position:
             line.append("  ")
         line.append(f"{name} ", style="dim")
@@ -76,8 +48,8 @@ def _addresses(screen: Screen) -> Text:
     return line
 
 
-def _throughput(screen: Screen) -> Text:
-    numbers = screen.numbers
+def _throughput(look: Look) -> Text:
+    numbers = look.numbers
     line = Text()
 
     def field(value: str, unit: str, style: str = "bold") -> None:

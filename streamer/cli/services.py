@@ -1,5 +1,6 @@
 """`streamer worker`, `streamer recalibrator` and `streamer dev`: what runs until it is told to stop."""
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,7 +8,9 @@ import typer
 from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streamer.dev_look import Look
 
 PortOption = Annotated[
     int | None,
@@ -87,7 +90,17 @@ def recalibrator(
     raise typer.Exit(wiring.run_recalibrator(settings, announce=_announce_json if json else _announce))
 
 
-def dev(port: PortOption = None, json: JsonOption = False) -> None:
+def dev(
+    port: PortOption = None,
+    view: Annotated[
+        bool,
+        typer.Option(
+            "--view/--no-view",
+            help="Show what happens on the whole terminal: throughput, risk against the budget, policies, alarms.",
+        ),
+    ] = True,
+    json: JsonOption = False,
+) -> None:
     """Run an embedded broker, a worker and a recalibrator until Ctrl-C, for trying and developing.
 
     The other commands find it by themselves while they are run in the same directory. The embedded broker keeps
@@ -106,7 +119,38 @@ def dev(port: PortOption = None, json: JsonOption = False) -> None:
     _warn_of_misspelt()
     end_on_sigterm()
     note("Starting an embedded broker, a worker and a recalibrator; loading the encoder takes some seconds.")
+    if view and not json and _on_a_terminal():
+        with _living_view() as show:
+            status = wiring.run_dev(settings, announce=lambda _facts: None, show=show)
+        raise typer.Exit(status)
     raise typer.Exit(wiring.run_dev(settings, announce=_announce_json if json else _announce_dev))
+
+
+def _on_a_terminal() -> bool:
+    import sys
+
+    return sys.stdout.isatty()
+
+
+@contextmanager
+def _living_view() -> "Iterator[Callable[[Look], None]]":
+    """Take the whole terminal at the first look, and give it back at the end."""
+    from rich.live import Live
+
+    from streamer.cli.console import output
+    from streamer.cli.dev_screen import draw
+
+    live = Live(console=output(), screen=True, auto_refresh=False, vertical_overflow="ellipsis")
+
+    def show(look: "Look") -> None:
+        if not live.is_started:
+            live.start()
+        live.update(draw(look), refresh=True)
+
+    try:
+        yield show
+    finally:
+        live.stop()
 
 
 def _announce(facts: "Mapping[str, object]") -> None:

@@ -102,6 +102,18 @@ class Policies:
             ).mappings()
             return [PolicyEvent(**{name: row[name] for name in PolicyEvent.__slots__}) for row in rows]
 
+    def recent_events(self, limit: int) -> builtins.list[PolicyEvent]:
+        """What put policies of any gate in force, the newest first: `activated` and `closed`."""
+        query = (
+            sa.select(policy_events)
+            .where(policy_events.c.event.in_(("activated", "closed")))
+            .order_by(policy_events.c.id.desc())
+            .limit(limit)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query).mappings()
+            return [PolicyEvent(**{name: row[name] for name in PolicyEvent.__slots__}) for row in rows]
+
     def close(self, gate: str, *, by: str, reason: str, now: datetime | None = None) -> Policy:
         """Ship nothing from now on, under a new version; what was calibrated can be rolled back to.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamer.demonstration import Watch
+    from streamer.dev_look import Look, Looking
+    from streamer.embedded import EmbeddedStep
     from streamer.experiments.clouds import Cloud
     from streamer.experiments.report import DemoRun
     from streamer.policy import Unit
     from streamer.recalibration.run import Recalibration
     from streamer.settings import Settings
+    from streamer.store import Store
 
 from streamer.wiring.parts import (
     limits,
@@ -32,8 +36,16 @@ from streamer.wiring.parts import (
 DEV_DIRECTORY = Path(".streamer")
 
 
-def run_dev(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
-    """Run the embedded broker, a worker and a recalibrator until Ctrl-C, findable by the other commands of this directory."""
+def run_dev(
+    settings: Settings,
+    *,
+    announce: Callable[[Mapping[str, object]], None],
+    show: Callable[[Look], None] | None = None,
+) -> int:
+    """Run the embedded broker, a worker and a recalibrator until Ctrl-C, findable by the other commands of this directory.
+
+    `announce` gets the addresses once all is ready; `show` gets a look at everything every second from then on.
+    """
     from streamer.dev_session import find_dev_session
     from streamer.embedded import EmbeddedStep
     from streamer.redaction import redact_text
@@ -64,11 +76,61 @@ def run_dev(settings: Settings, *, announce: Callable[[Mapping[str, object]], No
                 "worker log": str(step.log_path),
             }
         )
-        return step.wait()
+        if show is None:
+            return step.wait()
+        with open_store(settings) as store:
+            return step.wait(_every_second(_looking(step, store), show))
     except KeyboardInterrupt:
         return 0
     finally:
         step.stop()
+
+
+_SHOWN = 5
+"""Policies and alarms that a look has."""
+
+
+def _looking(step: EmbeddedStep, store: Store) -> Looking:
+    from streamer.dev_look import Line, Looking
+
+    class _Story:
+        def policies(self) -> list[Line]:
+            return [
+                Line(
+                    at=one.at,
+                    gate=one.gate,
+                    text=f"policy {one.version} {one.event} by {one.by}: {one.reason}",
+                )
+                for one in store.policies.recent_events(_SHOWN)
+            ]
+
+        def alarms(self) -> list[Line]:
+            return [
+                Line(
+                    at=one.alert.raised_at, gate=one.alert.gate, text=f"{one.alert.kind}: {one.alert.message}"
+                )
+                for one in store.alerts.list(limit=_SHOWN)
+            ]
+
+    return Looking(
+        worker=step.metrics_url,
+        recalibrator=step.recalibrator_url,
+        story=_Story(),
+        addresses=[("broker", step.broker.bootstrap), ("metrics", f"{step.metrics_url}/metrics")],
+        clock=now,
+    )
+
+
+def _every_second(looking: Looking, show: Callable[[Look], None]) -> Callable[[], None]:
+    due = 0.0
+
+    def turn() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            show(looking.look())
+            due = time.monotonic() + 1.0
+
+    return turn
 
 
 def run_demo(

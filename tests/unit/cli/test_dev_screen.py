@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from streamer.cli.dev_screen import Line, Screen, bar, draw
+from streamer.cli.dev_screen import bar, draw
+from streamer.dev_look import Line, Look
 from streamer.telemetry.live_numbers import GateNumbers, Interval, LiveNumbers
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -34,7 +35,7 @@ def shown(*gates: GateNumbers, width: int = 80, **changes: object) -> str:
     fields: dict[str, object] = {"addresses": [], "policies": [], "alarms": [], "now": NOW}
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(draw(Screen(numbers=numbers, **(fields | changes))))  # type: ignore[arg-type]
+        console.print(draw(Look(numbers=numbers, **(fields | changes))))  # type: ignore[arg-type]
     return capture.get()
 
 

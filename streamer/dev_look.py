@@ -1,0 +1,124 @@
+"""What `streamer dev` shows: a look at both services and at the record, as often as somebody asks."""
+
+from __future__ import annotations
+
+import http.client
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.errors import StreamerError
+from streamer.telemetry.live_numbers import Samples, live_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.telemetry.live_numbers import LiveNumbers
+
+_PATIENCE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Something that happened: when, to which gate, and what, in words."""
+
+    at: datetime
+    gate: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What is to be seen at a moment.
+
+    Attributes
+    ----------
+    addresses : name and value.
+    policies, alarms : the newest first.
+    troubles : what stands against all being well, in words.
+    """
+
+    numbers: LiveNumbers
+    addresses: Sequence[tuple[str, str]]
+    policies: Sequence[Line]
+    alarms: Sequence[Line]
+    troubles: Sequence[str] = ()
+    now: datetime
+
+
+class Story(Protocol):
+    """What the record tells of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
+
+    def policies(self) -> Sequence[Line]: ...
+    def alarms(self) -> Sequence[Line]: ...
+
+
+class Looking:
+    """Looks at services and record; remembers the look before, for rates.
+
+    Parameters
+    ----------
+    worker, recalibrator : root of each service's HTTP addresses; None where there is none.
+    addresses : shown as they are.
+    clock : the present moment, with zone.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        recalibrator: str | None,
+        story: Story,
+        addresses: Sequence[tuple[str, str]],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._worker = worker
+        self._recalibrator = recalibrator
+        self._story = story
+        self._addresses = tuple(addresses)
+        self._clock = clock
+        self._before: tuple[float, Samples] | None = None
+
+    def look(self) -> Look:
+        """Look now; what does not answer is said in the look, and is no error."""
+        troubles: list[str] = []
+        worker = self._samples("worker", self._worker, troubles)
+        recalibrator = (
+            Samples()
+            if self._recalibrator is None
+            else self._samples("recalibrator", self._recalibrator, troubles)
+        )
+        at = time.monotonic()
+        before, self._before = self._before, (at, worker)
+        numbers = live_numbers(
+            worker,
+            recalibrator,
+            before=None if before is None else before[1],
+            seconds=1.0 if before is None else at - before[0],
+        )
+        policies: Sequence[Line] = ()
+        alarms: Sequence[Line] = ()
+        try:
+            policies, alarms = self._story.policies(), self._story.alarms()
+        except StreamerError as error:
+            troubles.append(f"The record cannot be read: {error}")
+        return Look(
+            numbers=numbers,
+            addresses=self._addresses,
+            policies=policies,
+            alarms=alarms,
+            troubles=troubles,
+            now=self._clock(),
+        )
+
+    @staticmethod
+    def _samples(service: str, root: str, troubles: list[str]) -> Samples:
+        try:
+            with urllib.request.urlopen(f"{root}/metrics", timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310
+                return Samples(answer.read().decode())
+        except (OSError, http.client.HTTPException, ValueError):
+            troubles.append(f"The {service} does not answer.")
+            return Samples()
