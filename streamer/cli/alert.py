@@ -61,7 +61,7 @@ def acknowledge(
 ) -> None:
     """Record that you have looked at an alert and what you found.
 
-    Where an alarm of the monitor raised it, the next alarm opens, on decisions from now on; it is allowed a smaller
+    Where the risk or the draw alarm raised it, the next one opens, on decisions from now on; it is allowed a smaller
     chance of a false alarm than the one before it, so that all of a gate together keep theirs.
     """
     from streamer import wiring

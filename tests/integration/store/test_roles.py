@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.services.postgres import PostgresServer
 
-VIEWS = ("v_decisions", "v_label_queue", "v_risk", "v_severities")
+VIEWS = ("v_decisions", "v_label_queue", "v_risk", "v_risk_intervals", "v_severities")
 
 
 @dataclass(frozen=True)
