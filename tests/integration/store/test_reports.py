@@ -65,6 +65,9 @@ VIEWS = {
     "v_label_queue": "gate batch_id attempt response_id kind decided_at prompt text references sampling_probability",
     "v_risk": "gate policy_version unit severity_kind labelled_batches pending_batches served_ratio exposure_risk"
     " selective_risk",
+    "v_risk_intervals": "gate sequence began_at read_at period_days ended unit severity_kind budget delta decisions"
+    " labelled overdue exposure_lower exposure exposure_upper selective_lower selective selective_upper budget_is"
+    " read_through late alarms_raised",
     "v_severities": "gate batch_id attempt response_id kind severity labellers effective_at",
 }
 

@@ -32,6 +32,11 @@ RECORD = Record(TOPIC, 41, None, b"{}", (), 0)
 MESSAGE = OutboxMessage("streamer.actions", None, b"{}", ())
 BASE_UNITS = ("_seconds", "_bytes", "_ratio", "_total", "_records", "_info")
 UNITLESS = {
+    "monitored_decisions",
+    "monitored_labels",
+    "overdue_labels",
+    "late_labels",
+    "alarm_raised",
     "policy_version", "policy_state", "response_score", "outbox_pending", "part_reachable", "recalibrator_leader",
     "calibration_groups", "calibration_new_groups", "calibration_wanted_groups", "proposal_pending", "labels_pending",
 }  # fmt: skip
