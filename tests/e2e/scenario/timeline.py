@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.services.prometheus import Prometheus
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
+_TOP = 0.62
 _BLUE, _ORANGE, _GREEN, _VERMILION, _GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#777777"
 
 
@@ -70,17 +71,17 @@ def draw(timeline: Timeline, prometheus: Prometheus, gate: str, alpha: float, pa
         label="90 % interval, at all times",
     )
     risk.plot(
-        *series(f"max(streamer_exposure_risk_ratio{name})"), color=_BLUE, label="exposure risk, estimate"
+        *series(f"max(streamer_exposure_risk_ratio{name})"), color=_BLUE, label="exposure risk (all prompts)"
     )
     risk.plot(
         *series(f"max(streamer_selective_risk_ratio{name})"),
         color=_ORANGE,
         ls="--",
-        label="selective risk, estimate",
+        label="selective risk (served prompts)",
     )
     risk.axhline(alpha, color=_VERMILION, lw=1.5, label=f"budget {alpha:g}")
-    risk.set_ylim(0, 0.45)
-    risk.set_ylabel("severity per prompt")
+    risk.set_ylim(0, _TOP)
+    risk.set_ylabel("mean severity")
     risk.legend(loc="upper left", ncols=2, frameon=False)
     cut.plot(*series(f"max(streamer_policy_lambda_ratio{name})"), ".", ms=3, color=_GREEN)
     cut.set_ylim(0, 1.05)
@@ -91,13 +92,14 @@ def draw(timeline: Timeline, prometheus: Prometheus, gate: str, alpha: float, pa
     served.set_ylim(-0.03, 1.03)
     served.set_ylabel("share served\n(10 s)")
     served.set_xlabel("seconds")
+    risk.set_xlim(min(at, default=0) - 1, end - timeline.began)
     marked = [moment for moment in timeline.moments if moment.mark]
     for number, moment in enumerate(marked):
         for panel in (risk, cut, served):
             panel.axvline(moment.at - timeline.began, color="black", lw=0.7, ls=":")
         risk.annotate(
             moment.mark,
-            (moment.at - timeline.began, 0.45),
+            (moment.at - timeline.began, _TOP),
             xytext=(2, 4 + 11 * (number % 3)),
             textcoords="offset points",
             fontsize=8,

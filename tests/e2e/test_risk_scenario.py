@@ -1,0 +1,310 @@
+"""A gate's story on real Kafka, PostgreSQL and Prometheus: labels, recalibrations, a worse population, and back.
+
+`STREAMER_TEST_SCENARIO_PICTURE=FILE.png` keeps the picture of docs/monitoring.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer import wiring
+from streamer.policy import GateSettings
+from streamer.settings import load_settings
+from tests.e2e.scenario.labeller import Labellers
+from tests.e2e.scenario.population import Prompt, read_prompts, steady, worse
+from tests.e2e.scenario.timeline import Timeline, draw
+from tests.faults import oracle
+from tests.faults.agreement import disagreements
+from tests.faults.worker_process import WorkerProcess
+from tests.promql import RULE_FILES, expressions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.store import Store
+    from tests.services.kafka import KafkaBroker
+    from tests.services.prometheus import Prometheus
+
+GATE = "support-bot"
+ALPHA = 0.1
+
+EMPTY_BY_DESIGN = ("streamer-pipeline / Cache hits / A hits",)
+"""Expressions that have nothing to say here: embeddings come with the events, and nothing is encoded."""
+
+TROUBLES = ("StreamerRiskAlarm", "StreamerGateClosed", "StreamerProposalWaiting")
+"""Alerts that this story has a reason for. The others tell of troubles that it does not have, and are empty by design."""
+
+pytestmark = pytest.mark.slow
+
+
+class World:
+    """The services, the traffic and the story."""
+
+    def __init__(self, prefix: str, broker: KafkaBroker, database_url: str, directory: Path) -> None:
+        self.settings = load_settings(
+            kafka={"bootstrap_servers": broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1},
+            database={"url": database_url},
+        )
+        self.environment = {
+            "STREAMER_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap,
+            "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
+            "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers",
+            "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
+            "STREAMER_DATABASE_URL": database_url,
+            "STREAMER_ENCODER_NAME": "none",
+            "STREAMER_LOGGING_FORMAT": "json",
+        }
+        self.directory = directory
+        self.truth: dict[tuple[str, str], float] = {}
+        self.timeline = Timeline()
+        self.store: Store
+        self.workers: list[WorkerProcess] = []
+        self._numbers = itertools.count(1)
+
+    def start(self, service: str, stack: ExitStack) -> WorkerProcess:
+        """Start a service and wait until it is ready."""
+        process = WorkerProcess(self.environment, self.directory / f"{service}.log", service=service)
+        stack.callback(process.close)
+        process.wait_until_ready()
+        return process
+
+    def streamer(self, *arguments: str) -> list[Any]:
+        """Run a command as a person would, with `--json`, and return the lines that it printed."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "streamer", *arguments, "--json"],
+            cwd=self.directory,
+            env=environment | self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def publish(self, prompts: Iterator[Prompt], count: int) -> None:
+        """Publish batches; their severities become known to the labellers first."""
+        topic = wiring.topics(self.settings).responses
+        with wiring.publisher(self.settings) as publisher:
+            for prompt in itertools.islice(prompts, count):
+                batch = f"batch-{next(self._numbers):05}"
+                for position, severity in enumerate(prompt.severities):
+                    self.truth[batch, f"r{position}"] = severity
+                publisher.send(topic, json.dumps(prompt.event(GATE, batch)).encode(), key=batch.encode())
+
+    def all_decided(self) -> dict[str, Any] | None:
+        """The decisions by batch, once every batch that was published has one."""
+        decided = self.store.reports.decided_batches(GATE)
+        return decided if decided.keys() == {batch for batch, _ in self.truth} else None
+
+    def wait(self, reached: Callable[[], Any], what: str, seconds: float = 90) -> Any:
+        """Ask until it is so, and return the answer."""
+        deadline = time.monotonic() + seconds
+        while not (found := reached()):
+            assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+            time.sleep(0.2)
+        return found
+
+
+@pytest.mark.timeout(420)
+def test_from_the_first_label_to_an_alarm_and_back(
+    kafka_broker: KafkaBroker,
+    postgres_database_url: str,
+    topic_prefix: str,
+    prometheus: Prometheus,
+    real_encoder: SentenceTransformerEncoder,
+    triviaqa_path: Path,
+    tmp_path: Path,
+) -> None:
+    prompts = read_prompts(triviaqa_path, real_encoder, questions=400, each=3, answers=4)
+    rng = np.random.default_rng(20)
+    world = World(topic_prefix, kafka_broker, postgres_database_url, tmp_path)
+    wiring.migrate(world.settings)
+    wiring.create_topics(world.settings)
+    with ExitStack() as stack:
+        store = world.store = stack.enter_context(wiring.open_store(world.settings))
+        store.gates.create(
+            GATE,
+            GateSettings(
+                encoder="event",
+                alpha=ALPHA,
+                mode="enforce",
+                audit_probability=0.5,
+                label_deadline_seconds=6,
+                monitor_deadline_seconds=15,
+                recalibrate="propose",
+                recalibrate_every_seconds=None,
+                recalibrate_after_groups=60,
+                least_groups=60,
+                max_lambda_step=1,
+                max_ship_rate_step=1,
+            ),
+            by="risk owner",
+            reason="a new gate",
+        )
+        worker, recalibrator = (world.start(service, stack) for service in ("worker", "recalibrator"))
+        prometheus.start(
+            {
+                "streamer-worker": [worker.url.removeprefix("http://")],
+                "streamer-recalibrator": [recalibrator.url.removeprefix("http://")],
+            },
+            rules=RULE_FILES,
+            every_seconds=0.5,
+        )
+        people = stack.enter_context(
+            Labellers(world.settings, GATE, world.truth, seed=21, mean_seconds=1.0, never=0.01)
+        )
+        tell = world.timeline.tell
+        tell("worker, recalibrator, Prometheus are up; the gate is closed and draws half of all batches")
+
+        def gauge(name: str, **labels: str) -> float | None:
+            chosen = ",".join(f'{key}="{value}"' for key, value in {"gate": GATE, **labels}.items())
+            return prometheus.value(f"max(streamer_{name}{{{chosen}}})")
+
+        def runs() -> float:
+            found = prometheus.value(
+                f'sum(streamer_calibration_runs_total{{gate="{GATE}",outcome!="failed"}})'
+            )
+            return found or 0.0
+
+        # -- the first policy: proposed by the service, put in force by a person
+        world.publish(steady(prompts, rng), 260)
+        proposal = world.wait(lambda: store.calibration.proposal(GATE), "a proposal")
+        tell(
+            f"recalibrator proposes {proposal.cut.threshold:.3f} from {proposal.groups} labelled groups",
+            mark="proposed",
+        )
+        assert store.policies.newest(GATE).state == "closed"
+        world.streamer("threshold", "activate", GATE, "--by", "risk owner", "--reason", "looks right")
+        world.streamer(
+            "gate", "set", GATE, "--recalibrate", "auto", "--by", "risk owner", "--reason", "it may go on"
+        )
+        first = store.policies.newest(GATE)
+        assert (first.state, first.calibrated) == ("cut", True)
+        tell(
+            f"a person puts it in force: policy {first.version}, lambda {first.threshold:.3f}",
+            mark="activated",
+            at=first.valid_from.timestamp(),
+        )
+        world.wait(lambda: gauge("policy_version") == first.version, "the worker decides with it")
+
+        # -- three recalibrations by the service, as labels come
+        for number in (1, 2, 3):
+            before = runs()
+            world.publish(steady(prompts, rng), 150)
+            world.wait(lambda before=before: runs() > before, f"recalibration {number}")
+            now = store.policies.newest(GATE)
+            tell(
+                f"recalibration {number}: policy {now.version}, {now.state}, lambda {now.threshold}",
+                mark=f"run {number}",
+            )
+        serving = store.policies.newest(GATE)
+        assert serving.state == "cut"
+        assert serving.threshold is not None
+        world.wait(lambda: (gauge("monitored_decisions") or 0) >= 600, "monitoring has read what was decided")
+        lower, upper = gauge("exposure_risk_lower_ratio"), gauge("exposure_risk_upper_ratio")
+        tell(
+            f"exposure risk of {gauge('exposure_risk_ratio'):.3f}, in [{lower:.3f}, {upper:.3f}], budget {ALPHA}"
+        )
+        assert lower is not None
+        assert lower <= ALPHA
+        assert gauge("alarm_raised", alarm="risk") == 0
+
+        # -- a worse population: answers that agree on something wrong
+        band = (serving.threshold, 0.93)
+        bad = worse(prompts, rng, between=band, times=30)
+        tell("the population changes: answers agree on something wrong thirty times as often", mark="worse")
+        world.publish(bad, 400)
+        world.wait(lambda: store.policies.newest(GATE).created_by == "monitor", "the alarm closes the gate")
+        closed = store.policies.newest(GATE)
+        assert closed.state == "closed"
+        tell(
+            f"the risk alarm closes the gate: policy {closed.version} ({closed.reason})",
+            mark="alarm, closed",
+            at=closed.valid_from.timestamp(),
+        )
+        world.wait(lambda: gauge("alarm_raised", alarm="risk") == 1, "Prometheus sees the alarm")
+        world.wait(
+            lambda: (gauge("exposure_risk_lower_ratio") or 0) > ALPHA, "the interval has left the budget"
+        )
+        tell(
+            f"the whole interval is above the budget: [{gauge('exposure_risk_lower_ratio'):.3f}, "
+            f"{gauge('exposure_risk_upper_ratio'):.3f}]",
+            mark="over budget",
+        )
+        raised = [one for one in world.streamer("alert", "list", GATE) if one["kind"] == "risk"]
+        assert len(raised) == 1
+
+        # -- labels of the new population open it again, at a safer threshold
+        world.publish(bad, 300)
+        world.wait(lambda: store.policies.newest(GATE).version > closed.version, "the gate opens again")
+        opened = store.policies.newest(GATE)
+        assert (opened.state, opened.created_by) == ("cut", "recalibrator")
+        assert opened.threshold is not None
+        assert opened.threshold >= serving.threshold
+        tell(
+            f"recalibrated on {len(store.calibration.inputs(opened.calibration_run))} groups decided since: "
+            f"policy {opened.version}, lambda {opened.threshold:.3f}",
+            mark="reopened",
+            at=opened.valid_from.timestamp(),
+        )
+        world.wait(lambda: gauge("policy_version") == opened.version, "the worker decides with it")
+        known = world.wait(world.all_decided, "all so far are decided")
+        world.publish(bad, 300)
+        decided = world.wait(world.all_decided, "all are decided")
+        losses = [
+            sum(world.truth[batch, f"r{i}"] for i, shipped in enumerate(decided[batch].shipped) if shipped)
+            for batch in decided.keys() - known.keys()
+        ]
+        served = np.mean([any(decided[batch].shipped) for batch in decided.keys() - known.keys()])
+        tell(
+            f"the new population, 300 batches more: {served:.0%} served, exposure {np.mean(losses):.3f}",
+        )
+        # One calibration's risk is not bounded by alpha, only its mean; yet far from what the gate let through before.
+        assert np.mean(losses) <= ALPHA + 4.76 * np.sqrt(ALPHA * (1 - ALPHA) / len(losses))
+        assert people.overtaken > 100, "labels came in the order of decisions"
+        people.check()
+
+        world.wait(lambda: store.reports.outbox_pending() == 0, "all is published")
+        named = wiring.topics(world.settings)
+        assert not disagreements(world, workers=[worker])
+        told = [
+            json.loads(record.value or b"{}")
+            for record in oracle.read_all(wiring.connection(world.settings), named.alerts)
+        ]
+        assert [one["alert_id"] for one in told if one["kind"] == "risk"] == [raised[0]["alert_id"]]
+
+        everything = expressions(GATE, interval="20s")
+        answered = {
+            one.place: bool(
+                prometheus.query_range(one.text, start=world.timeline.began, end=time.time(), step=1.0)
+            )
+            for one in everything
+        }
+        silent = [
+            f"{one.place}: {one.text}"
+            for one in everything
+            if not answered[one.place] and one.kind != "alert" and one.place not in EMPTY_BY_DESIGN
+        ]
+        assert not silent, "\n".join(silent)
+        quiet = [place for place in TROUBLES if not answered[f"rules / {place}"]]
+        assert not quiet, f"these alerts had a reason and saw none: {quiet}"
+        fired = prometheus.query_range(
+            'ALERTS{alertname="StreamerRiskAlarm"}', start=world.timeline.began, end=time.time(), step=1.0
+        )
+        assert {one["metric"]["gate"] for one in fired} == {GATE}
+        if picture := os.environ.get("STREAMER_TEST_SCENARIO_PICTURE"):
+            draw(world.timeline, prometheus, GATE, ALPHA, Path(picture))
