@@ -57,7 +57,15 @@ class DataSet:
         return hashlib.sha256(
             msgspec.json.encode(
                 [
-                    [c.batch_id, c.question, c.references, [[r.id, r.text, r.severity] for r in c.responses]]
+                    [
+                        c.batch_id,
+                        c.question,
+                        c.references,
+                        [
+                            [r.id, r.text, None if r.severity is None else float(r.severity)]
+                            for r in c.responses
+                        ],
+                    ]
                     for c in self.clouds
                 ]
             )

@@ -74,7 +74,7 @@ def _cloud(batch: StoredBatch, kind: str) -> Cloud:
         responses=tuple(
             CloudResponse(
                 id=one.id,
-                text="" if one.blank else NOT_KEPT if one.text is None else one.text,
+                text=one.text if one.text is not None else "" if one.blank else NOT_KEPT,
                 severity=one.severity,
                 kind=kind,
             )

@@ -33,7 +33,12 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """A first attempt that the audit sample took, or that was held for blank answers where it takes every batch."""
+    """A first attempt that the audit sample took, or that was held for blank answers where it takes every batch.
+
+    Attributes
+    ----------
+    probability : with which the gate's audit took a batch then.
+    """
 
     batch_id: str
     prompt: str | None

@@ -12,7 +12,7 @@ from streamer.experiments.stored_answers import StoredBatch, StoredResponse
 from streamer.gate import is_blank
 from streamer.journal import BatchKey
 from streamer.store.labels import Severities
-from streamer.store.schema import batches, decisions, responses
+from streamer.store.schema import batches, decisions, gate_revisions, policies, responses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Answers:
                 batches.c.prompt,
                 batches.c.references,
                 decisions.c.sampled,
-                decisions.c.sampling_probability,
+                gate_revisions.c.audit_probability,
                 responses.c.response_id,
                 responses.c.text,
                 responses.c.score,
@@ -52,6 +52,15 @@ class Answers:
             )
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
             .join(responses, responses.c.batch == decisions.c.batch)
+            .join(
+                policies,
+                (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
+            )
+            .join(
+                gate_revisions,
+                (gate_revisions.c.gate == policies.c.gate)
+                & (gate_revisions.c.revision == policies.c.gate_revision),
+            )
             .where(
                 decisions.c.gate == gate,
                 decisions.c.decided_at < older_than,
@@ -59,7 +68,7 @@ class Answers:
                 decisions.c.encoder == settings.encoder,
                 batches.c.attempt == 1,
                 (decisions.c.sampled & responses.c.score.is_not(None))
-                | ((decisions.c.reason == "empty_text") & (decisions.c.sampling_probability == 1)),
+                | ((decisions.c.reason == "empty_text") & (gate_revisions.c.audit_probability == 1)),
             )
             .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
         )
@@ -76,7 +85,7 @@ def _batch(rows: Sequence[Row], severities: Severities) -> StoredBatch:
         batch_id=first["batch_id"],
         prompt=first["prompt"],
         references=tuple(first["references"] or ()),
-        probability=first["sampling_probability"],
+        probability=first["audit_probability"],
         responses=tuple(
             StoredResponse(
                 id=row["response_id"],

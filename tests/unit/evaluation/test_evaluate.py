@@ -134,9 +134,10 @@ def test_what_was_kept_is_not_believed_once_it_is_damaged(clouds, tmp_path, monk
                 evaluate(clouds, **asked)
     assert evaluate(clouds, **asked) == found
     for other in ({"splits": 3}, {"alphas": [0.2]}, {"seed": 1}, {"units": ["response"]}, {"scorers": "all"}):
-        with monkeypatch.context() as patch, pytest.raises(LookupError):
+        with monkeypatch.context() as patch:
             patch.setattr(run, "_compute", refuse)
-            evaluate(clouds, **asked | other)
+            with pytest.raises(LookupError):
+                evaluate(clouds, **asked | other)
 
 
 def test_a_picture_that_somebody_changed_is_drawn_again(clouds, tmp_path):

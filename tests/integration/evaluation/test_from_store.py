@@ -1,0 +1,157 @@
+"""The same tables from the record as from the file: decided by the real decider, labelled by the labels topic."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer import wiring
+from streamer.cli import main
+from streamer.errors import UsageError
+from streamer.evaluation import Options, evaluate, evaluated, read_data_set, scored_data_sets
+from streamer.evaluation.csv_files import responses_csv
+from streamer.evaluation.stored import stored_data_set
+from streamer.events.labels import encode_label
+from streamer.experiments.clouds import cloud_labels, cloud_message, read_clouds
+from streamer.experiments.simulation import simulate_clouds
+from streamer.scoring.encoder import CachedEncoder
+from streamer.settings import load_settings
+from tests.integration.audit.history import Scribe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamer.experiments.clouds import Cloud
+    from streamer.settings import Settings
+
+ASKED = {"alphas": (0.1, 0.3), "splits": 5, "scorers": "all"}
+QUESTIONS, ANSWERS = 30, 5
+
+
+@pytest.fixture(scope="module")
+def clouds_file(tmp_path_factory) -> Path:
+    """Simulated clouds with blank answers here and there, and one question that has nothing else."""
+    path = tmp_path_factory.mktemp("clouds") / "support.jsonl"
+    lines = []
+    for q, cloud in enumerate(simulate_clouds(seed=5, clouds=QUESTIONS, responses=ANSWERS)):
+        responses = [
+            {
+                "text": " " if q == 3 or (q + i) % 13 == 0 else r.text,
+                "label": r.severity,
+                "meta": {"label_kind": "human"},
+            }
+            for i, r in enumerate(cloud.responses)
+        ]
+        lines.append(
+            json.dumps({"question_id": cloud.question_id, "question": cloud.question, "responses": responses})
+        )
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def stream(settings: Settings, file: Path, encoder: CachedEncoder, **gate: object) -> list[Cloud]:
+    """Publish the clouds to a gate that audits everything, and their labels behind them."""
+    wiring.migrate(settings)
+    clouds = list(read_clouds(file))
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings, encoder=encoder)
+        chosen = {"encoder": encoder.identity.id, "unit": "response", "audit_draws": ANSWERS} | gate
+        scribe.gate("bot", severity_kind="human", **chosen)
+        scribe.deliver(cloud_message(cloud, "bot", wiring.limits(settings)) for cloud in clouds)
+        labels = [label for cloud in clouds for label in cloud_labels(cloud, "bot", "file", wiring.now())]
+        scribe.deliver([encode_label(label) for label in labels], topic="labels")
+    return clouds
+
+
+def from_store(settings: Settings):
+    with wiring.open_store(settings) as store:
+        chosen = store.gates.get("bot").settings
+        later = wiring.now() + timedelta(seconds=1)
+        return stored_data_set(store.answers, "bot", settings=chosen, older_than=later)
+
+
+def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
+    database_url, clouds_file, tmp_path, real_encoder, monkeypatch, capsys
+):
+    settings = load_settings(database={"url": database_url})
+    stream(settings, clouds_file, CachedEncoder(real_encoder))
+
+    (read,) = scored_data_sets([read_data_set(clouds_file)], cache=tmp_path / "cache")
+    of_file = evaluate(clouds_file, cache=tmp_path / "cache", **ASKED)
+    data = from_store(settings)
+    of_store = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]), cache=None)
+    assert data.digest == of_file.data_sets[0].digest, "the same questions, answers and severities"
+
+    one, other = of_file.data_sets[0], of_store.data_sets[0]
+    assert other.gates == one.gates
+    assert other.stability == one.stability
+    assert other.ranking == tuple(row for row in one.ranking if row.scorer == "gram")
+    assert other.compared == tuple(row for row in one.compared if row.scorer == "gram")
+    assert other.mean_severity == one.mean_severity
+    assert (other.questions, other.blank) == (QUESTIONS, one.blank)
+    assert one.blank > ANSWERS
+    assert any(0 < row.ship_rate.mean < 1 for row in one.gates), "there is something to agree about"
+
+    answers = [
+        {row["question_id"] + row["response_id"]: row for row in csv.DictReader(io.StringIO(text))}
+        for text in (responses_csv(of_file, [read]), responses_csv(of_store, [data]))
+    ]
+    assert answers[0].keys() == answers[1].keys()
+    for name in ("severity", "gram_energy", "gram_energy_raw", "queue_median", "blank"):
+        assert [row[name] for row in answers[0].values()] == [row[name] for row in answers[1].values()], name
+
+    # the command does the same, and computes what the record does not hold from the texts that it does
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", database_url)
+    words = ["evaluate", "--from-store", "bot", "--alpha", "0.1", "--alpha", "0.3", "--splits", "5"]
+    assert main([*words, "--scorers", "all", "--cache", "cache", "--processes", "1", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["data_sets"]
+    assert told["source"] == "gate bot"
+    assert [row["exposure"]["mean"] for row in told["gates"]] == [row.exposure.mean for row in one.gates]
+    assert [row["ship_rate"]["mean"] for row in told["compared"]] == [
+        row.ship_rate.mean for row in one.compared
+    ]
+
+
+def test_a_gate_that_keeps_hashes_only_is_evaluated_on_its_scores(
+    sqlite_database_url, clouds_file, tmp_path, real_encoder, monkeypatch, capsys
+):
+    settings = load_settings(database={"url": sqlite_database_url})
+    stream(settings, clouds_file, CachedEncoder(real_encoder), keep_texts=False)
+    of_file = evaluate(clouds_file, cache=tmp_path / "cache", **ASKED)
+    data = from_store(settings)
+    found = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]), cache=None)
+    assert found.data_sets[0].gates == of_file.data_sets[0].gates
+    assert "right" not in json.dumps([cloud.texts for cloud in data.clouds])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_database_url)
+    assert main(["evaluate", "--from-store", "bot", "--scorers", "all"]) == 2
+    assert "texts are not on record" in capsys.readouterr().err
+
+
+def test_the_unit_best_has_labels_of_best_answers_alone(
+    sqlite_database_url, clouds_file, tmp_path, real_encoder
+):
+    settings = load_settings(database={"url": sqlite_database_url})
+    stream(settings, clouds_file, CachedEncoder(real_encoder), unit="best")
+    of_file = evaluate(clouds_file, cache=None, units=["best"], **ASKED)
+    found = evaluated([from_store(settings)], Options(alphas=ASKED["alphas"], splits=5), cache=None)
+    (result,) = found.data_sets
+    assert list(result.mean_severity) == ["best"]
+    assert any("Unit response is left out" in note for note in result.notes)
+    exposures = [row.exposure for row in of_file.data_sets[0].gates]
+    assert [row.exposure for row in result.gates] == exposures, "labels that nobody asked for play no part"
+
+
+def test_a_gate_without_an_audit_has_nothing_to_evaluate(sqlite_database_url, clouds_file, real_encoder):
+    settings = load_settings(database={"url": sqlite_database_url})
+    stream(settings, clouds_file, CachedEncoder(real_encoder), audit_probability=0.0)
+    with pytest.raises(UsageError, match=r"0 audited batches .*audit probability is 0"):
+        from_store(settings)
+    with wiring.open_store(settings) as store, pytest.raises(UsageError, match="no gate"):
+        store.gates.get("nobody")
