@@ -158,6 +158,7 @@ def test_our_tables_live_in_their_own_schema(postgres_database_url: str) -> None
             "v_decisions",
             "v_label_queue",
             "v_risk",
+            "v_risk_intervals",
             "v_severities",
         }
     engine.dispose()
