@@ -276,6 +276,28 @@ def test_a_plan_on_a_guess_and_on_your_own_response_clouds(terminal: Terminal) -
         assert plan["source"] == ("data" if "--data" in words else "guess")
 
 
+@pytest.mark.slow
+@pytest.mark.encoder
+def test_an_evaluation_by_command_and_from_python(
+    terminal: Terminal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (block,) = blocks("sh", "Evaluate it")
+    write_clouds(
+        terminal.folder / "clouds.jsonl.gz", simulate_clouds(seed=4, clouds=24, responses=4), labels=True
+    )
+    for words in commands(block):
+        out = terminal.run([*words, "--splits", "3"], seconds=100)
+        assert "clouds: At a budget of 10 %" in out, out
+        assert (terminal.folder / "evaluation" / "report.html").is_file()
+    (python,) = blocks("python", "Evaluate it")
+    monkeypatch.chdir(terminal.folder)
+    names: dict[str, Any] = {}
+    exec(compile(python, "README.md", "exec"), names)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * 6 * 2, "units, scores, budgets"
+    assert names["found"].data_sets[0].questions == 24
+
+
 def test_make_has_the_targets_that_are_named() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {words[1] for block in blocks("sh", "Try it") for words in commands(block) if words[0] == "make"}
