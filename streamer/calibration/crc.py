@@ -163,11 +163,18 @@ def keyed_losses(
     """
     keyed = KeyedWeights(whole_number("seed", seed))
     check_unique(groups)
-    losses = [_keyed_losses(group, keyed, method, eta=eta, draws=draws) for group in groups]
-    return (
-        np.concatenate([np.empty(0), *(group.scores for group in groups)]),
-        np.concatenate([np.empty(0), *losses]),
-    )
+    scores = np.concatenate([np.empty(0), *(group.scores for group in groups)])
+    severities = np.concatenate([np.empty(0), *(group.severities for group in groups)])
+    sizes = np.fromiter((len(group.item_ids) for group in groups), np.intp, len(groups))
+    if method == "mean":
+        return scores, severities / np.repeat(sizes, sizes)
+    # Every law gives the one item of a group the whole weight.
+    starts = np.cumsum(sizes) - sizes
+    losses: Floats = severities.copy()
+    for group, start, size in zip(groups, starts.tolist(), sizes.tolist(), strict=True):
+        if size > 1:
+            losses[start : start + size] *= _keyed_weights(group, keyed, method, eta=eta, draws=draws)
+    return scores, losses
 
 
 def _random_weights(
@@ -180,18 +187,14 @@ def _random_weights(
     return weight_laws.rbwa_weights(sizes, eta, rng)
 
 
-def _keyed_losses(
+def _keyed_weights(
     group: LabelledGroup, keyed: KeyedWeights, method: str, *, eta: float, draws: int
 ) -> Floats:
-    if method == "mean":
-        return group.severities / len(group.item_ids)
     if method == "crc":
-        weights = keyed.crc(group.id, group.item_ids)
-    elif method == "bb":
-        weights = keyed.bb(group.id, group.item_ids, draws)
-    else:
-        weights = keyed.rbwa(group.id, group.item_ids, eta)
-    return group.severities * weights
+        return keyed.crc(group.id, group.item_ids)
+    if method == "bb":
+        return keyed.bb(group.id, group.item_ids, draws)
+    return keyed.rbwa(group.id, group.item_ids, eta)
 
 
 def _threshold(

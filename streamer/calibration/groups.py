@@ -54,6 +54,47 @@ class LabelledGroup:
             object.__setattr__(self, name, values)
 
 
+def labelled_groups(
+    ids: Sequence[str], item_ids: Sequence[tuple[str, ...]], scores: Floats, severities: Floats
+) -> tuple[LabelledGroup, ...]:
+    """Make many groups at once: what `LabelledGroup` checks one by one is checked for all together.
+
+    Parameters
+    ----------
+    ids, item_ids : of each group.
+    scores, severities : shape (N,), of all items, group after group.
+
+    Raises
+    ------
+    ValueError
+        As `LabelledGroup` does.
+    """
+    sizes = [len(names) for names in item_ids]
+    if not sizes:
+        return ()
+    scores, severities = unit_interval("scores", scores), unit_interval("severities", severities)
+    if not len(scores) == len(severities) == sum(sizes):
+        raise ValueError(f"{sum(sizes)} items have {len(scores)} scores and {len(severities)} severities")
+    made = []
+    end = 0
+    for name, names, size in zip(ids, item_ids, sizes, strict=True):
+        start, end = end, end + size
+        if not size:
+            raise ValueError(f"group {name!r} has no items")
+        if size > 1 and len(set(names)) != size:
+            raise ValueError(f"group {name!r} names an item twice")
+        group = LabelledGroup.__new__(LabelledGroup)
+        for field, value in (
+            ("id", name),
+            ("item_ids", names),
+            ("scores", scores[start:end]),
+            ("severities", severities[start:end]),
+        ):
+            object.__setattr__(group, field, value)
+        made.append(group)
+    return tuple(made)
+
+
 def check_unique(groups: Sequence[LabelledGroup]) -> None:
     """Raise ValueError if two groups share an id: the same prompt must not count twice."""
     seen: set[str] = set()

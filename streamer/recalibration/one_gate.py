@@ -13,7 +13,7 @@ from streamer.events.alerts import alert
 from streamer.failpoints import disarmed
 from streamer.policy import RECALIBRATOR
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
-from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate
+from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate, with_diagnostics
 from streamer.recalibration.verdict import Comparison, Verdict, closing, verdict
 
 if TYPE_CHECKING:
@@ -185,14 +185,19 @@ def _judge_loosening(
     closed: Closing | None,
 ) -> tuple[Verdict, CalibrationRun]:
     """Judge a run that holds less, beside the cautious one; returns the one of the two that is to be recorded."""
-    cautious = calibrate_gate(
-        store,
-        run.gate,
-        now=run.started_at,
-        since=run.since,
-        severities="highest",
-        labels_through=run.labels_through,
-    )
+
+    def cautiously(*, diagnostics: bool) -> CalibrationRun:
+        return calibrate_gate(
+            store,
+            run.gate,
+            now=run.started_at,
+            since=run.since,
+            severities="highest",
+            labels_through=run.labels_through,
+            diagnostics=diagnostics,
+        )
+
+    cautious = cautiously(diagnostics=False)
     if cautious.groups == run.groups:
         cautious, beside = run, compared  # nobody ever gave a response two labels
     else:
@@ -206,7 +211,9 @@ def _judge_loosening(
         and closed.served is not None
         and direction(closed.served, Reading.of_run(cautious)) != "looser",
     )
-    return decided, cautious if decided.cautious else run
+    if not decided.cautious:
+        return decided, run
+    return decided, cautious if cautious is run else with_diagnostics(cautious)
 
 
 def _compare(store: RunStore, before: Policy, run: CalibrationRun) -> Comparison:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 
-from streamer.calibration import LabelledGroup
+from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.errors import UsageError
-from streamer.recalibration.candidates import Candidate, Sample, candidates
+from streamer.recalibration.candidates import Candidate, Sample, candidates, decide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.calibration import Threshold
+    from streamer.calibration import LabelledGroup, Threshold
     from streamer.journal import BatchKey
     from streamer.policy import GateRevision, GateSettings, Policy
     from streamer.rules import Rule
@@ -232,6 +232,7 @@ def calibrate_gate(
     since: Since | None = None,
     severities: SeverityBasis = "mean",
     labels_through: int | None = None,
+    diagnostics: bool = True,
 ) -> CalibrationRun:
     """Compute a run for `gate` as it is at `now`; reads, and writes nothing.
 
@@ -242,6 +243,7 @@ def calibrate_gate(
     since : where the audit sample begins; None: at the first batch.
     severities : which of a response's labels counts.
     labels_through : kept with the run.
+    diagnostics : run the other calibrators too; without them the run is for a comparison, and not to be recorded.
 
     Raises
     ------
@@ -274,29 +276,22 @@ def calibrate_gate(
             + f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
             "`streamer label queue` shows"
         )
-    labelled = tuple(
-        LabelledGroup(
-            id=group.id,
-            item_ids=tuple(item.response_id for item in group.items),
-            scores=np.array([item.score for item in group.items]),
-            severities=np.array([1.0 if item.severity is None else item.severity for item in group.items]),
-        )
-        for group in groups
+    labelled = labelled_groups(
+        [group.id for group in groups],
+        [tuple([item.response_id for item in group.items]) for group in groups],
+        np.array([item.score for group in groups for item in group.items]),
+        np.array(
+            [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
+        ),
     )
     # .3 / 3 is .1 to people, and .09999999999999999 to the processor
     alpha = round(settings.alpha / settings.max_attempts, 15)
-    sample = Sample(
-        groups=labelled,
-        segments={} if settings.segment_by is None else {group.id: group.segment or "" for group in groups},
-        alpha=alpha,
-        seed=gate.seed,
-        fewest_draws=min(group.draws for group in groups),
-    )
+    sample = _sample(gate, groups, labelled, alpha)
     return CalibrationRun(
         gate=gate,
         groups=groups,
         labelled_groups=labelled,
-        candidates=candidates(settings, sample),
+        candidates=candidates(settings, sample) if diagnostics else (decide(settings, sample),),
         effective_alpha=alpha,
         seed=gate.seed,
         older_than=older_than,
@@ -304,4 +299,26 @@ def calibrate_gate(
         since=since,
         severities=severities,
         labels_through=labels_through,
+    )
+
+
+def with_diagnostics(run: CalibrationRun) -> CalibrationRun:
+    """Return a run that was made without diagnostics, with them."""
+    sample = _sample(run.gate, run.groups, run.labelled_groups, run.effective_alpha)
+    return replace(run, candidates=candidates(run.gate.settings, sample))
+
+
+def _sample(
+    gate: GateRevision,
+    groups: Sequence[SampledGroup],
+    labelled: Sequence[LabelledGroup],
+    alpha: float,
+) -> Sample:
+    segmented = gate.settings.segment_by is not None
+    return Sample(
+        groups=labelled,
+        segments={group.id: group.segment or "" for group in groups} if segmented else {},
+        alpha=alpha,
+        seed=gate.seed,
+        fewest_draws=min(group.draws for group in groups),
     )

@@ -13,7 +13,7 @@ from streamer.gate_shapes import rank_scores
 from streamer.journal import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.ruling import segment_of
-from streamer.store.labels import Severities
+from streamer.store.labels import Severities, severities_given
 from streamer.store.schema import batches, decisions, gate_revisions, policies, responses
 
 if TYPE_CHECKING:
@@ -54,17 +54,19 @@ def read_sample(
     severities: SeverityBasis,
 ) -> list[SampledGroup]:
     """Read what `streamer.recalibration.run.AuditSample` promises, in one snapshot that the caller holds open."""
+    whole = settings.unit == "batch" or settings.shape == "rank"
+    given = severities_given(gate, settings.severity_kind)
     query = (
         sa.select(
             batches.c.id,
-            batches.c.gate,
             batches.c.batch_id,
-            batches.c.attempt,
             decisions.c.sampling_probability,
+            gate_revisions.c.audit_draws,
             responses.c.response_id,
             responses.c.score,
             responses.c.drawn,
-            gate_revisions.c.audit_draws,
+            given.c.labels,
+            given.c.severity,
             *_segment_columns(settings),
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
@@ -78,44 +80,57 @@ def read_sample(
             (gate_revisions.c.gate == policies.c.gate)
             & (gate_revisions.c.revision == policies.c.gate_revision),
         )
+        .outerjoin(
+            given,
+            (given.c.batch_id == batches.c.batch_id) & (given.c.response_id == responses.c.response_id),
+        )
         .where(
             *readable(gate, settings, older_than=older_than, since_version=since_version),
             responses.c.score.is_not(None),
+            # The others are read where what the gate cuts is of the whole batch.
+            *(() if whole else (responses.c.drawn,)),
         )
         .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
     )
-    given = Severities.read(connection, gate, settings.severity_kind, basis=severities)
-    found = connection.execute(query).mappings()
-    groups = [_group(list(rows), settings, given) for _, rows in groupby(found, key=itemgetter("id"))]
-    return [
-        group
-        for group in groups
-        if group.items and (settings.segment_by is None or group.segment is not None)
-    ]
+    several: Severities | None = None
+    if severities == "mean":
+        several = Severities.read(connection, gate, settings.severity_kind, of_several=True)
+    groups = []
+    for _, found in groupby(connection.execute(query), key=_BATCH):
+        group = _group(gate, list(found), settings, several)
+        if group.items and (settings.segment_by is None or group.segment is not None):
+            groups.append(group)
+    return groups
 
 
-def _group(rows: Sequence[Row], settings: GateSettings, severities: Severities) -> SampledGroup:
-    key = BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"])
-    scores = [row["score"] for row in rows]
+_BATCH = itemgetter(0)
+
+
+def _group(
+    gate: str, rows: Sequence[Any], settings: GateSettings, several: Severities | None
+) -> SampledGroup:
+    number, batch_id, probability, draws, *_ = rows[0]
+    key = BatchKey(gate, batch_id, 1)
+    scores = [row[5] for row in rows]
     if settings.unit == "batch":
         scores = [mean_score(scores)] * len(scores)
     elif settings.shape == "rank":
         scores = rank_scores(scores).tolist()
+    items = []
+    for row, score in zip(rows, scores, strict=True):
+        _, _, _, _, response, _, drawn, labels, severity, *_ = row
+        if not drawn:
+            continue
+        if several is not None and labels is not None and labels > 1:
+            severity = several.get(key, response)
+        items.append(SampledItem(response_id=response, score=score, severity=severity))
     return SampledGroup(
         key=key,
-        probability=rows[0]["sampling_probability"],
-        items=tuple(
-            SampledItem(
-                response_id=row["response_id"],
-                score=score,
-                severity=severities.get(key, row["response_id"]),
-            )
-            for row, score in zip(rows, scores, strict=True)
-            if row["drawn"]
-        ),
-        draws=rows[0]["audit_draws"],
-        segment=_segment(rows[0], settings.segment_by),
-        row=rows[0]["id"],
+        probability=probability,
+        items=tuple(items),
+        draws=draws,
+        segment=_segment(rows[0]._mapping, settings.segment_by),
+        row=number,
     )
 
 

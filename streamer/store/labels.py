@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.journal import LabelRevision
-    from streamer.recalibration.run import SeverityBasis
     from streamer.store.engine import Database
     from streamer.store.schema.types import Row
 
@@ -69,23 +68,14 @@ class Severities:
         return self._values.get((key, response_id))
 
     @classmethod
-    def read(
-        cls, connection: sa.Connection, gate: str, kind: str, *, basis: SeverityBasis = "mean"
-    ) -> Severities:
-        """Read the present severities of one gate and kind; or the highest that anybody ever gave each response."""
+    def read(cls, connection: sa.Connection, gate: str, kind: str, *, of_several: bool = False) -> Severities:
+        """Read the present severities of one gate and kind; or only of the responses that have more than one label."""
         response = (
             label_revisions.c.gate,
             label_revisions.c.batch_id,
             label_revisions.c.attempt,
             label_revisions.c.response_id,
         )
-        if basis == "highest":
-            highest = (
-                sa.select(*response, sa.func.max(label_revisions.c.severity))
-                .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind)
-                .group_by(*response)
-            )
-            return cls({(BatchKey(*key), one): most for *key, one, most in connection.execute(highest)})
         recency = (
             sa.func.row_number()
             .over(
@@ -94,16 +84,42 @@ class Severities:
             )
             .label("recency")
         )
-        latest = (
-            sa.select(*response, label_revisions.c.severity, recency)
-            .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind)
-            .subquery()
+        query: sa.Select[Any] = sa.select(*response, label_revisions.c.severity, recency).where(
+            label_revisions.c.gate == gate, label_revisions.c.kind == kind
         )
+        if of_several:
+            more = (
+                sa.select(*response)
+                .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind)
+                .group_by(*response)
+                .having(sa.func.count() > 1)
+            )
+            query = query.where(sa.tuple_(*response).in_(more))
+        latest = query.subquery()
         given: dict[tuple[BatchKey, str], list[float]] = defaultdict(list)
         for row in connection.execute(sa.select(latest).where(latest.c.recency == 1)):
             given[BatchKey(row.gate, row.batch_id, row.attempt), row.response_id].append(row.severity)
         # fmean is exact before its one rounding: the order in which the database returns labellers is no matter.
         return cls({response: fmean(severities) for response, severities in given.items()})
+
+
+def severities_given(gate: str, kind: str) -> sa.Subquery:
+    """The labels of each response of a gate's first attempts, by ``batch_id`` and ``response_id``.
+
+    ``labels`` counts its revisions, by whoever; ``severity`` is the highest of them. Where there is only one that is the
+    present severity as well; of several `Severities` knows the mean.
+    """
+    return (
+        sa.select(
+            label_revisions.c.batch_id,
+            label_revisions.c.response_id,
+            sa.func.count().label("labels"),
+            sa.func.max(label_revisions.c.severity).label("severity"),
+        )
+        .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind, label_revisions.c.attempt == 1)
+        .group_by(label_revisions.c.batch_id, label_revisions.c.response_id)
+        .subquery()
+    )
 
 
 class Labels:
