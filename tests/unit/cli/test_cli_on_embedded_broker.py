@@ -74,6 +74,27 @@ def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]) -
     assert all("by file:clouds.jsonl.gz" in line for line in lines)
 
 
+def test_publishing_to_a_gate_that_nobody_created_is_done_and_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("clouds.jsonl").write_text(json.dumps(CLOUDS[0]) + "\n")
+    publish = ["publish", "clouds.jsonl", "--gate", "bot"]
+    assert main(publish) == 0
+    told = capsys.readouterr()
+    assert "there is no gate 'bot'" in told.err
+    assert "streamer gate create bot" in told.err
+    assert "published 1 batch" in told.out
+    assert main(["gate", "create", "bot"]) == 0
+    capsys.readouterr()
+    assert main(publish) == 0
+    assert "no gate" not in capsys.readouterr().err
+    # whoever publishes need not have the database
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///elsewhere.db")
+    assert main(publish) == 0
+    assert "no gate" not in capsys.readouterr().err
+    assert not Path("elsewhere.db").exists()
+
+
 def test_a_new_gate_is_announced_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate", "create", "bot", "--alpha", "0.1"]) == 0
     assert "It is recorded" not in capsys.readouterr().err
