@@ -30,6 +30,10 @@ class Unavailable(StreamerError):
     """A part (database, broker, encoder) is away; the same call may succeed later, so retry with back-off."""
 
 
+class Unreadable(StreamerError):
+    """What is stored has a value that this program never writes; no retry helps, `streamer audit verify` names its row."""
+
+
 class TopicRecreated(StreamerError):
     """A topic was deleted and made anew since its progress was stored.
 

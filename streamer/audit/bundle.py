@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import shutil
 import zipfile
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamer.audit import signing
 from streamer.audit.standalone.verify_bundle import FILES
-from streamer.errors import UsageError
+from streamer.audit.verification import UNREADABLE
+from streamer.errors import Unreadable, UsageError
 from streamer.events.codec import canonical_json
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.audit.verification import Snapshot
+
+T = TypeVar("T")
 
 FORMAT = "streamer.bundle.v1"
 
@@ -53,6 +57,8 @@ def write_bundle(
     ------
     UsageError
         When the target exists or cannot be written.
+    Unreadable
+        When a row has a value that the program never writes; nothing is left of the bundle then.
     """
     if target.exists():
         raise UsageError(f"{target} exists; name a new folder or .zip file")
@@ -67,7 +73,7 @@ def write_bundle(
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "made_at": made_at,
-        "head": snapshot.head(),
+        "head": _read("the heads of the chains", snapshot.head),
         "left_out": {"other_gates_than": gate, "texts": not texts, "salts": not salts},
         "files": {},
     }
@@ -109,11 +115,34 @@ def _counted(lines: Iterable[bytes], progress: Callable[[int], None]) -> Iterato
 def _write(opened: Callable[[str], IO[bytes]], name: str, lines: Iterable[bytes]) -> dict[str, Any]:
     digest, count = hashlib.sha256(), 0
     with opened(name) as file:
-        for line in lines:
-            digest.update(line + b"\n")
-            file.write(line + b"\n")
+        for line in _readable(name, lines):
+            digest.update(line)
+            file.write(line)
             count += 1
     return {"sha256": digest.hexdigest(), "lines": count}
+
+
+def _readable(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Pass the lines on; say how far they went when the next one cannot be made."""
+    rest = iter(lines)
+    for count in itertools.count(1):
+        # With its end, so that what is no line of bytes at all is noticed here too.
+        line = _read(
+            f"line {count} of {name}", lambda: None if (one := next(rest, None)) is None else one + b"\n"
+        )
+        if line is None:
+            return
+        yield line
+
+
+def _read(what: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except UNREADABLE as error:
+        raise Unreadable(
+            f"nothing is exported, because {what} cannot be made of what is stored ({type(error).__name__}: {error}); "
+            "`streamer audit verify` says which row it is"
+        ) from error
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from streamer.audit import signing
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.standalone.verify_bundle import Verifier
-from streamer.errors import UsageError
+from streamer.errors import Unreadable, UsageError
 from streamer.signed_policy import NO_KEYS
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def verify_record(
     revisions: Callable[[str], Sequence[GateRevision]],
     inputs: Callable[[int], Sequence[SampledGroup]],
     rescorer: Rescorer | None = None,
-    policies: Sequence[PolicyVersion] = (),
+    policies: Iterable[PolicyVersion] = (),
     policy_keys: PolicyKeys = NO_KEYS,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> Report:
@@ -99,7 +99,7 @@ def verify_record(
     revisions : every revision of a gate.
     inputs : what a calibration run has read, in order of decision.
     rescorer : scores stored texts again; None: scores are taken as they are.
-    policies : every version of every gate, the oldest of each first.
+    policies : every version of every gate, the oldest of each first; read when their turn comes.
     policy_keys : that policies may be signed with.
     progress : told how many outcomes are done.
     """
@@ -125,7 +125,7 @@ def verify_record(
             )
         verifier.heads(head)
         check_signatures(policies, policy_keys, verifier)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         verifier.fault(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
         )
@@ -137,7 +137,7 @@ def verify_record(
     )
 
 
-_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError)
+UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError, Unreadable)
 """What reading a row may raise whose values are of no form that the program writes; a lost connection is none."""
 
 

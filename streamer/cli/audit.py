@@ -1,12 +1,18 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streamer.cli import FOUND
 from streamer.cli import options as opt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamer.signed_policy import PolicyVersion
+    from streamer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The record: told, verified, exported, sealed by checkpoints.")
 
@@ -40,12 +46,19 @@ def show(
     """Tell the story of a decision: what came, what was decided and why, by which policy, and how it is sealed."""
     from streamer import wiring
     from streamer.audit.story import is_linked, tell
+    from streamer.audit.verification import UNREADABLE
     from streamer.cli.console import print_json, print_pairs, say
-    from streamer.errors import UsageError
+    from streamer.errors import Unreadable, UsageError
     from streamer.settings import load_settings
 
     with wiring.open_store(load_settings()) as store, store.evidence.snapshot() as snapshot:
-        found = snapshot.decisions_of(batch, gate=gate, attempt=attempt)
+        try:
+            found = snapshot.decisions_of(batch, gate=gate, attempt=attempt)
+        except UNREADABLE as error:
+            raise Unreadable(
+                f"the record of batch {batch!r} cannot be read ({type(error).__name__}: {error}); "
+                "`streamer audit verify` says which row it is"
+            ) from error
     if not found:
         raise UsageError(
             f"no decision about a batch {batch!r} is recorded" + (f" for gate {gate}" if gate else "")
@@ -95,7 +108,7 @@ def verify(
     outside = wiring.outside_checkpoints(settings, checkpoints)
     with wiring.open_store(settings) as store:
         rescorer = wiring.rescorer(settings, tolerance) if rescore else None
-        total = sum(store.reports.chain_heights().values())
+        total = _outcomes(store)
         with store.evidence.snapshot() as snapshot, progress("verify", total) as done:
             report = verify_record(
                 snapshot,
@@ -105,9 +118,7 @@ def verify(
                 revisions=store.gates.history,
                 inputs=store.calibration.inputs,
                 rescorer=rescorer,
-                policies=[
-                    one for gate in store.gates.list() for one in store.policies.every_version(gate.gate)
-                ],
+                policies=_policies(store),
                 policy_keys=wiring.policy_keys(settings),
                 progress=done,
             )
@@ -133,6 +144,22 @@ def verify(
         )
     if report.faults:
         raise typer.Exit(FOUND)
+
+
+def _policies(store: "Store") -> "Iterator[PolicyVersion]":
+    """Yield every version of every gate. Reads nothing before the first is asked for: what cannot be read is a finding."""
+    for gate in store.gates.list():
+        yield from store.policies.every_version(gate.gate)
+
+
+def _outcomes(store: "Store") -> int | None:
+    """Count what a progress bar is about; None where the record is so damaged that even this cannot be read."""
+    from streamer.audit.verification import UNREADABLE
+
+    try:
+        return sum(store.reports.chain_heights().values())
+    except UNREADABLE:
+        return None
 
 
 @app.command()
@@ -169,7 +196,7 @@ def export(
     with wiring.open_store(settings) as store:
         if gate is not None:
             store.gates.get(gate)
-        total = sum(store.reports.chain_heights().values())
+        total = _outcomes(store)
         with store.evidence.snapshot() as snapshot, progress("export", total) as done:
             manifest = write_bundle(
                 snapshot,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer.cli.options import JsonOption
+from streamer.policy import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -118,7 +119,8 @@ def dev(
     configure_logging(settings.logging.format, settings.logging.level)
     _warn_of_misspelt()
     end_on_sigterm()
-    note("Starting an embedded broker, a worker and a recalibrator; loading the encoder takes some seconds.")
+    loading = "" if settings.encoder.name == NO_ENCODER else "; loading the encoder takes some seconds"
+    note(f"Starting an embedded broker, a worker and a recalibrator{loading}.")
     if view and not json and _on_a_terminal():
         with _living_view() as show:
             status = wiring.run_dev(settings, announce=lambda _facts: None, show=show)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import time
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from streamer.errors import Unavailable, UsageError
+from streamer.errors import Unavailable, Unreadable, UsageError
 from streamer.events.codec import canonical_json
 from streamer.failpoints import disarmed
 from streamer.redaction import redact_text
@@ -22,7 +23,7 @@ from streamer.store.transport import protected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 
     from streamer.failpoints import Failpoint
 
@@ -90,7 +91,8 @@ class Database:
     """One database: a pool of connections that threads may share, and the two kinds of transaction.
 
     Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
-    `Unavailable`; a broken rule (a constraint) is raised as it is, for it is a bug.
+    `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`; a broken rule (a
+    constraint) is raised as it is, for it is a bug.
 
     Parameters
     ----------
@@ -116,6 +118,7 @@ class Database:
             )
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
+            event.listen(self.engine, "handle_error", _refuse_damage)
         else:
             self.url = protected(self.url, insecure=insecure)
             self.engine = sa.create_engine(
@@ -229,6 +232,17 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _refuse_damage(context: ExceptionContext) -> None:
+    """Tell of what SQLite cannot read without its bytes: they may be people's texts."""
+    error = context.original_exception
+    if not isinstance(error, sqlite3.Error):
+        return
+    if undecodable := re.match(r"Could not decode to UTF-8 column '([^']*)'", str(error)):
+        raise Unreadable(f"a value of the column {undecodable[1]} is no text") from None
+    if _sqlite_code(error) == sqlite3.SQLITE_CORRUPT:
+        raise Unreadable("the SQLite file is damaged; restore a backup") from None
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

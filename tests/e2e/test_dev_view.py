@@ -37,6 +37,8 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         seen = _read_until(here, "There is no gate yet", 90)
         assert _ENTER in seen
         assert "batches/s" in seen
+        assert "Starting an embedded broker" in seen
+        assert "loading the encoder" not in seen  # it has none
         subprocess.run(
             [sys.executable, "-m", "streamer", "gate", "create", "bot", "--scorer", "external"],
             cwd=tmp_path,

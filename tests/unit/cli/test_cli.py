@@ -289,6 +289,24 @@ def test_a_worker_without_an_encoder_is_fine_for_external_scores(
     }.items()
 
 
+@pytest.mark.parametrize(("encoder", "loads"), [("all-MiniLM-L6-v2", True), ("none", False)])
+def test_dev_says_that_it_loads_an_encoder_if_it_has_one(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    encoder: str,
+    loads: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", encoder)
+    monkeypatch.setattr("streamer.wiring.run_dev", lambda *_args, **_kwargs: 0)
+    monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
+    status, _, err = run(capsys, "dev", "--no-view")
+    assert status == 0
+    assert err.startswith("Starting an embedded broker, a worker and a recalibrator")
+    assert ("; loading the encoder takes some seconds." in err) is loads
+
+
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     ("words", "says"),

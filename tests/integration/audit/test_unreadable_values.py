@@ -1,0 +1,114 @@
+"""Values that SQLite stores and nobody can read: a finding for `audit verify`, one clear line for the others."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.cli import FAILED, FOUND, main
+from tests.integration.audit.attacker import breaking_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.audit.conftest import Record
+
+pytestmark = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
+
+NO_TEXT = "CAST(x'736563726574ff' AS TEXT)"  # "secret" and a byte that ends no UTF-8
+LAST = "WHERE rowid = (SELECT max(rowid) FROM {table})"
+
+EVERYTHING = [
+    # table, column, value, what export says
+    ("gates", "created_at", NO_TEXT, "a value of the column created_at is no text"),
+    ("gates", "audit_salt", "'?'", "control.jsonl"),
+    ("gate_revisions", "alpha", NO_TEXT, "a value of the column alpha is no text"),
+    ("label_revisions", "received_at", "'yesterday'", "control.jsonl"),
+    ("label_revisions", "labeller", NO_TEXT, "a value of the column labeller is no text"),
+    ("outcomes", "recorded_at", NO_TEXT, "a value of the column recorded_at is no text"),
+    ("outcomes", "batch", "'?'", "outcomes.jsonl"),
+    ("batches", "prompt", NO_TEXT, "a value of the column prompt is no text"),
+    ("checkpoints", "value", "'?'", "checkpoints.jsonl"),
+    ("control_head", "chain_height", NO_TEXT, "the heads of the chains"),
+]
+
+
+@pytest.fixture
+def here(record: Record, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a copy of the history, configured."""
+    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(record.directory)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", record.url)
+    monkeypatch.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", "checkpoints.jsonl")
+    return record.directory
+
+
+def damage(record: Record, table: str, column: str, value: str) -> None:
+    with breaking_in(record.url) as connection:
+        where = LAST.format(table=table)
+        assert connection.exec_driver_sql(f"UPDATE {table} SET {column} = {value} {where}").rowcount == 1
+
+
+@pytest.mark.parametrize(("table", "column", "value", "said"), EVERYTHING)
+def test_verify_finds_it_and_export_writes_nothing(
+    here: Path,
+    record: Record,
+    capsys: pytest.CaptureFixture[str],
+    table: str,
+    column: str,
+    value: str,
+    said: str,
+) -> None:
+    damage(record, table, column, value)
+    assert main(["audit", "verify", "--json"]) == FOUND
+    found = capsys.readouterr()
+    assert json.loads(found.out)["faults"]
+    assert main(["audit", "export", "--out", "bundle"]) == FAILED
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.startswith("streamer: nothing is exported, because ")
+    assert "`streamer audit verify` says which row it is" in told.err
+    assert told.err.count("\n") == 1
+    assert not list(here.glob("bundle*"))
+    # What cannot be read may be somebody's text: no part of it is shown.
+    assert "secret" not in found.out + found.err + told.err
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("alpha", "'?'"), ("unit", "'?'"), ("created_at", "'?'"), ("method", "'?'")],
+)
+def test_settings_that_are_none_are_a_finding(
+    here: Path, record: Record, capsys: pytest.CaptureFixture[str], column: str, value: str
+) -> None:
+    damage(record, "gate_revisions", column, value)
+    assert main(["audit", "verify"]) == FOUND
+    assert "unexpected" not in capsys.readouterr().err
+
+
+def test_a_decision_that_cannot_be_told_is_told_of(
+    here: Path, record: Record, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with breaking_in(record.url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE batches SET prompt = CAST(x'ff' AS TEXT) WHERE gate = 'best' AND batch_id = 'batch-25'"
+        )
+    assert main(["audit", "show", "batch-25", "--gate", "best"]) == FAILED
+    assert "the record of batch 'batch-25' cannot be read" in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_told_of(here: Path, record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+    file = here / "record.db"
+    content = bytearray(file.read_bytes())
+    # Every page but the first dozen, which hold the schema: the tables' own trees.
+    content[4096 * 40 :] = b"\xff" * (len(content) - 4096 * 40)
+    file.write_bytes(content)
+    status = main(["audit", "verify"])
+    told = capsys.readouterr()
+    assert status in (FAILED, FOUND)
+    assert "the SQLite file is damaged; restore a backup" in told.out + told.err
+    assert "unexpected" not in told.err
