@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from streamer.errors import UsageError
 from streamer.experiments.logistic import LogisticRegression
@@ -207,6 +208,21 @@ def gpso_study(
     """
     options = options or StudyOptions()
     questions, selection = select(clouds, embeddings, options)
+    # The matrices are small: threads of the linear algebra library would wait for one another most of the time.
+    with threadpool_limits(1):  # type: ignore[no-untyped-call]
+        found = _judged(questions, options, progress)
+    return GpsoStudy(
+        options=options,
+        selection=selection,
+        question_ids=tuple(question.id for question in questions),
+        rows=tuple(_rows([one for one in found if len(one.score)])),
+        outcomes=tuple(found),
+    )
+
+
+def _judged(
+    questions: Sequence[Question], options: StudyOptions, progress: Callable[[str, int], None] | None
+) -> list[Outcomes]:
     found = judge_within(
         questions,
         options.methods,
@@ -225,13 +241,7 @@ def gpso_study(
             seed=options.seed,
             progress=None if progress is None else lambda done: progress("across", done),
         )
-    return GpsoStudy(
-        options=options,
-        selection=selection,
-        question_ids=tuple(question.id for question in questions),
-        rows=tuple(_rows([one for one in found if len(one.score)])),
-        outcomes=tuple(found),
-    )
+    return found
 
 
 def cloud_embeddings(
