@@ -28,6 +28,7 @@ from streamer.gpso.projectors import distance
 
 if TYPE_CHECKING:
     from streamer.gpso.classifier import Classifier, Verdict
+    from streamer.gpso.projectors import Spectrum
     from streamer.gpso.scatter import Floats
 
 DAVIS_KAHAN = 2 * math.sqrt(2)
@@ -74,7 +75,7 @@ def diagnose(classifier: Classifier, verdict: Verdict, *, good: bool) -> Diagnos
     """Say of a judged batch, whose class is `good` or not, how it stands to the theorem's condition."""
     own = classifier.good if good else classifier.bad
     between = separation(classifier)
-    epsilon = scatter_difference(verdict.test.factor, own.mean.factor)
+    epsilon = scatter_difference(verdict.test, own.mean)
     left, left_paper = (
         condition_left(
             constant,
@@ -108,19 +109,26 @@ def condition_left(
     return constant * math.sqrt(rank) / eigengap * concentration + dispersion
 
 
-def scatter_difference(one: Floats, other: Floats) -> float:
-    """Return the spectral norm of ``one' one - other' other`` for factors of shapes (n, d) and (m, d)."""
-    d = one.shape[1]
-    if len(one) + len(other) <= d:
+def scatter_difference(one: Spectrum, other: Spectrum) -> float:
+    """Return the spectral norm of the difference of two scatters of one dimension."""
+    n, m, d = len(one.factor), len(other.factor), one.factor.shape[1]
+    if n + m <= d:
         # In the span of all rows, which has at most n + m dimensions.
-        corner = np.asarray(np.linalg.qr(np.vstack([one, other]).T, mode="r"))
-        signs = np.r_[np.ones(len(one)), -np.ones(len(other))]
+        corner = np.asarray(np.linalg.qr(np.vstack([one.factor, other.factor]).T, mode="r"))
+        signs = np.r_[np.ones(n), -np.ones(m)]
         return float(np.abs(np.linalg.eigvalsh((corner * signs) @ corner.T)).max())
     if d <= 64:
-        return float(np.abs(eigvalsh(one.T @ one - other.T @ other)).max())
-    operator = LinearOperator(
-        (d, d), matvec=lambda v: one.T @ (one @ v) - other.T @ (other @ v), dtype=np.dtype(np.float64)
+        return float(np.abs(eigvalsh(one.factor.T @ one.factor - other.factor.T @ other.factor)).max())
+    difference = LinearOperator(
+        (d, d), matvec=lambda v: _times(one, v) - _times(other, v), dtype=np.dtype(np.float64)
     )
     # A fixed start, so that the same rows give the same figure.
-    largest = eigsh(operator, k=1, which="LM", v0=np.cos(np.arange(d)), return_eigenvectors=False)
+    largest = eigsh(difference, k=1, which="LM", v0=np.cos(np.arange(d)), return_eigenvectors=False)
     return float(np.abs(largest[0]))
+
+
+def _times(scatter: Spectrum, vector: Floats) -> Floats:
+    if scatter.scatter is not None:
+        product: Floats = scatter.scatter @ vector
+        return product
+    return scatter.factor.T @ (scatter.factor @ vector)

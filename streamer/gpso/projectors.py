@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from streamer.gpso.scatter import Floats
 
 
+_FEW_ROWS = 64
+"""Up to so many rows the singular values of the factor are cheaper than the eigenvalues of the scatter."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Spectrum:
     """The part of a scatter's spectrum that is there.
@@ -29,11 +33,13 @@ class Spectrum:
     factor : shape (n, d); the scatter is ``factor' factor``.
     values : shape (m,), its eigenvalues that differ from 0, largest first; m <= min(n, d), or as many as were asked for.
     directions : shape (d, m), orthonormal columns, their eigenvectors.
+    scatter : shape (d, d), kept where the factor has many rows and every use of it would cost as many products.
     """
 
     factor: Floats
     values: Floats
     directions: Floats
+    scatter: Floats | None = None
 
 
 def spectrum(factor: Floats, most: int | None = None) -> Spectrum:
@@ -46,15 +52,17 @@ def spectrum(factor: Floats, most: int | None = None) -> Spectrum:
     """
     n, d = factor.shape
     wanted = min(n, d) if most is None else min(n, d, most)
-    if n <= d:
+    scatter = None
+    if n <= min(d, _FEW_ROWS):
         _, lengths, across = np.linalg.svd(factor, full_matrices=False)
         values, directions = lengths[:wanted] ** 2, across[:wanted].T
     else:
-        found = eigh(factor.T @ factor, subset_by_index=[d - wanted, d - 1], driver="evr")
+        scatter = factor.T @ factor
+        found = eigh(scatter, subset_by_index=[d - wanted, d - 1], driver="evr")
         values, directions = found[0][::-1], found[1][:, ::-1]
     # What is below this is rounding: directions that a batch does not have.
     there = values > max(n, d) * np.finfo(np.float64).eps * max(float(values[0]), 0.0)
-    return Spectrum(factor, values[there], directions[:, there])
+    return Spectrum(factor, values[there], directions[:, there], scatter)
 
 
 def overlap(one: Floats, other: Floats) -> float:
