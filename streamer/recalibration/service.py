@@ -132,7 +132,11 @@ class Recalibrator:
         Raises `Unavailable` when the database is away.
         """
         now = self._clock()
-        leads = self._leadership.held()
+        try:
+            leads = self._leadership.held()
+        except Unavailable:
+            self._tell_leading(False)  # the server may have given it to another one already
+            raise
         self._tell_leading(leads)
         more = self._lead(now) if leads else False
         self._observer.set_part("database", True)

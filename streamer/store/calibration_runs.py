@@ -209,9 +209,7 @@ class Calibrations:
     ) -> int:
         def work(connection: sa.Connection) -> int:
             self._unrevised(connection, run, expected)
-            identity = _store(
-                connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why
-            )
+            identity = _store(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
             self._database.failpoint("in_record")
             return identity
 

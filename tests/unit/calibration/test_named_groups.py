@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate, calibrate_groups
+from streamer.calibration.crc import keyed_losses
+from streamer.calibration.groups import labelled_groups
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.policy import LAWS
 
@@ -151,3 +153,50 @@ def test_a_group_that_is_there_twice_is_refused():
     group = some_groups(np.random.default_rng(0), 1)[0]
     with pytest.raises(ValueError, match="group 'batch-0' is there twice"):
         calibrate_groups([group, group], alpha=0.1, seed=1)
+
+
+def test_many_groups_made_at_once_are_those_made_one_by_one() -> None:
+    groups = some_groups(np.random.default_rng(5))
+    made = labelled_groups(
+        [group.id for group in groups],
+        [group.item_ids for group in groups],
+        np.concatenate([group.scores for group in groups]),
+        np.concatenate([group.severities for group in groups]),
+    )
+    for one, other in zip(groups, made, strict=True):
+        assert (one.id, one.item_ids) == (other.id, other.item_ids)
+        assert np.array_equal(one.scores, other.scores)
+        assert np.array_equal(one.severities, other.severities)
+    assert labelled_groups([], [], np.empty(0), np.empty(0)) == ()
+
+
+@pytest.mark.parametrize(
+    ("items", "scores", "severities", "said"),
+    [
+        ([("a",), ()], [0.5], [0.5], "group 'g1' has no items"),
+        ([("a",), ("b", "b")], [0.5] * 3, [0.5] * 3, "group 'g1' names an item twice"),
+        ([("a",), ("b",)], [0.5] * 3, [0.5] * 3, "2 items have 3 scores"),
+        ([("a",), ("b",)], [0.5, 1.5], [0.5] * 2, "scores must lie in"),
+        ([("a",), ("b",)], [0.5] * 2, [0.5, float("nan")], "severities holds NaN"),
+    ],
+)
+def test_many_groups_are_checked_as_one_is(
+    items: list[tuple[str, ...]], scores: list[float], severities: list[float], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        labelled_groups(["g0", "g1"], items, np.array(scores), np.array(severities))
+
+
+@pytest.mark.parametrize("method", LAWS)
+def test_the_one_item_of_a_group_has_the_whole_weight_under_every_law(method: str) -> None:
+    keyed = KeyedWeights(3)
+    weights = {
+        "mean": [1.0],
+        "crc": keyed.crc("g", "a"),
+        "bb": keyed.bb("g", "a", 20),
+        "rbwa": keyed.rbwa("g", "a", 0.01),
+    }
+    assert list(weights[method]) == [1.0]
+    group = LabelledGroup("g", ("a",), np.array([0.5]), np.array([0.3]))
+    scores, losses = keyed_losses([group], method=method, eta=0.01, draws=20, seed=3)
+    assert (scores.tolist(), losses.tolist()) == ([0.5], [0.3])

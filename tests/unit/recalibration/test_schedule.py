@@ -35,11 +35,17 @@ class Time:
 
 
 def standing(
-    *, run: int | None = 1, age: float = 0.0, new: int = 0, usable: bool = True, **settings: Any
+    *,
+    name: str = "g",
+    run: int | None = 1,
+    age: float = 0.0,
+    new: int = 0,
+    usable: bool = True,
+    **settings: Any,
 ) -> GateStanding:
     chosen = replace(GateSettings(encoder="e@1"), **settings)
     gate = GateRevision(
-        gate="g",
+        gate=name,
         revision=1,
         settings=chosen,
         seed=1,
@@ -49,7 +55,7 @@ def standing(
         reason="",
     )
     policy = Policy(
-        gate="g", version=1, gate_revision=1, settings=chosen, state="closed", threshold=None, calibrated=False,
+        gate=name, version=1, gate_revision=1, settings=chosen, state="closed", threshold=None, calibrated=False,
         calibration_run=None, seed=1, valid_from=NOW, guarantee="", created_by="a", reason="",
     )  # fmt: skip
     last = None

@@ -1,0 +1,82 @@
+"""From labels on the topic to what workers decide by, with nobody at the keyboard but whoever approves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer import wiring
+from streamer.policy import RECALIBRATOR
+from tests.faults.agreement import disagreements
+from tests.faults.site import GATE, publish, wait_until
+from tests.faults.test_recalibration_killed import label, severity_of
+from tests.faults.worker_process import WorkerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.faults.site import Site
+
+
+def tell(site: Site, first: int, count: int, severity: Callable[[int, int], float]) -> None:
+    with wiring.publisher(site.settings) as publisher:
+        for n in range(first, first + count):
+            for r in range(4):
+                key, value = label(n, r, severity(n, r))
+                publisher.send(wiring.topics(site.settings).labels, value, key=key)
+
+
+@pytest.mark.slow
+def test_labels_on_the_topic_become_a_proposal_a_policy_and_decisions(site: Site) -> None:
+    site.command(
+        "gate",
+        "set",
+        GATE,
+        "--alpha",
+        "0.2",
+        "--recalibrate-after-groups",
+        "30",
+        "--recalibrate-every",
+        "none",
+    )
+    worker = site.start_worker()
+    recalibrator = WorkerProcess(
+        site.environment, site.directory / "recalibrator.log", service="recalibrator"
+    )
+    site.stack.callback(recalibrator.close)
+    publish(site, 0, 80)
+    tell(site, 0, 80, severity_of)
+    wait_until(lambda: site.store.calibration.proposal(GATE) is not None, "there is a proposal", 90)
+    closed = site.store.policies.newest(GATE)
+    assert not closed.calibrated
+    recalibrator.wait_until_ready()
+    shown = f'{{gate="{GATE}"}}'
+    wait_until(
+        lambda: recalibrator.metrics().get(f"streamer_proposal_pending{shown}") == 1, "it is shown", 30
+    )
+    said = site.command("threshold", "show", GATE).stderr
+    assert "It waits for a person: the gate's rule is propose." in said.replace("\n", " ")
+    site.command("threshold", "activate", GATE, "--by", "ana")
+    opened = site.store.policies.newest(GATE)
+    assert opened.state == "cut"
+
+    # From now on by itself; then answers get worse.
+    site.command("gate", "set", GATE, "--recalibrate", "auto")
+    publish(site, 80, 80)
+    tell(site, 80, 80, lambda _n, _r: 1.0)
+    wait_until(lambda: site.store.policies.newest(GATE).created_by == RECALIBRATOR, "the service acts", 90)
+    tightened = site.store.policies.newest(GATE)
+    assert tightened.threshold is None or tightened.threshold > (opened.threshold or 0)
+    shown_version = f'streamer_policy_version{{gate="{GATE}"}}'
+    wait_until(lambda: worker.metrics()[shown_version] >= tightened.version, "the worker takes it up", 60)
+    wait_until(lambda: not disagreements(site), "record, topic and worker agree", 60)
+    outcomes = {
+        name: value
+        for name, value in recalibrator.metrics().items()
+        if name.startswith("streamer_calibration_runs_total") and value
+    }
+    assert any('outcome="proposed"' in name for name in outcomes)
+    assert any('outcome="applied"' in name for name in outcomes)
+    assert recalibrator.terminate() == 0
+    site.check()

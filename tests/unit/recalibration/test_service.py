@@ -1,0 +1,204 @@
+"""Rounds of the recalibrator: who leads, one gate's trouble, parts that go away and come back."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.errors import Unavailable, UsageError
+from streamer.recalibration.service import Recalibrator
+from tests.unit.recalibration.test_schedule import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamer.policy import GateRevision
+    from streamer.recalibration.standing import GateStanding
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+class Stage:
+    """Everything around a recalibrator, as a test wants it; it is told all that happens."""
+
+    def __init__(self, **gates: int) -> None:
+        self.new = gates
+        self.leads = True
+        self.seconds = 0.0
+        self.told: list[tuple[Any, ...]] = []
+        self.raising: dict[str, BaseException] = {}
+        self.service = Recalibrator(
+            standings=self,
+            leadership=self,
+            recalibrate=self.recalibrate,
+            publish=lambda: self.pass_("publish"),
+            watch=self,
+            observer=self,
+            clock=lambda: NOW,
+            monotonic=lambda: self.seconds,
+        )
+
+    def pass_(self, name: str, *facts: Any) -> None:
+        self.told.append((name, *facts))
+        if (error := self.raising.get(name)) is not None:
+            raise error
+
+    def happened(self, name: str) -> list[tuple[Any, ...]]:
+        return [facts for first, *facts in self.told if first == name]
+
+    def held(self) -> bool:
+        self.pass_("held")
+        return self.leads
+
+    def standings(self, *, now: datetime) -> Sequence[GateStanding]:
+        self.pass_("standings")
+        return [standing(name=name, new=new) for name, new in sorted(self.new.items())]
+
+    def labels_pending(self) -> Mapping[str, int]:
+        return dict.fromkeys(self.new, 3)
+
+    def recalibrate(self, one: GateStanding) -> str:
+        self.pass_(f"run {one.gate.gate}")
+        self.new[one.gate.gate] = 0
+        return "proposed"
+
+    def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
+        self.pass_("watch", *[gate.gate for gate in gates])
+
+    def stand_by(self) -> None:
+        self.pass_("stand_by")
+
+    def set_part(self, part: str, reachable: bool) -> None:
+        self.told.append(("part", part, reachable))
+
+    def set_round(self, moment: datetime) -> None:
+        self.told.append(("round", moment))
+
+    def set_leader(self, leads: bool) -> None:
+        self.told.append(("leader", leads))
+
+    def forget_gates(self) -> None: ...
+
+    def show(self, standing: GateStanding) -> None:
+        self.told.append(("show", standing.gate.gate))
+
+    def set_labels_pending(self, gate: str, responses: int) -> None:
+        self.told.append(("pending", gate, responses))
+
+    def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None:
+        self.told.append(("count", gate, outcome))
+
+
+def test_who_leads_watches_first_and_runs_one_gate_a_round() -> None:
+    stage = Stage(a=500, b=500, c=0)
+    assert stage.service.round()
+    assert stage.happened("watch") == [["a", "b", "c"]]
+    assert [name for name, *_ in stage.told].index("watch") < [name for name, *_ in stage.told].index("run a")
+    assert not stage.service.round(), "the second gate was the last that is due"
+    assert stage.happened("count") == [["a", "proposed"], ["b", "proposed"]]
+    assert stage.service.unready() == []
+
+
+def test_who_stands_by_does_nothing_and_is_ready() -> None:
+    stage = Stage(a=500)
+    stage.leads = False
+    assert not stage.service.round()
+    assert stage.service.unready() == []
+    assert stage.happened("leader") == [[False]]
+    assert not stage.happened("run a")
+    assert not stage.happened("show")
+    stage.leads = True
+    stage.service.round()
+    stage.leads = False
+    stage.service.round()
+    assert stage.happened("leader") == [[False], [True], [False]]
+    assert len(stage.happened("stand_by")) == 2
+
+
+@pytest.mark.expected_errors("recalibrator.run_failed")
+def test_one_gates_failure_is_no_others() -> None:
+    stage = Stage(a=500, b=500)
+    stage.raising["run a"] = RuntimeError("broken")
+    stage.service.round()
+    stage.service.round()
+    assert stage.happened("count") == [["a", "failed"], ["b", "proposed"]]
+    stage.seconds += 4
+    stage.service.round()
+    assert len(stage.happened("run a")) == 1, "it is left alone for a while"
+    stage.seconds += 2
+    del stage.raising["run a"]
+    stage.service.round()
+    assert stage.happened("count")[-1] == ["a", "proposed"]
+
+
+def test_what_cannot_be_run_now_is_put_off_and_no_failure() -> None:
+    stage = Stage(a=500)
+    stage.raising["run a"] = UsageError("another calibration is under way")
+    stage.service.round()
+    assert stage.happened("count") == []
+    assert stage.service.unready() == []
+
+
+@pytest.mark.expected_errors("recalibrator.part_failed")
+def test_a_broken_watch_stops_no_run() -> None:
+    stage = Stage(a=500)
+    stage.raising["watch"] = RuntimeError("broken")
+    stage.service.round()
+    assert stage.happened("count") == [["a", "proposed"]]
+
+
+def test_a_broker_that_is_away_makes_it_unready_and_stops_nothing() -> None:
+    stage = Stage(a=500)
+    stage.raising["publish"] = Unavailable("nobody answers")
+    stage.service.round()
+    assert stage.service.unready() == ["the broker does not answer"]
+    assert stage.happened("count") == [["a", "proposed"]]
+    stage.raising.clear()
+    stage.service.round()
+    assert stage.service.unready() == []
+
+
+@pytest.mark.parametrize("place", ["held", "standings", "watch", "run a"])
+def test_a_database_that_is_away_is_waited_for(place: str) -> None:
+    stage = Stage(a=500)
+    stage.raising[place] = Unavailable("nobody answers")
+    stop = threading.Event()
+    thread = threading.Thread(target=stage.service.run, args=(stop,))
+    thread.start()
+    try:
+        for _ in range(200):
+            if "the database does not answer" in stage.service.unready():
+                break
+            stop.wait(0.02)
+        assert "the database does not answer" in stage.service.unready()
+        assert ["database", False] in stage.happened("part")
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive(), "it ends at once though it waits"
+    stage.raising.clear()
+    stage.seconds += 60
+    stage.service.round()
+    assert stage.service.unready() == []
+
+
+def test_who_cannot_ask_for_the_lock_does_not_lead() -> None:
+    stage = Stage(a=0)
+    stage.service.round()
+    stage.raising["held"] = Unavailable("nobody answers")
+    with pytest.raises(Unavailable):
+        stage.service.round()
+    assert stage.happened("leader") == [[True], [False]]
+
+
+def test_pending_labels_are_counted_now_and_then() -> None:
+    stage = Stage(a=0)
+    for _ in range(3):
+        stage.service.round()
+    assert stage.happened("pending") == [["a", 3]]
+    stage.seconds += 31
+    stage.service.round()
+    assert len(stage.happened("pending")) == 2
