@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from streamer.calibration.groups import LabelledGroup
 
 
-def calibrate_clt(groups: Sequence[LabelledGroup], *, alpha: float, delta: float = 0.1) -> Threshold:
+def calibrate_clt(
+    groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, delta: float = 0.1
+) -> Threshold:
     """Find the smallest threshold from which on the asymptotic band stays inside the budget.
 
     Parameters

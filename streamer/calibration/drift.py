@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def calibrate_by_age(
-    groups: Sequence[LabelledGroup], *, alpha: float, ages: Mapping[str, float], rho: float
+    groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, ages: Mapping[str, float], rho: float
 ) -> Threshold:
     """Find the smallest threshold that keeps the age-weighted loss inside the budget.
 

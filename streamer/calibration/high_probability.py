@@ -37,7 +37,12 @@ BOUNDS: tuple[Bound, ...] = get_args(Bound)
 
 
 def calibrate_high_probability(
-    groups: Sequence[LabelledGroup], *, alpha: float, delta: float = 0.1, method: Bound = "betting", seed: int
+    groups: Sequence[LabelledGroup] | ItemTable,
+    *,
+    alpha: float,
+    delta: float = 0.1,
+    method: Bound = "betting",
+    seed: int,
 ) -> Threshold:
     """Find a threshold whose exposure risk is at most alpha with probability at least 1 - delta.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_CELLS = 1 << 17
+_CELLS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,14 +39,16 @@ class ItemTable:
     sizes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, groups: Sequence[LabelledGroup]) -> ItemTable:
-        """Lay out groups.
+    def of(cls, groups: Sequence[LabelledGroup] | ItemTable) -> ItemTable:
+        """Lay out groups; a table stays what it is, so that who calibrates at many budgets lays them out once.
 
         Raises
         ------
         ValueError
             If a group id repeats.
         """
+        if isinstance(groups, ItemTable):
+            return groups
         check_unique(groups)
         ranked = sorted(groups, key=lambda group: group.id)
         sizes = np.array([len(group.item_ids) for group in ranked], dtype=np.int64)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def calibrate_pooled(
-    groups: Sequence[LabelledGroup], *, alpha: float, largest_group: SupportsIndex
+    groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, largest_group: SupportsIndex
 ) -> Threshold:
     """Find the smallest threshold that keeps the risk over all responses, not over groups, inside the budget.
 

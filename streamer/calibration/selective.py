@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def calibrate_selective(
-    groups: Sequence[LabelledGroup],
+    groups: Sequence[LabelledGroup] | ItemTable,
     *,
     alpha: float,
     delta: float = 0.1,

@@ -27,6 +27,7 @@ from streamer.calibration import (
 )
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.high_probability import BOUNDS
+from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import budget_limit
 from streamer.gate_shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from streamer.policy import LAWS
@@ -63,6 +64,13 @@ class Labels:
     seed: int
     _curves: dict[str, LossCurve] = field(default_factory=dict)
     _rescored: dict[str, Labels] = field(default_factory=dict)
+    _tables: list[ItemTable] = field(default_factory=list)
+
+    def table(self) -> ItemTable:
+        """Return the groups laid out, once for all methods that read them so."""
+        if not self._tables:
+            self._tables.append(ItemTable.of(self.groups))
+        return self._tables[0]
 
     def level(self, law: str, alpha: float) -> float:
         """Return lambda as `calibrate_groups` finds it with this law of weights."""
@@ -170,27 +178,27 @@ def by_law(law: str) -> Run:
 
 def _bound(method: Bound) -> Callable[[Labels, float], Threshold]:
     return lambda labels, alpha: calibrate_high_probability(
-        labels.groups, alpha=alpha, delta=DELTA, method=method, seed=labels.seed
+        labels.table(), alpha=alpha, delta=DELTA, method=method, seed=labels.seed
     )
 
 
 def _selective(labels: Labels, alpha: float) -> Threshold:
     return calibrate_selective(
-        labels.groups, alpha=alpha, delta=DELTA, grid=GRID, starts=STARTS, seed=labels.seed
+        labels.table(), alpha=alpha, delta=DELTA, grid=GRID, starts=STARTS, seed=labels.seed
     )
 
 
 def _age(labels: Labels, alpha: float) -> Threshold:
     ages = {group.id: float(age) for age, group in enumerate(reversed(labels.groups))}
-    return calibrate_by_age(labels.groups, alpha=alpha, ages=ages, rho=RHO)
+    return calibrate_by_age(labels.table(), alpha=alpha, ages=ages, rho=RHO)
 
 
 def _clt(labels: Labels, alpha: float) -> Threshold:
-    return calibrate_clt(labels.groups, alpha=alpha, delta=DELTA)
+    return calibrate_clt(labels.table(), alpha=alpha, delta=DELTA)
 
 
 def _pooled(labels: Labels, alpha: float) -> Threshold:
-    return calibrate_pooled(labels.groups, alpha=alpha, largest_group=labels.largest)
+    return calibrate_pooled(labels.table(), alpha=alpha, largest_group=labels.largest)
 
 
 def _transductive(labels: Labels, alpha: float, traffic: Traffic) -> Served:
