@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from streamer.rules import INDICATOR, Rule, ThresholdState
+from streamer.rules import INDICATOR, Rule, Segments, ThresholdState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -340,3 +340,9 @@ class Policy:
             raise ValueError(f"a {self.state} policy has threshold {self.threshold!r}")
         if not self.calibrated and self.state != "closed":
             raise ValueError("a policy that was never calibrated is closed")
+
+    @property
+    def ships_nothing(self) -> bool:
+        """Whether it is closed for every batch there may be: no segment has a cut of its own that ships either."""
+        own = self.rule.own if isinstance(self.rule, Segments) else ()
+        return self.state == "closed" and all(cut.state == "closed" for _, cut in own)

@@ -122,15 +122,25 @@ def recalibrate_by_hand(
 ) -> Recalibration:
     """Run a gate now, and put its threshold in force, or leave it as a proposal, or record nothing.
 
-    The gate's rule and its limits do not apply: who asks for a run decides.
+    The gate's rule and its limits do not apply: who asks for a run decides. But what somebody, or an alarm, has closed
+    while it was computed stays closed.
+
+    Raises
+    ------
+    NothingToCalibrate
+        When there is nothing to read.
+    UsageError, PolicyChanged
+        When the gate or its policy was changed meanwhile.
     """
     before = policies.newest(gate.gate)
     run = _calibrate(store, gate, clock=clock)
     after = proposed = None
     if propose and not dry_run:
-        proposed = store.propose(run, guarantee=run.guarantee, by=by, now=clock())
+        proposed = store.propose(run, guarantee=run.guarantee, by=by, now=clock(), expected=before.version)
     elif not dry_run:
-        after = store.record_run(run, guarantee=run.guarantee, by=by, reason=reason, now=clock())
+        after = store.record_run(
+            run, guarantee=run.guarantee, by=by, reason=reason, now=clock(), expected=before.version
+        )
     return Recalibration(run=run, before=before, after=after, proposed=proposed)
 
 
@@ -156,7 +166,7 @@ def recalibrate_by_rule(
     run = _calibrate(store, gate, clock=clock)
     compared = _compare(store, before, run)
     closed = None
-    if Reading.of_policy(before).ships_nothing:
+    if before.ships_nothing:
         closed = closing(policies.list(gate.gate))
     recorded = run
     if compared.direction == "looser" and gate.settings.recalibrate == "auto":

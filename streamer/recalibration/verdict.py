@@ -105,26 +105,28 @@ def least_new_groups(settings: GateSettings) -> int:
 def closing(policies: Sequence[Policy]) -> Closing | None:
     """Find out who closed a gate; None when it ships.
 
-    A closing is a version of its own that changes no setting and that no run found. Once a person has closed the gate it
-    counts as closed by a person, whatever was done to it later, until it ships again.
+    A closing is a version of its own that changes no setting and that no run found, or whose run was in force before:
+    then somebody went back to it. Once a person has closed the gate it counts as closed by a person, whatever was done to
+    it later, until it ships again.
 
     Parameters
     ----------
     policies : every version, the oldest first; at least one.
     """
     newest = policies[-1]
-    if not Reading.of_policy(newest).ships_nothing:
+    if not newest.ships_nothing:
         return None
     closers = set()
     served = None
     for i in range(len(policies) - 1, -1, -1):
         policy = policies[i]
-        if not Reading.of_policy(policy).ships_nothing:
+        if not policy.ships_nothing:
             if not calibrated_for_another(policy.settings, newest.settings):
                 served = Reading.of_policy(policy)
             break
         by_itself = i > 0 and policy.gate_revision == policies[i - 1].gate_revision
-        if by_itself and policy.calibration_run is None:
+        run = policy.calibration_run
+        if by_itself and (run is None or any(older.calibration_run == run for older in policies[:i])):
             closers.add(policy.created_by == MONITOR)
     by: Closer
     if False in closers:

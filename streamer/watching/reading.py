@@ -147,12 +147,9 @@ class Reading:
         began = moment
         if before is not None and after == PERIOD_OVER:
             began = _next_period(before, moment)
-        least = decision.settings.audit_probability
-        if decision.scored:
-            least = min(least, decision.probability)
         plan = ExposurePlan(
             delta=terms.delta,
-            least_probability=least,
+            least_probability=min(decision.settings.audit_probability, _least_probability(decision)),
             prior_mean=terms.budget,
             judge_cap=JUDGE_CAP if judged else None,
         )
@@ -259,9 +256,15 @@ def _over(current: WatchedSequence, terms: Terms, decision: LoggedDecision, mome
         return TERMS_CHANGED
     if moment >= _next_period(current, current.began_at):
         return PERIOD_OVER
-    if decision.scored and decision.probability < current.state.plan.least_probability:
+    # What was held without scores is read at the gate's own probability, and may be the first to tell of a lower one.
+    if _least_probability(decision) < current.state.plan.least_probability:
         return LESS_SAMPLED
     return None
+
+
+def _least_probability(decision: LoggedDecision) -> float:
+    """Return the probability at which a sequence reads a decision."""
+    return decision.probability if decision.scored else decision.settings.audit_probability
 
 
 def _next_period(sequence: WatchedSequence, moment: datetime) -> datetime:

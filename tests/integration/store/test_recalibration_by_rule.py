@@ -8,12 +8,13 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.policy import MONITOR, RECALIBRATOR
-from streamer.recalibration.one_gate import recalibrate_by_rule
+from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
 from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from tests.integration.store.conftest import World
 
@@ -144,6 +145,23 @@ def test_what_a_person_closed_only_a_person_opens(site: Callable[..., LabelledGa
     assert proposal.why == done.why
 
 
+def test_a_person_closes_by_going_back_to_a_run_that_held_everything_too(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
+    one.decide(5)  # too few for any threshold
+    closed = one.open()
+    assert (closed.state, closed.calibration_run) == ("closed", 1)
+    numbers = one.decide(200)
+    one.label([*range(5), *numbers], bad_below(0.3))
+    assert one.open().state == "cut"
+    one.store.policies.rollback(GATE, closed.version, by="ana", reason="complaints")
+    one.label(one.decide(200), bad_below(0.3))
+    done = one.run()
+    assert (done.outcome, one.policy.state) == ("proposed", "closed")
+    assert "a person closed the gate" in done.why
+
+
 def test_after_an_alarm_only_what_was_decided_since_is_read_and_the_gate_reopens_no_looser(
     site: Callable[..., LabelledGate],
 ) -> None:
@@ -217,6 +235,34 @@ def test_a_policy_that_changed_meanwhile_is_not_overwritten(site: Callable[..., 
             one.store.gates.get(GATE),
             clock=one.clock,
             failpoint=close,
+        )
+    assert one.policy.state == "closed"
+    assert len(one.runs()) == runs
+
+
+@pytest.mark.parametrize("by", ["ana", MONITOR])
+def test_a_run_by_hand_does_not_open_what_was_closed_meanwhile(
+    site: Callable[..., LabelledGate], by: str
+) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.3))
+    one.open()
+    runs, asked = len(one.runs()), []
+
+    def clock() -> datetime:
+        asked.append(one.clock())
+        if len(asked) == 2:  # the first reading begins the run, the second dates its record
+            one.store.policies.close(GATE, by=by, reason="at this very moment")
+        return asked[-1]
+
+    with pytest.raises(PolicyChanged, match="run again"):
+        recalibrate_by_hand(
+            one.store.calibration,
+            one.store.policies,
+            one.store.gates.get(GATE),
+            clock=clock,
+            by="ben",
+            reason="routine",
         )
     assert one.policy.state == "closed"
     assert len(one.runs()) == runs

@@ -74,9 +74,8 @@ class Traffic:
 
         def work(connection: sa.Connection) -> Any:
             present = mint.lock_newest(connection, GATE)
-            opened = replace(
-                present, state="open", calibrated=True, calibration_run=run, guarantee="none", **changes
-            )
+            fields = {"state": "open", "calibrated": True, "calibration_run": run, "guarantee": "none"}
+            opened = replace(present, **(fields | changes))  # type: ignore[arg-type]
             return mint.next(connection, opened, by="ana", reason="", now=START)
 
         self.policy = self.store._database.writing(work)

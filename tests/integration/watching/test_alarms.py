@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from streamer.events.alerts import decode_alert
 from streamer.policy import MONITOR
+from streamer.rules import Cut, Segments
 from streamer.watching.reading import chance_of
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 
@@ -133,6 +134,28 @@ def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
     watcher.watch(GATE, now=START + DAY)
     assert traffic.store.policies.newest(GATE).state == "closed"
     assert len([one for one in traffic.store.alerts.list() if one.alert.kind == "risk"]) == 2
+
+
+def test_a_gate_of_which_only_some_segments_ship_is_open_again(light_traffic: Callable[..., Traffic]) -> None:
+    traffic = light_traffic(segment_by="language")
+    raised(traffic)
+    watcher, monitoring = traffic.watcher(), traffic.store.monitoring
+    nothing = Segments("language", (("en", Cut("closed", None)),))
+    traffic.open_gate(state="closed", threshold=None, rule=nothing)
+    watcher.watch(GATE, now=START + DAY)
+    first = monitoring.watch(GATE).alarm("risk")
+    assert first is not None
+    assert first.number == 1, "it ships nothing"
+    # Segments with few groups are held: the policy as a whole says closed, and the gate ships.
+    traffic.open_gate(state="closed", threshold=None, rule=Segments("language", (("en", Cut("cut", 0.2)),)))
+    traffic.label(
+        traffic.decide(80, rng=np.random.default_rng(14), actions=("abstain", "ship")), lambda _: 1.0
+    )
+    watcher.watch(GATE, now=START + DAY)
+    second = monitoring.watch(GATE).alarm("risk")
+    assert second is not None
+    assert (second.number, second.raised_by is not None) == (2, True)
+    assert traffic.store.policies.newest(GATE).created_by == MONITOR
 
 
 def test_a_person_who_acknowledges_opens_the_next_alarm_on_later_decisions(

@@ -193,6 +193,27 @@ def test_without_an_audit_sample_nothing_is_watched(light_traffic: Callable[...,
     assert (report.watched, report.exposure, report.unwatched) == (False, None, 5)
 
 
+def test_a_lower_probability_is_met_first_by_a_decision_without_scores(
+    light_traffic: Callable[..., Traffic],
+) -> None:
+    rng = np.random.default_rng(8)
+    traffic = light_traffic()
+    traffic.label(traffic.decide(4, rng=rng), lambda _: 0.0)
+    traffic.watcher().watch(GATE, now=START + 10 * MINUTE)
+    traffic.store.gates.revise(GATE, {"audit_probability": 0.25}, by="ana", reason="fewer labels")
+    traffic.policy = traffic.store.policies.newest(GATE)
+    traffic.decide(2, rng=rng, scores=None, actions=("abstain", "abstain"), sampled=False,
+                   sampling_probability=0.0, reason="scorer_failed")  # fmt: skip
+    traffic.label(traffic.decide(4, rng=rng), lambda _: 0.0)
+    traffic.watcher().watch(GATE, now=START + 10 * MINUTE)
+    found = traffic.store.monitoring.sequences(GATE)
+    assert [(one.ended, one.state.decisions) for one in found] == [
+        (None, 6),
+        ("the audit probability was lowered", 4),
+    ]
+    assert found[0].state.plan.least_probability == 0.25
+
+
 def test_what_begins_a_new_sequence_and_what_does_not(new_traffic: Callable[..., Traffic]) -> None:
     rng = np.random.default_rng(6)
     traffic = new_traffic(audit_probability=1.0, budget_period_days=1.0)

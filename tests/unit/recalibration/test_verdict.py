@@ -173,6 +173,8 @@ ANOTHER = CLOSED | {"gate_revision": 3, "settings": replace(AUTO, alpha=0.2), "c
         ((CREATED, OPENED, CLOSED, BY_ALARM), "person", 0.7),
         ((CREATED, OPENED, CLOSED, FOUND_CLOSED), "person", 0.7),
         ((CREATED, OPENED, CLOSED, OPENED, BY_ALARM), "alarm", 0.7),
+        ((CREATED, FOUND_CLOSED, OPENED, FOUND_CLOSED), "person", 0.7),  # rolled back to
+        ((CREATED, OPENED, FOUND_CLOSED, REVISED), "calibration", 0.7),
         ((CREATED, OPENED, ANOTHER), "nobody", None),
         ((CREATED, OPENED, BY_ALARM, ANOTHER), "alarm", None),
         ((CREATED, OPENED, BY_ALARM, OPENED), None, None),
