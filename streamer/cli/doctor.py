@@ -223,13 +223,16 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
 def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
-    from streamer.cli.policies import standing
+    from streamer.cli.policies import cut_text, standing
     from streamer.policy import NO_ENCODER
     from streamer.scoring.registry import encoder_identity
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}
         pending = store.labels.pending()
+        proposals = {
+            name: found for name in policies if (found := store.calibration.proposal(name)) is not None
+        }
     if not policies:
         yield Finding("warn", "gates", "there is none yet", "streamer gate create NAME")
     configured = settings.encoder.name
@@ -261,6 +264,15 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                     f"{counted(waiting, 'response waits', 'responses wait')} for a label",
                     f"streamer label queue --gate {name}",
                 )
+        if name in proposals:
+            found = proposals[name]
+            yield Finding(
+                "ok",
+                f"gate {name}",
+                f"run {found.run} proposes {cut_text(found.cut, found.rule)}"
+                + (f", which waits for a person: {found.why}" if found.why else ""),
+                f"streamer threshold show {name}, then: streamer threshold activate {name}",
+            )
 
 
 def _signatures(settings: "Settings") -> Iterator[Finding]:

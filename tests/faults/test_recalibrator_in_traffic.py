@@ -57,6 +57,8 @@ def test_labels_on_the_topic_become_a_proposal_a_policy_and_decisions(site: Site
     )
     said = site.command("threshold", "show", GATE).stderr
     assert "It waits for a person: the gate's rule is propose." in said.replace("\n", " ")
+    found = site.command("doctor").stdout
+    assert "which waits for a person: the gate's rule is propose" in found.replace("\n", " ")
     site.command("threshold", "activate", GATE, "--by", "ana")
     opened = site.store.policies.newest(GATE)
     assert opened.state == "cut"
