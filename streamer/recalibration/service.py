@@ -71,6 +71,7 @@ class Recalibrator:
     publish : publishes what waits in the outbox and no worker owns. Raises `Unavailable` when the broker is away.
     watch : watches the risk in service.
     observer : is told what happens.
+    stopping : whether we were told to stop; nothing is begun then any more.
     clock : the present moment, with zone.
     monotonic : seconds that only grow.
     """
@@ -85,6 +86,7 @@ class Recalibrator:
         watch: Watch,
         observer: Observer,
         clock: Callable[[], datetime],
+        stopping: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
@@ -95,6 +97,7 @@ class Recalibrator:
         self._watch = watch
         self._observer = observer
         self._clock = clock
+        self._stopping = stopping
         self._monotonic = monotonic
         self._poll = poll_seconds
         self._schedule = Schedule(monotonic)
@@ -160,6 +163,8 @@ class Recalibrator:
         self._show(standings)
         # First: an alarm closes a gate, and must not wait for a long run.
         self._guarded("watch", lambda: self._watch.round([one.gate for one in standings], now=now))
+        if self._stopping():
+            return False
         due = [(one, why) for one in standings if (why := self._schedule.due(one, now=now)) is not None]
         due.sort(key=lambda pair: self._schedule.last_tried(pair[0].gate.gate))
         if due:

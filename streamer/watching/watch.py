@@ -24,7 +24,7 @@ from streamer.watching.store import Written
 from streamer.watching.words import alert_of, closed_alert, closing_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from streamer.events.alerts import AlertsV1
@@ -69,6 +69,7 @@ class RiskWatch:
     store : decisions, labels, and where watching stands.
     alerts : the alerts on record.
     observer : is told what the risk is.
+    stopping : whether we were told to stop; no transaction is begun then any more.
     page, pages : decisions in a transaction, transactions of a gate in a round.
     """
 
@@ -78,12 +79,14 @@ class RiskWatch:
         *,
         alerts: Alerts,
         observer: RiskObserver,
+        stopping: Callable[[], bool] = lambda: False,
         page: int = PAGE,
         pages: int = PAGES,
     ) -> None:
         self._store = store
         self._alerts = alerts
         self._observer = observer
+        self._stopping = stopping
         self._size = page
         self._pages = pages
         self._shown: frozenset[str] = frozenset()
@@ -95,6 +98,9 @@ class RiskWatch:
         self._observer.forget_risk(sorted(self._shown - names))
         self._shown = names
         for name in sorted(names):
+            # Many gates, or a long backlog, take longer than a service may take to end.
+            if self._stopping():
+                return
             try:
                 self.watch(name, now=now)
             except Unavailable:
@@ -115,7 +121,7 @@ class RiskWatch:
             return None
         watch, more = self._page(standing, now)
         for _ in range(1, self._pages):
-            if not more or (standing := self._store.standing(gate)) is None:
+            if not more or self._stopping() or (standing := self._store.standing(gate)) is None:
                 break
             watch, more = self._page(standing, now)
         if standing is None:

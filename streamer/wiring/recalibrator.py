@@ -27,12 +27,14 @@ BROKER_SECONDS = 2.0
 BROKER_ASKED_EVERY_SECONDS = 15.0
 
 
-def watch(store: Store, metrics: RecalibratorMetrics) -> Watch:
+def watch(store: Store, metrics: RecalibratorMetrics, *, stopping: Callable[[], bool]) -> Watch:
     """Return what watches the risk in service, with the metrics that it serves."""
     from streamer.telemetry.risk_metrics import RiskMetrics
     from streamer.watching.watch import RiskWatch
 
-    return RiskWatch(store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of))
+    return RiskWatch(
+        store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of), stopping=stopping
+    )
 
 
 class _Announcements:
@@ -95,9 +97,10 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
             leadership=leadership,
             recalibrate=recalibrate,
             publish=_Announcements(settings, store),
-            watch=watch(store, metrics),
+            watch=watch(store, metrics, stopping=stop.is_set),
             observer=metrics,
             clock=now,
+            stopping=stop.is_set,
         )
         http = stack.enter_context(
             TelemetryServer(

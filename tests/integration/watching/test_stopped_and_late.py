@@ -53,6 +53,27 @@ def test_killed_in_and_between_rounds_nothing_is_lost_or_counted_twice(
     assert alarm.state == fresh_alarm(traffic).observe(expected)
 
 
+def test_told_to_stop_it_begins_no_page_more_and_the_next_one_goes_on(
+    light_traffic: Callable[..., Traffic],
+) -> None:
+    rng = np.random.default_rng(23)
+    traffic = light_traffic()
+    traffic.decide(30, rng=rng)
+    severities = some_severities(traffic, rng)
+    traffic.label(traffic.made, severities)
+    gate, now = traffic.store.gates.get(GATE), START + DAY / 2
+    told = iter([False, True])  # asked before the gate, and before its second page
+    traffic.watcher(page=10, stopping=lambda: next(told)).round([gate], now=now)
+    assert traffic.store.monitoring.watch(GATE).read == 10
+    traffic.watcher(page=10, stopping=lambda: True).round([gate], now=now)
+    assert traffic.store.monitoring.watch(GATE).read == 10, "no gate is begun any more"
+    traffic.watcher(page=10).round([gate], now=now)
+    watch = traffic.store.monitoring.watch(GATE)
+    assert watch.read == 30
+    assert watch.sequence is not None
+    assert watch.sequence.state == fresh_sequence(traffic).observe(audited(traffic.made, severities))
+
+
 @pytest.mark.postgres
 def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(postgres_database_url: str) -> None:
     migrate(postgres_database_url)

@@ -27,6 +27,7 @@ class Stage:
     def __init__(self, **gates: int) -> None:
         self.new = gates
         self.leads = True
+        self.stopping = False
         self.seconds = 0.0
         self.told: list[tuple[Any, ...]] = []
         self.raising: dict[str, BaseException] = {}
@@ -38,6 +39,7 @@ class Stage:
             watch=self,
             observer=self,
             clock=lambda: NOW,
+            stopping=lambda: self.stopping,
             monotonic=lambda: self.seconds,
         )
 
@@ -100,6 +102,17 @@ def test_who_leads_watches_first_and_runs_one_gate_a_round() -> None:
     assert not stage.service.round(), "the second gate was the last that is due"
     assert stage.happened("count") == [["a", "proposed"], ["b", "proposed"]]
     assert stage.service.unready() == []
+
+
+def test_nothing_is_run_once_it_was_told_to_stop() -> None:
+    stage = Stage(a=500)
+    stage.stopping = True
+    assert not stage.service.round()
+    assert stage.happened("watch") == [["a"]]
+    assert not stage.happened("run a")
+    stage.stopping = False
+    stage.service.round()
+    assert stage.happened("count") == [["a", "proposed"]], "whoever comes next runs it"
 
 
 def test_who_stands_by_does_nothing_and_is_ready() -> None:
