@@ -73,6 +73,8 @@ def gate_row(
     """Sum up what a gate did over splits."""
     test, calibration = _sizes(halves)
     exposure = spread(found.exposure, test=test, calibration=calibration)
+    bounded = found.exposure if method == "pooled" else found.exposure_by_question
+    promised = spread(bounded, test=test, calibration=calibration)
     return GateRow(
         unit=unit,
         scorer=scorer,
@@ -87,7 +89,8 @@ def gate_row(
         level=spread(found.level, test=test, calibration=calibration),
         closed=float((found.ship_rate == 0).mean()),
         opened=float((found.level == -math.inf).mean()),
-        excess=excess(exposure, alpha),
+        promised=promised,
+        excess=excess(promised, alpha),
     )
 
 

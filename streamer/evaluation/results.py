@@ -46,8 +46,10 @@ class GateRow:
     reduction : 1 - shipped / held severity.
     level : lambda where it is a number.
     closed, opened : share of splits in which nothing ships, and in which lambda is -inf.
-    excess : by how many standard errors (`exposure.se`) the mean exposure lies above alpha; None where it does not, and
-        where nothing varies.
+    promised : exposure in the sense in which the method bounds it: each question counts once, however many units it has
+        (for `pooled` each unit). The same as `exposure` where all questions have equally many.
+    excess : by how many standard errors (`promised.se`) its mean lies above alpha; None where it does not, and where
+        nothing varies.
     """
 
     unit: str
@@ -63,6 +65,7 @@ class GateRow:
     level: Spread
     closed: float
     opened: float
+    promised: Spread
     excess: float | None
 
 

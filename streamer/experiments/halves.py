@@ -102,6 +102,8 @@ class Outcomes:
     shipped_severity, held_severity : mean severity among what ships (selective risk) and among what is held; NaN
         where nothing is.
     level : lambda; +inf closed, -inf open, NaN where each batch has its own.
+    exposure_by_question : as `exposure`, but each question counts once, however many units it has: what a calibration
+        by groups bounds. The same number where all have equally many.
     """
 
     exposure: Floats
@@ -109,6 +111,7 @@ class Outcomes:
     shipped_severity: Floats
     held_severity: Floats
     level: Floats
+    exposure_by_question: Floats
 
     @property
     def reduction(self) -> Floats:
@@ -132,7 +135,18 @@ def outcomes(run: Run, halves: Halves, alpha: float) -> Outcomes:
                 lost / shipped if shipped > 0 else np.nan,
                 spared / held if held > 0 else np.nan,
                 np.nan if served.level is None else served.level,
+                _by_question(served.chances * severities, traffic.batch, lost / len(severities)),
             )
         )
-    columns = np.array(rows, dtype=np.float64).reshape(len(rows), 5).T
+    columns = np.array(rows, dtype=np.float64).reshape(len(rows), 6).T
     return Outcomes(*columns)
+
+
+def _by_question(losses: Floats, batch: NDArray[np.intp], mean: float) -> float:
+    """The mean over questions of their own mean loss; `mean` itself, to the last bit, where it is the same."""
+    counts = np.bincount(batch)
+    there = counts > 0
+    sizes = counts[there]
+    if sizes.min() == sizes.max():
+        return mean
+    return float((np.bincount(batch, weights=losses)[there] / sizes).mean())

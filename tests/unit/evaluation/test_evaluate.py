@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from streamer import evaluation
@@ -16,7 +17,7 @@ from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.evaluation import evaluate, run
 from streamer.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
-from streamer.evaluation.tables import all_tables
+from streamer.evaluation.tables import all_tables, promised_rows
 from streamer.experiments.compared_methods import METHODS_COMPARED
 from streamer.experiments.halves import seeded_splits
 from streamer.scoring.compared_scorers import SCORER_NAMES
@@ -303,3 +304,38 @@ def test_the_command_prints_what_it_found_and_where(clouds, tmp_path, monkeypatc
     Path("file").write_text("")
     assert main([*words, "--out", "file"]) == 2
     assert "cannot write" in capsys.readouterr().err
+
+
+def test_budgets_are_judged_by_question_where_questions_have_different_numbers_of_answers(tmp_path):
+    """Large questions are the bad ones: per answer every calibration by groups is over budget, as it may be."""
+    rng = np.random.default_rng(3)
+    clouds = [
+        {
+            "question_id": f"q{q}",
+            "question": f"question {q}?",
+            "responses": [
+                {
+                    "text": f"answer {i} to {q}",
+                    "label": 0.6 if q % 2 and rng.random() < 0.5 else 0.0,
+                    "meta": {"label_kind": "human"},
+                    "embedding": [1.0, *(0.3 * rng.random(2)).tolist()],
+                }
+                for i in range(12 if q % 2 else 3)
+            ],
+        }
+        for q in range(80)
+    ]
+    path = write(tmp_path / "uneven.jsonl", clouds)
+    found = evaluate(path, alphas=(0.1,), units=("response",), splits=10, cache=None)
+    gates = {row.method: row for _, row in promised_rows(found) if row.mode is None}
+    assert gates.keys().isdisjoint({"hb", "betting", "clt", "selective", "fixed"})
+    mean = gates["mean"]
+    assert mean.exposure.mean > 0.13
+    assert mean.promised.mean < 0.11
+    assert all(row.excess is None or row.excess < 4 for row in gates.values())
+    assert gates["pooled"].promised == gates["pooled"].exposure
+
+
+def test_questions_of_one_size_have_one_exposure(tmp_path):
+    found = evaluate(write(tmp_path / "even.jsonl", rows(20)), alphas=(0.1,), splits=3, cache=None)
+    assert all(row.promised == row.exposure for row in found.data_sets[0].gates if row.scorer == "gram")
