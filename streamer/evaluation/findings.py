@@ -167,7 +167,7 @@ def _tracking(evaluation: Evaluation, result: DataSetResult) -> str:
 
 
 def _scores(evaluation: Evaluation, result: DataSetResult) -> str:
-    if len(result.scorers) < 2:
+    if len([name for name in result.scorers if name != JUDGE]) < 2:
         return ""
     alpha = headline_alpha(evaluation.options.alphas)
     told = []

@@ -1,0 +1,44 @@
+"""docs/evaluation.md: its code runs, and the columns that it promises are those that are written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamer.evaluation import read_data_set
+from streamer.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
+from streamer.scoring.compared_scorers import SCORER_NAMES
+
+if TYPE_CHECKING:
+    import pytest
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "evaluation.md").read_text()
+
+
+def named(head: str) -> list[str]:
+    """The names in the first cells of the table with this head, in order."""
+    table = PAGE[PAGE.index(f"| `{head}` |") :].split("\n\n")[0]
+    return [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+
+def test_every_column_is_on_the_page() -> None:
+    assert named("responses.csv") == [*RESPONSE_COLUMNS, "score_NAME"]
+    assert named("parameters.csv") == list(PARAMETER_COLUMNS)
+
+
+def test_every_scorer_is_on_the_page() -> None:
+    table = PAGE[PAGE.index("| `--scorers` |") :].split("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)[1:] == list(SCORER_NAMES)
+
+
+def test_votes_become_scores_and_severities(
+    tot_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "votes" in block]
+    (tmp_path / "tot_text_gpt4_20x.jsonl.gz").symlink_to(tot_path)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "evaluation.md", "exec"), {})
+    data = read_data_set("votes.jsonl")
+    assert len(data.clouds) == 100
+    assert all(score is not None for scores in data.scores["judge"] for score in scores)
