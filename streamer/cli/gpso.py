@@ -67,6 +67,14 @@ def gpso(
             help="Questions are left out in at most so many groups; 0: one by one, however many there are.",
         ),
     ] = 100,
+    distinct: Annotated[
+        bool,
+        typer.Option(
+            "--distinct/--all-texts",
+            rich_help_panel=_TEST,
+            help="Use a text once per question: a copy of what was trained on is easily judged.",
+        ),
+    ] = False,
     min_per_class: Annotated[
         int,
         typer.Option(
@@ -105,6 +113,7 @@ def gpso(
         splits=splits,
         loo=loo,
         folds=folds or None,
+        distinct=distinct,
         min_per_class=min_per_class,
         replicates=replicates,
         rank_cap=max_rank,
@@ -209,7 +218,8 @@ def _print(name: str, study: "GpsoStudy") -> None:
         if not rows:
             say(title)
             continue
-        print_table(tables.HEADS, tables.cells(rows), title=title)
+        narrow = [line[: len(tables.PLAIN_HEADS)] for line in tables.cells(rows)]
+        print_table(tables.PLAIN_HEADS, narrow, title=title)
         if task == "batch":
             say("")
             print_table(

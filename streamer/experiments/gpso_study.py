@@ -52,6 +52,7 @@ class StudyOptions:
     splits : of each question, within questions.
     loo : whether questions are left out as well.
     folds : groups of questions that are left out together; None: one by one.
+    distinct : of responses to one question with the same text only the first is used.
     min_per_class : responses that a question needs in a class for that class to be used, >= 2.
     train_share : of each class's responses, within questions; in (0, 1).
     replicates : the paper's B.
@@ -64,6 +65,7 @@ class StudyOptions:
     splits: int = DEFAULT_SPLITS
     loo: bool = True
     folds: int | None = DEFAULT_FOLDS
+    distinct: bool = False
     min_per_class: int = DEFAULT_MIN_PER_CLASS
     train_share: float = DEFAULT_TRAIN_SHARE
     replicates: int = DEFAULT_REPLICATES
@@ -112,6 +114,7 @@ class Selection:
     ----------
     questions, responses : of the file.
     unlabelled, blank : responses left out because nobody gave a severity, or because there is no text to embed.
+    repeated : responses left out because an earlier one to the same question has the same text, if that was asked for.
     copied : of those left, responses whose text another response to the same question has too, word for word: within
         questions a copy of a training response is easily judged.
     good, bad : responses of each class, of those left.
@@ -124,6 +127,7 @@ class Selection:
     responses: int
     unlabelled: int
     blank: int
+    repeated: int
     copied: int
     good: int
     bad: int
@@ -266,6 +270,10 @@ def select(
         blank = np.array([is_blank(text) for text in cloud.texts])
         labelled = np.array([severity is not None for severity in cloud.severities])
         used = labelled & ~blank
+        again = (
+            used & _repeats(cloud.texts, used) if options.distinct else np.zeros(len(used), dtype=np.bool_)
+        )
+        used &= ~again
         good = np.array([s is not None and s <= options.cut for s in cloud.severities])[used]
         questions.append(Question(cloud.batch_id, np.asarray(rows, dtype=np.float64)[used], good))
         few_good = int(good.sum()) < options.min_per_class
@@ -274,6 +282,7 @@ def select(
             responses=len(used),
             unlabelled=int((~labelled).sum()),
             blank=int((labelled & blank).sum()),
+            repeated=int(again.sum()),
             copied=_copies([text for text, use in zip(cloud.texts, used, strict=True) if use]),
             good=int(good.sum()),
             bad=int((~good).sum()),
@@ -302,6 +311,7 @@ _COUNTED = (
     "responses",
     "unlabelled",
     "blank",
+    "repeated",
     "copied",
     "good",
     "bad",
@@ -312,6 +322,17 @@ _COUNTED = (
     "batches_good",
     "batches_bad",
 )
+
+
+def _repeats(texts: Sequence[str], used: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark the texts that an earlier used response has too."""
+    seen: set[str] = set()
+    marks = []
+    for text, use in zip(texts, used, strict=True):
+        marks.append(bool(use) and text in seen)
+        if use:
+            seen.add(text)
+    return np.array(marks, dtype=np.bool_)
 
 
 def _copies(texts: Sequence[str]) -> int:

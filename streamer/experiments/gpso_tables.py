@@ -24,28 +24,10 @@ SECTIONS: tuple[tuple[Protocol, Task], ...] = (
     ("across", "response"),
 )
 """The tables, in the order in which they are shown."""
-HEADS = (
-    "method",
-    "macro acc",
-    "acc (good)",
-    "acc (bad)",
-    "Δ_P",
-    "accuracy",
-    "AUROC",
-    "macro F1",
-    "undecided",
-)
-DIAGNOSTIC_HEADS = (
-    "pipeline",
-    "Δ_P",
-    "ε",
-    "γ",
-    "δ_proto",
-    "r",
-    "m / r",
-    "condition",
-    "paper's condition",
-)
+HEADS = ("method", "macro acc", "good", "bad", "Δ_P", "AUROC", "ties", "accuracy", "macro F1")
+PLAIN_HEADS = HEADS[:7]
+"""What fits a terminal of 80 columns; the rest is in the files."""
+DIAGNOSTIC_HEADS = ("pipeline", "Δ_P", "ε", "γ", "δ", "r", "m / r", "met", "c = 2")
 AGAINST_HEADS = ("pipeline", "less", "macro acc", "AUROC")
 
 
@@ -85,10 +67,10 @@ def cells(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             plain(row.figures.accuracy_good),
             plain(row.figures.accuracy_bad),
             f"{row.diagnostics.separation:.3f}" if row.diagnostics else "-",
-            with_error(row.figures.accuracy),
             with_error(row.figures.auroc),
-            with_error(row.figures.macro_f1),
             str(row.figures.undecided),
+            with_error(row.figures.accuracy),
+            with_error(row.figures.macro_f1),
         )
         for row in rows
     ]
@@ -116,7 +98,12 @@ def diagnostic_cells(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 def against_cells(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Return the cells under `AGAINST_HEADS`: differences with their intervals."""
     return [
-        (method_title(row), rival, with_interval(found["macro_accuracy"]), with_interval(found["auroc"]))
+        (
+            f"({row.method.removeprefix('GPSO ')})",
+            rival,
+            with_interval(found["macro_accuracy"]),
+            with_interval(found["auroc"]),
+        )
         for row in rows
         for rival, found in row.against.items()
     ]
@@ -154,7 +141,8 @@ def selection_lines(study: GpsoStudy) -> list[str]:
     lines = [
         f"{used.questions} questions, {used.responses} responses; good: severity at most {options.cut:g} "
         f"({used.good}, {used.good / classified:.0%}), bad: above ({used.bad}). "
-        f"Left out: {used.unlabelled} without a severity, {used.blank} blank.",
+        f"Left out: {used.unlabelled} without a severity, {used.blank} blank"
+        + (f", {used.repeated} copies of an earlier text." if options.distinct else "."),
         f"Within questions: {used.both_classes} have {options.min_per_class} or more of each class; {used.skipped} "
         f"skipped ({used.too_few_good} with too few good, {used.too_few_bad} with too few bad, {used.too_few_both} "
         "with too few of both).",
@@ -313,10 +301,11 @@ def markdown(studies: Mapping[str, GpsoStudy]) -> str:
 
 NOTES = (
     f"± is a standard error by question (jackknife); brackets hold {LEVEL:.0%} intervals of differences on the same "
-    "questions. An undecided outcome counts one half. Macro acc is the mean of the shares right of good and of bad (balanced "
-    "accuracy; .5 for a coin), each question's share counting once; accuracy and F1 count every judgement once. Δ_P and the other diagnostics are means over judged batches; `condition` is the share "
-    "that meets 2√2 √r ε / γ + δ_proto < Δ_P / 4, the paper's has 2 for 2√2. δ_proto is a dispersion, not an error: "
-    "where the condition is met, nothing is certified."
+    "questions. good, bad: share right of what is good, of what is bad, each question's share counting once; macro acc: "
+    "their mean (balanced accuracy, .5 for a coin). A tie decides nothing and counts one half. accuracy and macro F1 "
+    "count every judgement once. Diagnostics are means over judged batches; δ is δ_proto, `met` the share of batches "
+    "with c √r ε / γ + δ_proto < Δ_P / 4 for c = 2√2, and then for the paper's c = 2. δ_proto is a dispersion, not an "
+    "error: where the condition is met, nothing is certified."
 )
 """What the columns mean, under every set of tables."""
 

@@ -45,9 +45,9 @@ PIPELINES = {
     one.key: one
     for one in (
         Pipeline("A", "L2, centred", unit_rows=True, centred=True),
-        Pipeline("B", "L2, not centred", unit_rows=True, centred=False),
+        Pipeline("B", "L2, no centre", unit_rows=True, centred=False),
         Pipeline("C", "no L2, centred", unit_rows=False, centred=True),
-        Pipeline("D", "no L2, not centred", unit_rows=False, centred=False),
+        Pipeline("D", "no L2, no centre", unit_rows=False, centred=False),
     )
 }
 """The paper's ablations, by key."""

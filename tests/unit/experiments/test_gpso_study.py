@@ -165,7 +165,7 @@ def test_csv_has_a_line_for_every_row_and_for_every_batch(study):
 def test_markdown_tables_are_whole(study):
     text = markdown({"my file": study})
     assert "## my file, cut 0.5" in text
-    assert "| (B) L2, not centred | 1.000 ± 0.000 | 1.000 | 1.000 |" in text
+    assert "| (B) L2, no centre | 1.000 ± 0.000 | 1.000 | 1.000 |" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert widths == {10, 5}
     assert "δ_proto is a dispersion" in text
@@ -185,6 +185,19 @@ def test_copies_are_told_of():
     clouds = [cloud("q", [0, 0, 0, 1, 1, 1], ["a", "a", "b", "c", "c", "d"])]
     found = gpso_study(clouds, rows_of(clouds), StudyOptions())
     assert any("67% of responses have a word-for-word copy" in line for line in selection_lines(found))
+
+
+def test_copies_can_be_left_out():
+    texts = ["a", "a", "b", "a", "c", " ", "d", "d"]
+    clouds = [cloud("q", [0, 0, 0, None, 1, 1, 1, 1], texts)]
+    rows = rows_of(clouds)
+    questions, used = select(clouds, rows, StudyOptions(distinct=True))
+    assert (used.repeated, used.copied, used.blank, used.unlabelled) == (2, 0, 1, 1)
+    assert (questions[0].rows == rows[0][[0, 2, 4, 6]]).all()
+    assert questions[0].good.tolist() == [True, True, False, False]
+    # An unlabelled answer is not used, so that a later copy of it is the first.
+    clouds = [cloud("q", [None, 0, 1, 1], ["a", "a", "b", "c"])]
+    assert select(clouds, rows_of(clouds), StudyOptions(distinct=True))[1].repeated == 0
 
 
 def test_embeddings_of_the_file_are_taken_before_an_encoders():
