@@ -156,6 +156,14 @@ class CalibrationRun:
         )
 
     @property
+    def _why_safe(self) -> str:
+        """Why a severity that counts as more than it is does no harm. Bets depend on the spread of losses: a larger loss
+        may, seldom, make a later bet win more, so that of these methods only the promise can be said to stand."""
+        if self.gate.settings.method in ("betting", "selective"):
+            return "which is never less than its severity, so that what is promised holds"
+        return "which can only make the threshold stricter"
+
+    @property
     def guarantee(self) -> str:
         """The promise in words, with what was missing and how attempts share the budget."""
         notes = []
@@ -176,14 +184,11 @@ class CalibrationRun:
                 f"{self.since.moment:%Y-%m-%d %H:%M:%SZ}) were read: older ones are no longer exchangeable with what comes."
             )
         if self.severities == "highest":
-            notes.append(
-                "Of several labels of a response the highest ever given counted, which can only make the threshold "
-                "stricter."
-            )
+            notes.append(f"Of several labels of a response the highest ever given counted, {self._why_safe}.")
         if self.missing:
             notes.append(
                 f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
-                "which can only make the threshold stricter."
+                f"{self._why_safe}."
             )
         return besides(self.decided.guarantee, *notes)
 

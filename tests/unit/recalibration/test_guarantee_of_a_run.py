@@ -1,0 +1,63 @@
+"""What a run says of severities that counted as more than they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.calibration.p_values import betting
+from streamer.journal import BatchKey
+from streamer.policy import GateRevision, GateSettings
+from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+STRICTER = "can only make the threshold stricter"
+
+
+class Sample:
+    """Groups of one answer each, every other one without a label."""
+
+    def audit_sample(self, gate: str, **_: Any) -> Sequence[SampledGroup]:
+        return [
+            SampledGroup(
+                key=BatchKey(gate, f"b{n}", 1),
+                probability=1.0,
+                items=(SampledItem(response_id="a", score=n / 50, severity=None if n % 2 else 0.0),),
+            )
+            for n in range(50)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [("mean", STRICTER), ("hb", STRICTER), ("betting", "so that what is promised holds"),
+     ("selective", "so that what is promised holds")],
+)  # fmt: skip
+def test_only_where_it_is_so_the_threshold_is_said_to_be_stricter(method: str, said: str) -> None:
+    settings = GateSettings(scorer="external", encoder="none", alpha=0.2, method=method)
+    gate = GateRevision(
+        gate="g", revision=1, settings=settings, seed=1, audit_salt=bytes(32), created_at=NOW, created_by="ana",
+        reason="",
+    )  # fmt: skip
+    run = calibrate_gate(Sample(), gate, now=NOW, severities="highest", diagnostics=False)
+    assert run.missing == 25
+    assert run.guarantee.count(said) == 2
+    assert (STRICTER in run.guarantee) == (said == STRICTER)
+
+
+def test_a_larger_loss_may_help_a_bet() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(20_000):
+        losses = np.where(rng.random(113) < 0.1, rng.random(113), 0.0)
+        larger = losses.copy()
+        larger[rng.integers(113)] = 1.0
+        before, after = betting(np.vstack([losses, larger]), 0.05, 0.1)
+        if after < before - 1e-9:
+            return
+    raise AssertionError("then the text may say more")
