@@ -77,7 +77,8 @@ class Locks:
 
     def _named(self, name: str) -> _Lock:
         if self._database.sqlite:
-            return _FileLock(Path(f"{self._database.url.database}.locks"), name)
+            # One file has one folder, by whatever links it is named.
+            return _FileLock(Path(f"{os.path.realpath(self._database.url.database or '')}.locks"), name)
         return _AdvisoryLock(self._database, name)
 
 

@@ -86,3 +86,18 @@ def test_a_lock_file_that_is_taken_away_is_no_lock_any_more(sqlite_database_url:
     assert second.held(), "a new file is a new lock"
     assert not first.held(), "and the old one notices"
     world.close()
+
+
+def test_a_link_to_the_database_has_the_same_locks(tmp_path: Path) -> None:
+    from streamer.store.engine import Database
+    from streamer.store.locks import Locks
+
+    (tmp_path / "real.db").touch()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
+    first, second = (
+        Locks(Database(f"sqlite:///{tmp_path}/{name}")).leadership() for name in ("real.db", "link.db")
+    )
+    assert (first.held(), second.held()) == (True, False)
+    first.release()
+    assert second.held()
+    second.release()
