@@ -73,6 +73,6 @@ class Scorer(Protocol):
 
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:
     """Return values as scores: clipped to [0, 1], rounded once, 0 where the answer is blank."""
-    scores: Floats = np.round(np.clip(values, 0.0, 1.0), DECIMALS)
+    scores: Floats = values.clip(0.0, 1.0).round(DECIMALS)
     scores[np.asarray(blank, dtype=np.bool_)] = 0.0
     return scores
