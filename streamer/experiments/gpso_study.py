@@ -15,7 +15,7 @@ from streamer.experiments.score_cache import own_embeddings
 from streamer.gate import is_blank
 from streamer.gpso.classifier import DEFAULT_RANK_CAP
 from streamer.gpso.figures import MEASURES, Estimate, Figures, figures
-from streamer.gpso.methods import Gpso, NearestMean
+from streamer.gpso.methods import Gpso, NearestMean, Tightness
 from streamer.gpso.protocols import (
     DEFAULT_FOLDS,
     DEFAULT_SPLITS,
@@ -99,11 +99,11 @@ class StudyOptions:
         chosen: list[Method] = [
             Gpso(PIPELINES[key], replicates=self.replicates, rank_cap=self.rank_cap) for key in self.pipelines
         ]
-        return [*chosen, LogisticRegression(), NearestMean()]
+        return [*chosen, LogisticRegression(), NearestMean(), Tightness()]
 
 
 RIVALS = (LogisticRegression().name, NearestMean().name)
-"""What GPSO is compared with."""
+"""What GPSO is compared with by differences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +349,7 @@ def _rows(found: Sequence[Outcomes]) -> list[Row]:
             figures=made[one.protocol, one.task, one.method],
             diagnostics=_summary(one),
             against={}
-            if one.method in RIVALS
+            if not one.method.startswith("GPSO")
             else {
                 rival: {
                     name: made[one.protocol, one.task, one.method]

@@ -7,7 +7,7 @@ labels; nothing of the gate depends on it.
 from streamer.gpso.classifier import Classifier, Verdict, fit_batches, fit_rows
 from streamer.gpso.diagnostics import Diagnostics, diagnose
 from streamer.gpso.figures import Estimate, Figures, figures
-from streamer.gpso.methods import Gpso, NearestMean
+from streamer.gpso.methods import Gpso, NearestMean, Tightness
 from streamer.gpso.protocols import Outcomes, judge_across, judge_within
 from streamer.gpso.questions import Question
 from streamer.gpso.scatter import PIPELINES, Pipeline
@@ -23,6 +23,7 @@ __all__ = [
     "Outcomes",
     "Pipeline",
     "Question",
+    "Tightness",
     "Verdict",
     "diagnose",
     "figures",

@@ -11,7 +11,7 @@ from streamer.gpso.classifier import DEFAULT_RANK_CAP, Classifier, fit_batches, 
 from streamer.gpso.diagnostics import Diagnostics, diagnose
 from streamer.gpso.projectors import spectrum
 from streamer.gpso.prototypes import DEFAULT_REPLICATES
-from streamer.gpso.scatter import Pipeline, scatter_factor, unit_rows
+from streamer.gpso.scatter import PIPELINES, Pipeline, scatter_factor, unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +107,42 @@ class _FittedGpso:
 
     def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
         return diagnose(self.classifier, self.classifier.judge_spectrum(prepared), good=good)
+
+
+@dataclass(frozen=True, slots=True)
+class Tightness:
+    """How far a batch's unit rows deviate from their mean, one number: what a projector leaves out of a scatter.
+
+    A batch belongs to the class whose mean deviation, the trace of the centred scatter, is nearer.
+    """
+
+    name: str = "tightness alone"
+    judges_one: bool = False
+
+    def prepare(self, rows: Floats) -> Any:
+        """Take the trace of the scatter of pipeline A, in [0, 1]."""
+        return float(np.square(scatter_factor(rows, PIPELINES["A"])).sum())
+
+    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
+        """Take the deviations of the training rows of both classes."""
+        return self.fit_across([self.prepare(good)], [self.prepare(bad)])
+
+    def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
+        """Take the mean deviations of both classes' batches, each batch counting once."""
+        return _FittedTightness(float(np.mean(good)), float(np.mean(bad)))
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedTightness:
+    good: float
+    bad: float
+
+    def score(self, prepared: Any) -> float:
+        # |x - bad| - |x - good| without its flat ends, so that scores beyond both means still differ.
+        return settled((prepared - (self.good + self.bad) / 2) * float(np.sign(self.good - self.bad)))
+
+    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

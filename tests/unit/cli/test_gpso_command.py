@@ -49,8 +49,12 @@ def test_people_read_the_papers_table(clouds, capsys, monkeypatch):
     for name in ("logistic regression", "nearest mean", "Each question left out: 12 batches of one class"):
         assert name in text
     assert "nothing is certified" in plain
-    tables = [line for line in text.splitlines() if line.startswith(("(", "method", "logistic", "nearest"))]
-    assert len(tables) == 2 * (7 + 4 + 8) + 2 * (5 + 4)  # no row is folded into two
+    tables = [
+        line
+        for line in text.splitlines()
+        if line.startswith(("(", "method", "logistic", "nearest", "tightness"))
+    ]
+    assert len(tables) == 2 * (8 + 4 + 8) + 2 * (5 + 4)  # no row is folded into two
 
 
 def test_json_is_one_value_and_a_rerun_is_identical(clouds, capsys):
@@ -62,7 +66,12 @@ def test_json_is_one_value_and_a_rerun_is_identical(clouds, capsys):
     (value,) = json.loads(first)
     assert value["file"] == "mine"
     assert {row["protocol"] for row in value["rows"]} == {"within"}
-    assert {row["method"] for row in value["rows"]} == {"GPSO B", "logistic regression", "nearest mean"}
+    assert {row["method"] for row in value["rows"]} == {
+        "GPSO B",
+        "logistic regression",
+        "nearest mean",
+        "tightness alone",
+    }
     assert value["rows"][0]["judged"] == 6 * 2 * 2
 
 
@@ -72,7 +81,7 @@ def test_files_are_written(clouds, tmp_path, capsys):
     assert "wrote gpso.json, gpso.csv, gpso-batches.csv and gpso.md" in capsys.readouterr().err
     assert json.loads((out / "gpso.json").read_text())[0]["file"] == "mine"
     with (out / "gpso.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 6 + 4
+        assert len(list(csv.DictReader(file))) == 7 + 4
     assert (out / "gpso-batches.csv").read_text().count("\n") == 1 + 4 * 6 * 5 * 2
     assert (out / "gpso.md").read_text().startswith("## mine, cut 0.5\n")
 

@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 from streamer.experiments.logistic import LogisticRegression
-from streamer.gpso import PIPELINES, Gpso, NearestMean, Question, judge_across, judge_within
+from streamer.gpso import PIPELINES, Gpso, NearestMean, Question, Tightness, judge_across, judge_within
 from streamer.gpso.questions import leave_out, seed_for, split_rows
 
 DIMENSIONS = 16
-METHODS = [*(Gpso(pipeline) for pipeline in PIPELINES.values()), LogisticRegression(), NearestMean()]
+METHODS = [
+    *(Gpso(pipeline) for pipeline in PIPELINES.values()),
+    LogisticRegression(),
+    NearestMean(),
+    Tightness(),
+]
 
 
 def question(name: str, rng: np.random.Generator, good: int = 6, bad: int = 5) -> Question:
@@ -226,6 +231,19 @@ def test_every_method_judges_the_same_things():
     batches = next(one for one in found if (one.protocol, one.task) == ("within", "batch"))
     assert len(batches.score) == 6 * 3 * 2
     assert len(batches.diagnostics) == len(batches.score)
+
+
+def test_tightness_is_the_mean_squared_deviation_of_unit_rows():
+    rng = np.random.default_rng(8)
+    rows = rng.normal(size=(6, DIMENSIONS))
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    tight, wide = Tightness().prepare(np.ones((4, 3)) + [[0, 0, 0.1]] * 4), Tightness().prepare(rows)
+    assert tight == 0
+    assert wide == pytest.approx(np.square(units - units.mean(axis=0)).sum(axis=1).mean())
+    fitted = Tightness().fit_across([0.1, 0.2], [0.5, 0.6])
+    assert [np.sign(fitted.score(x)) for x in (0.0, 0.34, 0.36, 1.0)] == [1, 1, -1, -1]
+    assert fitted.score(0.0) > fitted.score(0.1)  # beyond the mean the order goes on
+    assert Tightness().fit_across([0.5], [0.5]).score(0.1) == 0
 
 
 def test_questions_come_out_alike_whatever_else_is_in_the_file():
