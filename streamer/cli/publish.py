@@ -49,13 +49,14 @@ def publish(
     from streamer import wiring
     from streamer.cli.batch_files import publications
     from streamer.cli.console import counted, print_json, progress, say
+    from streamer.cli.known_gate import warn_of_unknown
     from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
 
     settings = load_settings()
     require_broker(settings)
     if gate is not None:
-        _warn_of_unknown(settings, gate)
+        warn_of_unknown(settings, gate)
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     batches = label_count = 0
     start = monotonic()
@@ -84,24 +85,6 @@ def publish(
             f"published {counted(batches, 'batch', 'batches')}"
             + (f" and {counted(label_count, 'label', 'labels')}" if labels else "")
             + f" in {seconds:.1f} s"
-        )
-
-
-def _warn_of_unknown(settings: "Settings", gate: str) -> None:
-    """Say that nobody has created this gate, as far as the record can be asked from here."""
-    from streamer import wiring
-    from streamer.cli.console import warn
-    from streamer.errors import StreamerError
-
-    try:
-        with wiring.open_store(settings) as store:
-            known = store.policies.versions([gate])
-    except StreamerError:
-        return  # whoever publishes need not be able to read the record
-    if not known:
-        warn(
-            f"there is no gate {gate!r} in the database that is configured here: workers refuse its batches (unknown_gate) "
-            f"until there is; streamer gate create {gate}"
         )
 
 

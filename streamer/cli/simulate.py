@@ -43,11 +43,13 @@ def simulate(
 
     from streamer import wiring
     from streamer.cli.console import counted, note, print_json, say
+    from streamer.cli.known_gate import warn_of_unknown
     from streamer.cli.reachability import require_broker
     from streamer.cli.services import end_on_sigterm
     from streamer.errors import UsageError
     from streamer.events.labels import encode_label
     from streamer.experiments.clouds import cloud_labels, cloud_message
+    from streamer.experiments.simulation import SIMULATED_KIND
     from streamer.experiments.traffic import endless_clouds, occurrences
     from streamer.policy import GATE_NAME, GATE_NAME_RULE
     from streamer.settings import load_settings
@@ -57,6 +59,7 @@ def simulate(
     delay = opt.seconds(label_after, "--label-after")
     settings = load_settings()
     require_broker(settings)
+    warn_of_unknown(settings, gate, kind=SIMULATED_KIND)
     end_on_sigterm()
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     clouds = islice(endless_clouds(seed=int(time.time()) if seed is None else seed, noise=noise), batches)

@@ -205,6 +205,23 @@ def test_simulated_traffic_comes_with_its_labels(capsys: pytest.CaptureFixture[s
     assert {label["batch_id"] for label in labels} == {event["batch_id"] for event in events}
 
 
+def test_simulated_traffic_says_when_its_severities_cannot_count(capsys: pytest.CaptureFixture[str]) -> None:
+    simulate = ["simulate", "--gate", "bot", "--rate", "50", "--batches", "1", "--label-after", "0s"]
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(simulate) == 0
+        assert "streamer gate create bot --severity-kind simulated" in capsys.readouterr().err
+        assert main(["gate", "create", "bot"]) == 0
+        assert main(simulate) == 0
+        assert "severities of the kind 'human'" in capsys.readouterr().err
+        assert main(["gate", "set", "bot", "--severity-kind", "simulated"]) == 0
+        capsys.readouterr()
+        assert main(simulate) == 0
+        assert "kind" not in capsys.readouterr().err
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_simulated_traffic_needs_a_gate_name_and_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--gate", "Not A Name"]) == cli.WRONG_USAGE
     assert "is no gate name" in capsys.readouterr().err
