@@ -76,7 +76,9 @@ def _show(report: "RiskReport") -> None:
         burn = report.burn
         left = "for ever" if burn.days_left == float("inf") else f"{burn.days_left:.3g} days"
         soonest = (
-            "" if burn.days_left_soonest == float("inf") else f", {burn.days_left_soonest:.3g} at the worst"
+            ""
+            if burn.days_left_soonest == float("inf")
+            else f", {burn.days_left_soonest:.3g} days at the worst"
         )
         pairs.append(
             (

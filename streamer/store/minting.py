@@ -191,7 +191,7 @@ class Mint:
             f"Look at it (`streamer threshold show {found.gate} --version {found.version}`); if it is what you want,"
             f" `streamer threshold sign {found.gate} --version {found.version}` vouches for it"
             if refusal in ("unsigned", "unknown_key")
-            else f"`streamer audit verify` finds what was changed; `streamer threshold close {found.gate}` closes the gate"
+            else f"`streamer audit verify` finds what was changed; `streamer threshold close {found.gate} --reason ...` closes the gate"
             " by the last policy that is good"
         )
         return UsageError(

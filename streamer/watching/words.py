@@ -117,14 +117,18 @@ def _interval(exposure: RiskInterval | None) -> str:
     )
 
 
+def _close(gate: str) -> str:
+    return f"streamer threshold close {gate} --reason 'risk alarm'"
+
+
 def _done(gate: str, closed: int | None, refused: str | None) -> str:
     if closed is not None:
         return f"The gate was closed (policy {closed}). Look at what shipped, then `streamer recalibrate {gate}`."
     if refused is not None:
         return (
-            f"The gate could NOT be closed: {refused} Close it yourself: `streamer threshold close {gate}`."
+            f"The gate could NOT be closed: {refused.removesuffix('.')}. Close it yourself: `{_close(gate)}`."
         )
     return (
-        f"The gate goes on shipping, as it is set to (on_alarm report). Look at what shipped; `streamer threshold close {gate}`"
+        f"The gate goes on shipping, as it is set to (on_alarm report). Look at what shipped; `{_close(gate)}`"
         f" ships nothing from then on, `streamer recalibrate {gate}` calibrates anew."
     )

@@ -101,7 +101,9 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     traffic.store.monitoring._mint = type("Refusing", (), {"lock_to_close": refuses})()  # type: ignore[assignment]
     raised(traffic)
     (told,) = traffic.store.alerts.list()
-    assert "could NOT be closed: no key to sign with is configured." in told.alert.message
+    assert "could NOT be closed: no key to sign with is configured. Close" in told.alert.message
+    # Somebody is woken by this and copies it: the command wants a reason.
+    assert f"`streamer threshold close {GATE} --reason " in told.alert.message
     assert traffic.store.policies.newest(GATE).state == "open"
     traffic.store.monitoring._mint = mint
     traffic.watcher().watch(GATE, now=START + DAY)
