@@ -51,6 +51,10 @@ class RunStore(AuditSample, Protocol):
         """Return the rows of the groups of which a stored run has read a label."""
         ...
 
+    def standing_alarms(self, gate: str) -> frozenset[str]:
+        """Return the kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised."""
+        ...
+
     def record_run(
         self,
         run: CalibrationRun,
@@ -220,6 +224,7 @@ def _judge_loosening(
         safely_reopened=closed is not None
         and closed.served is not None
         and direction(closed.served, Reading.of_run(cautious)) != "looser",
+        alarms=store.standing_alarms(run.gate.gate),
     )
     if not decided.cautious:
         return decided, run

@@ -15,7 +15,7 @@ from streamer.policy import MONITOR, calibrated_for_another
 from streamer.recalibration.comparison import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from streamer.policy import GateSettings, Policy
     from streamer.recalibration.comparison import Direction
@@ -145,6 +145,7 @@ def verdict(
     closed: Closing | None = None,
     cautious: Comparison | None = None,
     safely_reopened: bool = False,
+    alarms: Collection[str] = (),
 ) -> Verdict:
     """Say what becomes of a run by the rules `propose` and `auto`.
 
@@ -155,6 +156,7 @@ def verdict(
     cautious : the run with every severity at the highest that anybody ever gave the response; asked for by the rule
         `auto` where the plain run is looser.
     safely_reopened : the cautious run is no looser than what served before the alarm.
+    alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``.
     """
     if plain.direction == "same":
         if closed is not None:
@@ -173,6 +175,7 @@ def verdict(
     if cautious is None:
         raise ValueError("a looser run is judged beside its cautious one")
     against = _against_loosening(settings, closed, cautious, safely_reopened)
+    against += _standing(alarms, closed)
     if against:
         return Verdict(outcome="proposed", why="it holds less than before, and " + "; ".join(against))
     if closed is not None and closed.by == "alarm":
@@ -186,6 +189,18 @@ def verdict(
             f"{cautious.new_groups} of them new"
         )
     return Verdict(outcome="applied", why=why, cautious=True)
+
+
+def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
+    """Say which alarms stand against it. The one that closed the gate is answered by what it was calibrated on since."""
+    said = []
+    if "draws" in alarms:
+        said.append(
+            "the alarm on the audit's draws stands: until that is explained and acknowledged, no label counts for more"
+        )
+    if "risk" in alarms and (closed is None or closed.by != "alarm"):
+        said.append("the risk alarm stands: a person has to look, and acknowledge it")
+    return said
 
 
 def _against_loosening(

@@ -23,6 +23,7 @@ from streamer.store.schema import (
     calibration_runs,
     decisions,
     label_revisions,
+    monitor_alarms,
     policies,
 )
 
@@ -103,6 +104,17 @@ class Calibrations:
         )
         with self._database.reading() as connection:
             return set(connection.execute(query).scalars())
+
+    def standing_alarms(self, gate: str) -> frozenset[str]:
+        """Kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised: nobody has acknowledged them."""
+        query = sa.select(monitor_alarms.c.kind).where(
+            monitor_alarms.c.gate == gate,
+            monitor_alarms.c.kind.in_(("risk", "draws")),
+            monitor_alarms.c.raised_at.is_not(None),
+            monitor_alarms.c.ended.is_(None),
+        )
+        with self._database.reading() as connection:
+            return frozenset(connection.execute(query).scalars())
 
     def record_run(
         self,

@@ -86,7 +86,8 @@ CHANGES = [
     (f"DELETE FROM policies WHERE gate = 'best' AND version = {CUT}", "policies", "gone"),
     ("UPDATE policy_events SET by = 'nobody' WHERE event = 'closed' AND gate = 'best'", "policy_events gate best", "not what"),
     ("DELETE FROM policy_events WHERE event = 'closed' AND gate = 'best'", "policy_events", "gone"),
-    (f"INSERT INTO policies SELECT gate, 99, gate_revision, state, threshold, calibrated, calibration_run, guarantee,"
+    (f"INSERT INTO policies (gate, version, gate_revision, state, threshold, calibrated, calibration_run, guarantee,"
+     f" valid_from, created_by, reason, rule) SELECT gate, 99, gate_revision, state, threshold, calibrated, calibration_run, guarantee,"
      f" valid_from, created_by, reason, rule FROM policies WHERE gate = 'best' AND version = {CUT}", 'policies ["best",99]', "no chain"),
     (f"UPDATE calibration_runs SET seed = 7 WHERE id = {LAST_RUN}", "calibration_runs gate best", "not what"),
     (f"UPDATE calibration_inputs SET severity = 0.25 WHERE run = {LAST_RUN} AND severity IS NOT NULL", "calibration_runs gate best", "not what"),

@@ -89,6 +89,27 @@ def test_holding_less_needs_enough_new_groups(site: Callable[..., LabelledGate])
     assert one.runs()[-1].severities == "mean", "nobody gave two labels: the cautious run is the run"
 
 
+@pytest.mark.parametrize("kind", ["risk", "draws"])
+def test_while_an_alarm_stands_nothing_is_loosened_by_itself(
+    site: Callable[..., LabelledGate], kind: str
+) -> None:
+    one = site()
+    one.label(one.decide(200), bad_below(0.35))
+    before = one.open()
+    one.label(one.decide(60), bad_below(0.0))
+    one.world.tamper(
+        "INSERT INTO monitor_alarms (gate, kind, statistic, number, about, delta, evidence_ratio, after_batch,"
+        " after_policy, state, raised_by, raised_at)"
+        f" VALUES ('{GATE}', '{kind}', '', 1, '', 0.03, 1.5, 0, 0, '{{}}', 7, '2026-11-20 00:00:00+00:00')"
+    )
+    done = one.run()
+    assert (done.outcome, one.policy.version) == ("proposed", before.version)
+    assert "stands" in done.why
+    one.world.tamper("UPDATE monitor_alarms SET ended = 'acknowledged'")
+    one.label(one.decide(1), bad_below(0.0))
+    assert one.run().outcome == "applied"
+
+
 @pytest.mark.parametrize("attack", ["the same labeller takes it back", "many others say it is fine"])
 def test_labels_that_turn_good_never_loosen_a_policy_by_themselves(
     site: Callable[..., LabelledGate], attack: str

@@ -122,6 +122,33 @@ def test_who_closed_the_gate_decides_who_may_open_it(
         assert "a person closed the gate" in said.why
 
 
+@pytest.mark.parametrize(
+    ("alarms", "by", "against"),
+    [
+        ((), None, None),
+        (("risk",), None, "the risk alarm stands"),
+        (("draws",), None, "the alarm on the audit's draws stands"),
+        # The alarm that closed the gate is answered by what was decided since; doubted draws are not.
+        (("risk",), "alarm", None),
+        (("risk", "draws"), "alarm", "the alarm on the audit's draws stands"),
+        (("risk",), "calibration", "the risk alarm stands"),
+    ],
+)
+def test_while_an_alarm_stands_nothing_is_loosened_by_itself(
+    alarms: tuple[str, ...], by: Any, against: str | None
+) -> None:
+    closed = None if by is None else Closing(by=by, served=SERVED)
+    said = verdict(AUTO, LOOSER, closed=closed, cautious=LOOSER, safely_reopened=True, alarms=alarms)
+    assert said.outcome == ("applied" if against is None else "proposed")
+    assert against is None or against in said.why
+
+
+@pytest.mark.parametrize("direction", ["tighter", "same"])
+def test_an_alarm_keeps_nothing_from_holding_more(direction: Any) -> None:
+    found = replace(LOOSER, direction=direction)
+    assert verdict(AUTO, found, alarms=("risk", "draws")) == verdict(AUTO, found)
+
+
 def test_a_looser_run_is_never_judged_alone() -> None:
     with pytest.raises(ValueError, match="beside its cautious one"):
         verdict(AUTO, LOOSER)
