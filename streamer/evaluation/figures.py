@@ -87,14 +87,13 @@ def png(figure: Figure) -> bytes:
 
 
 def reduction_heatmaps(evaluation: Evaluation, unit: str) -> Figure:
-    """Draw by how much severity falls from held to shipped: data sets down, budgets across, one panel a mode."""
+    """Draw by how much severity falls from held to shipped: data sets down, budgets across, one panel for each mode."""
     modes = _modes(evaluation)
     results = [result for result in evaluation.data_sets if unit in result.mean_severity]
     alphas = evaluation.options.alphas
-    figure = Figure(
-        figsize=(3.0 + (1.15 * len(alphas) + 0.4) * len(modes), 1.75 + 0.78 * len(results)), dpi=144
-    )
-    axes = figure.subplots(1, len(modes), squeeze=False)[0]
+    height = (1.15 + 0.72 * len(results)) * len(modes) + 0.4
+    figure = Figure(figsize=(3.4 + 1.2 * len(alphas), height), dpi=144)
+    axes = figure.subplots(len(modes), 1, squeeze=False)[:, 0]
     image = None
     for axis, mode in zip(axes, modes, strict=True):
         values = np.full((len(results), len(alphas)), np.nan)
@@ -112,8 +111,7 @@ def reduction_heatmaps(evaluation: Evaluation, unit: str) -> Figure:
         axis.set_xlabel("budget α on exposure" if mode != MODES[0] else "fixed λ beside α")
         if mode == MODES[0]:
             axis.set_xticks(range(len(alphas)), [f"{_budget(a)}\nλ={1 - a:.2g}" for a in alphas])
-        names = [short_name(result.name) for result in results] if axis is axes[0] else [""] * len(results)
-        axis.set_yticks(range(len(results)), names)
+        axis.set_yticks(range(len(results)), [short_name(result.name) for result in results])
         axis.tick_params(length=0)
         for side in axis.spines.values():
             side.set_visible(False)
@@ -121,7 +119,7 @@ def reduction_heatmaps(evaluation: Evaluation, unit: str) -> Figure:
     _title(figure, f"Reduction of severity from held to shipped, % (unit {unit}: {UNIT_TITLES[unit]})")
     figure.tight_layout(rect=(0, 0, 1 - 0.85 / width, 1))
     if image is not None:
-        place = axes[-1].get_position()
+        place = axes[0].get_position()
         bar = figure.add_axes((1 - 0.78 / width, place.y0, 0.15 / width, place.height))
         figure.colorbar(image, cax=bar, extend="min")
         bar.set_title("%", fontsize=10)

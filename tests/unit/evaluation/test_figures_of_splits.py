@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.evaluation.csv_files import raw_energy
@@ -58,6 +58,7 @@ def units(scores, severities, batch=None, shippable=None) -> Units:
     )
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from((0.1, 0.5, 0.9)), st.sampled_from((0.0, 0.4, 1.0))), min_size=2, max_size=12

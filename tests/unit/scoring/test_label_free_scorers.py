@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.scoring.answer_clusters import COSINE, answer_clusters, cluster_share
@@ -44,6 +44,7 @@ def permuted(batch: AnswerBatch, order: list[int]) -> AnswerBatch:
 
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=SCORER_NAMES)
+@settings(deadline=None)
 @given(data=st.data())
 def test_scores_are_rounded_ratios_that_follow_the_answers_wherever_they_stand(scorer, data):
     batch = data.draw(batches())
@@ -58,6 +59,7 @@ def test_scores_are_rounded_ratios_that_follow_the_answers_wherever_they_stand(s
 
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=SCORER_NAMES)
+@settings(deadline=None)
 @given(data=st.data())
 def test_equal_answers_score_alike(scorer, data):
     batch = data.draw(batches())
