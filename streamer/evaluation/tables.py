@@ -9,8 +9,8 @@ from streamer.evaluation.measures import MODES
 from streamer.evaluation.spreads import chance_bound
 from streamer.evaluation.words import (
     UNIT_TITLES,
+    budget_label,
     interval,
-    mode_title,
     number,
     percentage,
     ratio,
@@ -40,11 +40,6 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: int = 1
-
-
-def budget(alpha: float) -> str:
-    """Write a budget as the paper does: ``.05``."""
-    return f"{alpha:g}".removeprefix("0")
 
 
 def data_table(evaluation: Evaluation) -> Table:
@@ -91,7 +86,7 @@ def reduction_table(evaluation: Evaluation, unit: str) -> Table:
             f"Unit {unit}: {UNIT_TITLES[unit]}. 100 (1 − severity shipped / severity held), mean ± error over the splits in "
             "which something ships and something is held; a dash where none has both."
         ),
-        columns=("data set", "mode", *(f"α = {budget(alpha)}" for alpha in evaluation.options.alphas)),
+        columns=("data set", "mode", *(f"α = {budget_label(alpha)}" for alpha in evaluation.options.alphas)),
         rows=tuple(rows),
         left=2,
     )
@@ -118,7 +113,7 @@ def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str =
         rows=tuple(
             (
                 row.mode if name == "mode" and row.mode else row.method,
-                budget(row.alpha),
+                budget_label(row.alpha),
                 ratio(row.exposure, 4) + ("" if row.excess is None else f" (+{row.excess:.1f} SE)"),
                 ratio(row.ship_rate),
                 ratio(row.shipped_severity),
@@ -181,7 +176,7 @@ def stability_table(result: DataSetResult) -> Table:
 def _stability_row(row: StabilityRow) -> tuple[str, ...]:
     return (
         row.method,
-        budget(row.alpha),
+        budget_label(row.alpha),
         ratio(row.exposure, 4),
         number(row.exposure.se),
         number(row.level.mean),
@@ -241,7 +236,7 @@ def scorer_table(evaluation: Evaluation, unit: str) -> Table:
             "Method mean. In brackets what it ships more than the Gram energy, in points, paired split by split: its error is "
             "that of the difference, and a difference within two errors is no finding."
         ),
-        columns=("data set", "score", *(f"α = {budget(alpha)}" for alpha in alphas)),
+        columns=("data set", "score", *(f"α = {budget_label(alpha)}" for alpha in alphas)),
         rows=tuple(rows),
         left=2,
     )
@@ -273,7 +268,7 @@ def over_budget_table(evaluation: Evaluation) -> Table:
         ),
         columns=("data set", "unit", "method", "α", "exposure risk", "standard errors above"),
         rows=tuple(
-            (name, unit, ", ".join(methods), budget(alpha), exposure, excess)
+            (name, unit, ", ".join(methods), budget_label(alpha), exposure, excess)
             for (name, unit, alpha, exposure, excess), methods in list(alike.items())[:10]
         ),
         left=3,
@@ -332,22 +327,3 @@ def _markdown(table: Table) -> str:
     rule = ["---"] * table.left + ["---:"] * (len(table.columns) - table.left)
     rows = [line(row) for row in table.rows] or [line(["none", *[""] * (len(table.columns) - 1)])]
     return "\n".join((f"## {table.title}", "", table.caption, "", line(table.columns), line(rule), *rows, ""))
-
-
-__all__ = [
-    "Table",
-    "all_tables",
-    "budget",
-    "calibrator_table",
-    "data_table",
-    "gate_table",
-    "markdown",
-    "mode_table",
-    "mode_title",
-    "over_budget_table",
-    "promised_rows",
-    "ranking_table",
-    "reduction_table",
-    "scorer_table",
-    "stability_table",
-]

@@ -46,6 +46,11 @@ def headline_alpha(alphas: Sequence[float]) -> float:
     return 0.1 if 0.1 in alphas else alphas[len(alphas) // 2]
 
 
+def budget_label(alpha: float) -> str:
+    """Write a budget as the paper does: ``.05``."""
+    return f"{alpha:g}".removeprefix("0")
+
+
 def ratio(spread: Spread, digits: int = 3) -> str:
     """Write a mean with its error: ``0.451 ± 0.023``; a dash where it is not defined."""
     if spread.mean is None:
