@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.item_table import Floats
+
+_MARGIN = 1e-6
 
 
 def calibrate_clt(
@@ -73,14 +76,38 @@ def _first_outside(table: ItemTable, alpha: float, z: float) -> float:
         return math.inf
     room = alpha - 1 / (table.groups + 1)
     levels = table.loss_levels()
-    passed = 0
-    for rows in table.sums_by_level(table.losses, levels, reached=True):
+    passed = _surely_inside(table, levels, room, z)
+    for rows in table.sums_by_level(table.losses, levels, reached=True, start=passed):
         upper = rows.mean(axis=1) + z * rows.std(axis=1, ddof=1) / math.sqrt(table.groups)
         outside = upper > room + TOLERANCE
         if outside.any():
             return float(levels[passed + int(np.argmax(outside))])
         passed += len(rows)
     return -math.inf
+
+
+def _surely_inside(table: ItemTable, levels: Floats, room: float, z: float) -> int:
+    """Return how many of the strictest levels need no exact sums: by running sums of L and L^2 over the items, whose
+    rounding is far below the margin, the band lies inside there.
+    """
+    if not len(levels):
+        return 0
+    terms, groups = table.losses, table.groups
+    position = np.searchsorted(-levels, -table.scores, side="left")
+    by_group = np.lexsort((position, table.index))
+    summed = np.cumsum(terms[by_group])
+    ends = np.cumsum(table.sizes)
+    offsets = np.concatenate([[0.0], summed[ends[:-1] - 1]])
+    after = np.empty_like(terms)
+    after[by_group] = summed - np.repeat(offsets, table.sizes)
+    squares = after**2 - (after - terms) ** 2
+    inside = position < len(levels)  # what scores below every level that carries loss adds none
+    add = np.bincount(position[inside], weights=terms[inside], minlength=len(levels)).cumsum()
+    add_squares = np.bincount(position[inside], weights=squares[inside], minlength=len(levels)).cumsum()
+    spread = np.sqrt(np.maximum(add_squares - add**2 / groups, 0.0) / (groups - 1))
+    upper = add / groups + z * spread / math.sqrt(groups)
+    near = np.flatnonzero(upper > room - _MARGIN)
+    return int(near[0]) if len(near) else len(levels)
 
 
 def _guarantee(value: float, alpha: float, delta: float, groups: int) -> str:

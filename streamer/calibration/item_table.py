@@ -72,7 +72,9 @@ class ItemTable:
         """Return the distinct scores that carry loss, strictly falling: only there does a group's loss change."""
         return np.unique(self.scores[self.severities > 0])[::-1] + 0.0
 
-    def sums_by_level(self, terms: Floats, levels: Floats, *, reached: bool) -> Iterator[Floats]:
+    def sums_by_level(
+        self, terms: Floats, levels: Floats, *, reached: bool, start: int = 0
+    ) -> Iterator[Floats]:
         """Yield each group's sum of `terms` over the items that ship, level by level, in blocks of bounded
         size.
 
@@ -82,6 +84,8 @@ class ItemTable:
         levels : strictly falling.
         reached : True: the sums just below each level, where items that score exactly it ship as well. False:
             the sums at each level, where they do not.
+        start : the first level whose sums are wanted; those before it are not walked. The sums are the same to the last
+            bit as in a walk from the first level on.
 
         Yields
         ------
@@ -92,8 +96,8 @@ class ItemTable:
         order = np.argsort(position, kind="stable")
         ranked = position[order]
         step = max(1, _CELLS // max(1, self.groups))
-        shipped = np.zeros(self.groups)
-        for first in range(0, len(levels), step):
+        shipped = self._sums_before(terms, position, order[: np.searchsorted(ranked, start)])
+        for first in range(start, len(levels), step):
             last = min(first + step, len(levels))
             some = order[np.searchsorted(ranked, first) : np.searchsorted(ranked, last)]
             rows = np.zeros((last - first, self.groups))
@@ -102,3 +106,16 @@ class ItemTable:
             np.cumsum(rows, axis=0, out=rows)
             shipped = rows[-1].copy()
             yield rows
+
+    def _sums_before(self, terms: Floats, position: NDArray[np.intp], items: NDArray[np.intp]) -> Floats:
+        """Return each group's sum over `items`, which come level by level, added up as a walk over the levels does."""
+        sums = np.zeros(self.groups)
+        if not len(items):
+            return sums
+        # Items of one group at one level stand together, and count as one addition.
+        begins = np.ones(len(items), dtype=bool)
+        begins[1:] = (np.diff(position[items]) != 0) | (np.diff(self.index[items]) != 0)
+        together = np.zeros(int(begins.sum()))
+        np.add.at(together, np.cumsum(begins) - 1, terms[items])
+        np.add.at(sums, self.index[items[begins]], together)
+        return sums

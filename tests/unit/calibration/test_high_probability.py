@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from streamer.calibration import calibrate_clt, calibrate_high_probability, calibrate_selective, item_table
+from streamer.calibration import (
+    LabelledGroup,
+    band,
+    calibrate_clt,
+    calibrate_high_probability,
+    calibrate_selective,
+    item_table,
+)
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting, hoeffding_bentkus
 from tests.unit.calibration.named_groups import every_level, group_loss, groups, shuffled, some_groups
@@ -212,3 +219,49 @@ def test_wrong_grids_are_named(change, message):
 def test_a_band_below_the_mean_is_refused():
     with pytest.raises(ValueError, match=r"delta must be at most 0.5"):
         calibrate_clt(some_groups(np.random.default_rng(0), 3), alpha=0.3, delta=0.6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(labelled=groups(), seed=st.integers(0, 2**40), cells=st.sampled_from([1, 200, 1 << 20]))
+def test_sums_from_a_later_level_on_are_those_of_the_whole_walk(labelled, seed, cells):
+    table = item_table.ItemTable.of(labelled)
+    levels = table.loss_levels()
+    terms = np.random.default_rng(seed).random(len(table.scores))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(item_table, "_CELLS", cells)
+        for reached in (True, False):
+            whole = [row for rows in table.sums_by_level(terms, levels, reached=reached) for row in rows]
+            for start in range(len(levels) + 1):
+                rest = [
+                    row
+                    for rows in table.sums_by_level(terms, levels, reached=reached, start=start)
+                    for row in rows
+                ]
+                assert np.array_equal(rest, whole[start:])
+
+
+@settings(max_examples=100, deadline=None)
+@given(labelled=groups(), alpha=st.floats(0.05, 0.6), delta=st.floats(0.01, 0.5))
+def test_levels_that_are_passed_over_change_no_band(labelled, alpha, delta):
+    quick = calibrate_clt(labelled, alpha=alpha, delta=delta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(band, "_surely_inside", lambda *_: 0)
+        assert calibrate_clt(labelled, alpha=alpha, delta=delta) == quick
+
+
+def test_a_band_on_many_groups_reads_few_levels(monkeypatch):
+    rng = np.random.default_rng(1)
+    scores = rng.random(4000)
+    bad = (rng.random(4000) > scores).astype(float)
+    labelled = [LabelledGroup(str(n), ("a",), scores[n : n + 1], bad[n : n + 1]) for n in range(4000)]
+    read = []
+    walk = item_table.ItemTable.sums_by_level
+
+    def counted(self, *given, **named):
+        for rows in walk(self, *given, **named):
+            read.append(len(rows))
+            yield rows
+
+    monkeypatch.setattr(item_table.ItemTable, "sums_by_level", counted)
+    assert calibrate_clt(labelled, alpha=0.1).state == "cut"
+    assert sum(read) < 50
