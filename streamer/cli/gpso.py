@@ -67,6 +67,14 @@ def gpso(
             help="Questions are left out in at most so many groups; 0: one by one, however many there are.",
         ),
     ] = 100,
+    equal_sizes: Annotated[
+        bool,
+        typer.Option(
+            "--equal-sizes/--all-held-out",
+            rich_help_panel=_TEST,
+            help="Judge batches of one size, or all that is held out, as the paper does: sizes then tell classes apart.",
+        ),
+    ] = True,
     distinct: Annotated[
         bool,
         typer.Option(
@@ -113,6 +121,7 @@ def gpso(
         splits=splits,
         loo=loo,
         folds=folds or None,
+        equal_sizes=equal_sizes,
         distinct=distinct,
         min_per_class=min_per_class,
         replicates=replicates,
@@ -209,9 +218,7 @@ def _print(name: str, study: "GpsoStudy") -> None:
     say(name)
     for line in tables.selection_lines(study):
         say(f"  {line}")
-    for protocol, task in tables.SECTIONS:
-        if protocol == "across" and not study.options.loo:
-            continue
+    for protocol, task in tables.sections(study):
         rows = tables.section_rows(study, protocol, task)
         say("")
         title = tables.section_title(study, protocol, task)

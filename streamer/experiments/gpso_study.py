@@ -52,6 +52,7 @@ class StudyOptions:
     splits : of each question, within questions.
     loo : whether questions are left out as well.
     folds : groups of questions that are left out together; None: one by one.
+    equal_sizes : whether judged batches are of one size; the paper's are not, and then sizes tell classes apart.
     distinct : of responses to one question with the same text only the first is used.
     min_per_class : responses that a question needs in a class for that class to be used, >= 2.
     train_share : of each class's responses, within questions; in (0, 1).
@@ -65,6 +66,7 @@ class StudyOptions:
     splits: int = DEFAULT_SPLITS
     loo: bool = True
     folds: int | None = DEFAULT_FOLDS
+    equal_sizes: bool = True
     distinct: bool = False
     min_per_class: int = DEFAULT_MIN_PER_CLASS
     train_share: float = DEFAULT_TRAIN_SHARE
@@ -233,6 +235,7 @@ def _judged(
         splits=options.splits,
         train_share=options.train_share,
         min_per_class=options.min_per_class,
+        equal_sizes=options.equal_sizes,
         seed=options.seed,
         progress=None if progress is None else lambda done: progress("within", done),
     )
@@ -242,6 +245,7 @@ def _judged(
             options.methods,
             folds=options.folds,
             min_per_class=options.min_per_class,
+            equal_sizes=options.equal_sizes,
             seed=options.seed,
             progress=None if progress is None else lambda done: progress("across", done),
         )

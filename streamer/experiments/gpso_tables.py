@@ -31,6 +31,12 @@ DIAGNOSTIC_HEADS = ("pipeline", "Δ_P", "ε", "γ", "δ", "r", "m / r", "met", "
 AGAINST_HEADS = ("pipeline", "less", "macro acc", "AUROC")
 
 
+def sections(study: GpsoStudy) -> list[tuple[Protocol, Task]]:
+    """Return the tables that a study has; of a protocol that had nothing to judge one is left, to say so."""
+    asked = [each for each in SECTIONS if each[0] == "within" or study.options.loo]
+    return [each for each in asked if each[1] == "batch" or section_rows(study, *each)]
+
+
 def section_rows(study: GpsoStudy, protocol: Protocol, task: Task) -> list[Row]:
     """Return the rows of one table, pipelines first; none when nothing could be judged."""
     return [row for row in study.rows if row.protocol == protocol and row.task == task]
@@ -46,6 +52,8 @@ def section_title(study: GpsoStudy, protocol: Protocol, task: Task) -> str:
         else _across(study)
     )
     what = "batches of one class" if task == "batch" else "single responses"
+    if task == "batch" and not options.equal_sizes:
+        what += ", of unequal sizes,"
     if not rows:
         return f"{how}: nothing to judge"
     return f"{how}: {rows[0].figures.judged} {what} of {rows[0].figures.questions} questions"
@@ -152,7 +160,7 @@ def selection_lines(study: GpsoStudy) -> list[str]:
             f"Across questions: {used.batches_good} good and {used.batches_bad} bad batches of "
             f"{options.min_per_class} or more."
         )
-    if used.copied:
+    if used.copied >= classified / 100:
         lines.append(
             f"{used.copied / classified:.0%} of responses have a word-for-word copy among those to the same question: "
             "within questions, whoever remembers texts does well."
@@ -284,9 +292,7 @@ def markdown(studies: Mapping[str, GpsoStudy]) -> str:
     for name, study in studies.items():
         parts.append(f"## {name}, cut {study.options.cut:g}")
         parts += selection_lines(study)
-        for protocol, task in SECTIONS:
-            if protocol == "across" and not study.options.loo:
-                continue
+        for protocol, task in sections(study):
             rows = section_rows(study, protocol, task)
             parts.append(f"### {section_title(study, protocol, task)}")
             if not rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -113,15 +114,18 @@ class _FittedGpso:
 class Tightness:
     """How far a batch's unit rows deviate from their mean, one number: what a projector leaves out of a scatter.
 
-    A batch belongs to the class whose mean deviation, the trace of the centred scatter, is nearer.
+    A batch belongs to the class whose mean deviation is nearer; a batch of one has none, and is undecided.
     """
 
     name: str = "tightness alone"
     judges_one: bool = False
 
     def prepare(self, rows: Floats) -> Any:
-        """Take the trace of the scatter of pipeline A, in [0, 1]."""
-        return float(np.square(scatter_factor(rows, PIPELINES["A"])).sum())
+        """Take the trace of the scatter of pipeline A by n / (n - 1), which batches of all sizes have alike; NaN for n = 1."""
+        n = len(rows)
+        return (
+            float(np.square(scatter_factor(rows, PIPELINES["A"])).sum()) * n / (n - 1) if n > 1 else math.nan
+        )
 
     def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
         """Take the deviations of the training rows of both classes."""
@@ -139,7 +143,8 @@ class _FittedTightness:
 
     def score(self, prepared: Any) -> float:
         # |x - bad| - |x - good| without its flat ends, so that scores beyond both means still differ.
-        return settled((prepared - (self.good + self.bad) / 2) * float(np.sign(self.good - self.bad)))
+        score = (prepared - (self.good + self.bad) / 2) * float(np.sign(self.good - self.bad))
+        return settled(0.0 if math.isnan(score) else score)
 
     def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
         return None

@@ -1,8 +1,12 @@
 """The paper's two ways to test: within a question, and with whole questions left out. Pure.
 
-Two things are judged in both. A *batch* is what the paper judges: all held-out responses of one class of one question,
-of which the classifier is told that they are of one class. A *response* is a batch of one, what somebody would want to
+Two things are judged in both. A *batch* is what the paper judges: held-out responses of one class of one question, of
+which the classifier is told that they are of one class. A *response* is a batch of one, what somebody would want to
 know of an answer; the paper does not judge these.
+
+Deviation: the paper judges all that is held out, so that batches of the class that a question has more of are larger.
+The size alone then tells classes apart, for what is said of a batch depends on how many rows steady its projector: on
+labels that mean nothing the paper's way scores above a coin. Here judged batches are of one size, unless told otherwise.
 """
 
 from __future__ import annotations
@@ -90,6 +94,7 @@ def judge_within(
     splits: int = DEFAULT_SPLITS,
     train_share: float = DEFAULT_TRAIN_SHARE,
     min_per_class: int = DEFAULT_MIN_PER_CLASS,
+    equal_sizes: bool = True,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[Outcomes]:
@@ -101,6 +106,7 @@ def judge_within(
     methods : all get the same splits.
     splits : times that each question is split, >= 1.
     train_share : of each class's rows, in (0, 1).
+    equal_sizes : judge as many rows of the larger class, drawn at random, as the smaller one has held out; False: all.
     seed : of splits and bootstrap; a question's draws depend on its id, not on what else is there.
     progress : told how many questions are done.
 
@@ -115,14 +121,16 @@ def judge_within(
                 draw = seed_for(seed, "within", split, question.id)
                 train, test = split_rows(question.good, np.random.default_rng(draw), train_share)
                 trained, classes = question.rows[train], question.good[train]
+                held_out = {side: question.rows[test][question.good[test] == side] for side in (True, False)}
+                most = min(map(len, held_out.values())) if equal_sizes else None
                 for method, (batches, responses) in zip(methods, columns, strict=True):
                     fitted = method.fit_within(trained[classes], trained[~classes], draw)
-                    for good in (True, False):
-                        held_out = question.rows[test][question.good[test] == good]
+                    for good, rows in held_out.items():
                         _judge(
                             method,
                             fitted,
-                            held_out,
+                            rows,
+                            _some(rows, most, draw),
                             place,
                             place * splits + split,
                             batches,
@@ -140,6 +148,7 @@ def judge_across(
     *,
     folds: int | None = DEFAULT_FOLDS,
     min_per_class: int = DEFAULT_MIN_PER_CLASS,
+    equal_sizes: bool = True,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[Outcomes]:
@@ -151,6 +160,7 @@ def judge_across(
         with one such class takes part with it.
     methods : all get the same folds.
     folds : questions are left out in so many groups; None: one by one.
+    equal_sizes : judge `min_per_class` rows of each batch, drawn at random; False: all. Calibration uses all.
     seed : of who is left out with whom.
     progress : told how many questions are done.
 
@@ -177,17 +187,32 @@ def judge_across(
                     [made[key] for key in others if key[1]], [made[key] for key in others if not key[1]]
                 )
                 for place, good in mine:
-                    _judge(method, fitted, used[place, good], place, fold, batches, responses, good=good)
+                    rows = used[place, good]
+                    judged = _some(
+                        rows,
+                        min_per_class if equal_sizes else None,
+                        seed_for(seed, "judged", questions[place].id),
+                    )
+                    _judge(method, fitted, rows, judged, place, fold, batches, responses, good=good)
         done += len(left)
         if progress is not None:
             progress(done)
     return _all_outcomes(methods, columns, "across")
 
 
+def _some(rows: Floats, most: int | None, draw: Sequence[int]) -> Floats:
+    """Draw `most` rows, all when that is None. Both classes draw from the same seed, so that swapping them changes nothing."""
+    if most is None or most >= len(rows):
+        return rows
+    some: Floats = rows[np.random.default_rng([*draw, 1]).permutation(len(rows))[:most]]
+    return some
+
+
 def _judge(
     method: Method,
     fitted: Fitted,
     rows: Floats,
+    judged_together: Floats,
     question: int,
     fold: int,
     batches: _Columns,
@@ -195,8 +220,8 @@ def _judge(
     *,
     good: bool,
 ) -> None:
-    """Judge held-out rows of one class together, and one by one if the method can."""
-    together = method.prepare(rows)
+    """Judge held-out rows of one class, some of them together, and all one by one if the method can."""
+    together = method.prepare(judged_together)
     found = fitted.diagnose(together, good=good)
     if found is not None:
         batches.diagnostics.append(found)

@@ -72,20 +72,38 @@ def test_labels_that_mean_nothing_are_found_half_the_time_across_questions():
         half_right(np.array(found), np.ones(len(found), dtype=bool))
 
 
+def unequal(count: int, large: int, small: int) -> list[Question]:
+    """Questions with a large and a small class, the large one good in every other, whose labels mean nothing."""
+    rng = np.random.default_rng(7)
+    return [
+        Question(
+            f"q{i}",
+            rng.normal(size=(large + small, DIMENSIONS)) + 1,
+            np.arange(large + small) < (large if i % 2 else small),
+        )
+        for i in range(count)
+    ]
+
+
 def test_classes_of_unequal_size_lift_no_macro_accuracy_above_a_coins():
     """A class with more training rows has the better prototype, which held-out rows of either class are nearer to. Where
     most are good, "good" is said more often: that lifts the plain accuracy, and must not lift the macro accuracy."""
-    rng = np.random.default_rng(7)
-    made = []
-    for i in range(300):
-        rows = rng.normal(size=(16, DIMENSIONS)) + 1
-        made.append(Question(f"q{i}", rows, np.arange(16) < (12 if i % 2 else 4)))
     z = norm.isf(LEVEL / 2)
-    for one in judge_within(made, [Gpso(PIPELINES["B"]), NearestMean()], splits=1):
+    for one in judge_within(unequal(300, 12, 4), [Gpso(PIPELINES["B"]), NearestMean()], splits=1):
+        found = figures(one)
+        assert abs(found.macro_accuracy.value - 0.5) < z * found.macro_accuracy.se
         if one.task == "response":
-            found = figures(one)
-            assert abs(found.macro_accuracy.value - 0.5) < z * found.macro_accuracy.se
             assert found.accuracy.value - 0.5 > z * found.accuracy.se
+
+
+def test_batches_of_unequal_size_tell_meaningless_classes_apart():
+    """Why judged batches are of one size: without that a larger batch is the larger class, and methods see it."""
+    z = norm.isf(LEVEL / 2)
+    methods = [Gpso(PIPELINES["B"]), NearestMean()]
+    for one in judge_within(unequal(600, 60, 4), methods, splits=1, equal_sizes=False):
+        found = figures(one).macro_accuracy
+        if one.task == "batch":
+            assert found.value - 0.5 > z * found.se
 
 
 def half_spaces(rng: np.random.Generator, n: int, axes: tuple[int, int], noise: float) -> np.ndarray:

@@ -180,7 +180,7 @@ def test_nothing_to_test_within_is_said_and_the_other_protocol_goes_on():
     found = gpso_study(clouds, rows_of(clouds), StudyOptions())
     assert {row.protocol for row in found.rows} == {"across"}
     text = markdown({"f": found})
-    assert "Within questions, 5 splits, 60% to train on: nothing to judge" in text
+    assert text.count("Within questions, 5 splits, 60% to train on: nothing to judge") == 1
     assert "6 skipped (3 with too few good, 3 with too few bad" in text
     assert not gpso_study(clouds, rows_of(clouds), StudyOptions(loo=False)).rows
 

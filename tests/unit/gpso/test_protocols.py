@@ -233,17 +233,38 @@ def test_every_method_judges_the_same_things():
     assert len(batches.diagnostics) == len(batches.score)
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_judged_batches_are_of_one_size(across):
+    rng = np.random.default_rng(6)
+    some = [question(f"q{i}", rng, good=4 + i, bad=9 - i) for i in range(5)]
+    judge = judge_across if across else judge_within
+    for equal in (True, False):
+        recording = Recording()
+        batches, responses = judge(some, [recording], equal_sizes=equal)
+        together = [len(rows) for _, rows in recording.judged if len(rows) > 1]
+        if not equal:
+            assert len(set(together)) > 1
+        elif across:
+            assert set(together) == {3}
+        else:
+            assert together[::2] == together[1::2]  # good and bad of each split
+        # One by one everything that is held out is judged, either way.
+        assert len(responses.score) == (5 * 13 if across else 5 * (5 + 5 + 6 + 5 + 5))
+    assert len(batches.score) == (10 if across else 50)
+
+
 def test_tightness_is_the_mean_squared_deviation_of_unit_rows():
     rng = np.random.default_rng(8)
     rows = rng.normal(size=(6, DIMENSIONS))
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     tight, wide = Tightness().prepare(np.ones((4, 3)) + [[0, 0, 0.1]] * 4), Tightness().prepare(rows)
     assert tight == 0
-    assert wide == pytest.approx(np.square(units - units.mean(axis=0)).sum(axis=1).mean())
+    assert wide == pytest.approx(np.square(units - units.mean(axis=0)).sum(axis=1).sum() / 5)
     fitted = Tightness().fit_across([0.1, 0.2], [0.5, 0.6])
     assert [np.sign(fitted.score(x)) for x in (0.0, 0.34, 0.36, 1.0)] == [1, 1, -1, -1]
     assert fitted.score(0.0) > fitted.score(0.1)  # beyond the mean the order goes on
     assert Tightness().fit_across([0.5], [0.5]).score(0.1) == 0
+    assert fitted.score(Tightness().prepare(rows[:1])) == 0  # one row has no deviation
 
 
 def test_questions_come_out_alike_whatever_else_is_in_the_file():
