@@ -6,9 +6,12 @@ Acceptance bounds are exact binomial quantiles, or normal ones of a mean over qu
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from scipy.stats import binom, norm
+from threadpoolctl import threadpool_limits
 
 from streamer.experiments.logistic import LogisticRegression
 from streamer.gpso import (
@@ -25,9 +28,19 @@ from streamer.gpso.diagnostics import DAVIS_KAHAN, separation
 from streamer.gpso.projectors import distance, spectrum
 from streamer.gpso.scatter import scatter_factor
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 LEVEL = 1e-6
 DIMENSIONS = 12
 METHODS = [*(Gpso(pipeline) for pipeline in PIPELINES.values()), LogisticRegression(), NearestMean()]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads of the linear algebra library would wait for one another: the matrices are small."""
+    with threadpool_limits(1):
+        yield
 
 
 def meaningless(count: int, seed: int, size: int = 8) -> list[Question]:
@@ -63,7 +76,7 @@ def test_labels_that_mean_nothing_are_found_half_the_time_across_questions():
     """Two questions a world, one calibrates and one is judged: worlds are independent, as folds of one file are not."""
     methods = [Gpso(pipeline) for pipeline in PIPELINES.values()] + [NearestMean()]
     scores: dict[str, list[float]] = {}
-    for seed in range(300):
+    for seed in range(200):
         for one in judge_across(meaningless(2, seed=1000 + seed, size=4), methods):
             if one.task == "batch":
                 first = (one.question == 0) & one.good
