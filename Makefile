@@ -4,8 +4,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Much of a test's time is waiting for real services: two at once on two cores. In the order of the folders, so that the
-# long ones, which wait most, do not come last and alone.
+# Much of a test's time is waiting for real services: two at once on two cores.
 PROCESSES ?= 2
 
 SHELL := /bin/bash
@@ -44,7 +43,7 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
-	$(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
 
 faults: $(INSTALLED)  ## Run every fault case in full, half an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services

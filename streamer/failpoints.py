@@ -53,6 +53,9 @@ written nothing, and when all is written and nobody told. ``in_record`` is passe
 between its writing and its commit.
 """
 
+RUN_POINTS: Final = ("before_run", "before_record", "in_record", "after_record")
+"""Those of them that belong to a calibration run: a worker passes none of them."""
+
 Action = Literal["kill", "raise", "away", "sleep"]
 
 _ENTRY = re.compile(
