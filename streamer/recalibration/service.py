@@ -179,10 +179,13 @@ class Recalibrator:
             self._pending_at = float("-inf")
         for one in standings:
             self._observer.show(one)
-        if self._monotonic() - self._pending_at >= PENDING_EVERY_SECONDS:
+        began = self._monotonic()
+        if began >= self._pending_at:
             for gate, responses in self._standings.labels_pending().items():
                 self._observer.set_labels_pending(gate, responses)
-            self._pending_at = self._monotonic()
+            # It reads every drawn response there is: on a large record seldom, so that rounds stay short.
+            took = self._monotonic() - began
+            self._pending_at = began + max(PENDING_EVERY_SECONDS, 50 * took)
 
     def _run_gate(self, standing: GateStanding, why: str) -> None:
         name, method = standing.gate.gate, standing.gate.settings.method

@@ -69,6 +69,7 @@ class Calibrations:
         are passed over.
         """
         with self._database.reading(snapshot=True) as connection:
+            self._database.take_time(connection)
             return read_sample(
                 connection,
                 gate,
@@ -145,9 +146,8 @@ class Calibrations:
         """
 
         def work(connection: sa.Connection) -> Policy:
-            present = self._unrevised(connection, run, expected)
-            identity = _store(
-                connection, run, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
+            identity, present = self._store(
+                connection, run, expected, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
             )
             decided = run.decided
             policy = self._mint.next(
@@ -220,12 +220,37 @@ class Calibrations:
         outcome: Outcome,
     ) -> int:
         def work(connection: sa.Connection) -> int:
-            self._unrevised(connection, run, expected)
-            identity = _store(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
+            identity, _ = self._store(
+                connection, run, expected, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why
+            )
             self._database.failpoint("in_record")
             return identity
 
         return self._database.writing(work)
+
+    def _store(
+        self,
+        connection: sa.Connection,
+        run: CalibrationRun,
+        expected: int | None,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        outcome: Outcome,
+        why: str,
+    ) -> tuple[int, Policy]:
+        """Write a run, then lock its gate; returns the run's number and the gate's newest policy.
+
+        Everything that takes long comes before the lock: whoever closes the gate meanwhile does not wait.
+        """
+        self._database.take_time(connection)
+        identity = _write(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
+        sealed = control.sealed_rows(connection, calibration_runs, [(identity,)])
+        self._database.be_brief(connection)
+        present = self._unrevised(connection, run, expected)
+        control.append_sealed(connection, calibration_runs, sealed, now=now)
+        return identity, present
 
     def _unrevised(self, connection: sa.Connection, run: CalibrationRun, expected: int | None) -> Policy:
         """Lock the run's gate and return its newest policy; raise `UsageError` if the gate was revised since."""
@@ -306,7 +331,7 @@ class Calibrations:
         ]
 
 
-def _store(
+def _write(
     connection: sa.Connection,
     run: CalibrationRun,
     *,
@@ -375,7 +400,6 @@ def _store(
             for candidate in run.candidates
         ],
     )
-    control.append(connection, calibration_runs, [(identity,)], now=now)
     return identity
 
 

@@ -107,8 +107,15 @@ def append(
     keys : primary keys of the rows, in the order in which they are to stand in the chain.
     now : when they were written.
     """
-    if keys:
-        _append(connection, [(table, row) for row in sealed_rows(connection, table, keys)], now)
+    append_sealed(connection, table, sealed_rows(connection, table, keys) if keys else [], now=now)
+
+
+def append_sealed(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], *, now: datetime
+) -> None:
+    """Put rows into the chain that `sealed_rows` has read, for who takes no lock before that is done."""
+    if rows:
+        _append(connection, [(table, row) for row in rows], now)
 
 
 def sealed_rows(

@@ -38,6 +38,9 @@ BUSY_SECONDS: float = 10
 FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
 
+THINKING_SECONDS: float = 900
+"""The same for a transaction that holds nothing others wait for, while it computes."""
+
 _ATTEMPTS = 6
 _PASSING_SQLITE = frozenset(
     {
@@ -152,6 +155,23 @@ class Database:
         """A transaction that only reads; with `snapshot` every statement sees the same moment."""
         with self.errors(), (self._snapshots if snapshot else self._readers).begin() as connection:
             yield connection
+
+    def take_time(self, connection: sa.Connection) -> None:
+        """Let this transaction think between two statements for as long as a million rows take.
+
+        Only for one that holds no lock that others wait for; before it takes one, `be_brief`.
+        """
+        self._idle_at_most(connection, THINKING_SECONDS)
+
+    def be_brief(self, connection: sa.Connection) -> None:
+        """From here on a stopped process must not hold up the others: see `FROZEN_SECONDS`."""
+        self._idle_at_most(connection, FROZEN_SECONDS)
+
+    def _idle_at_most(self, connection: sa.Connection, seconds: float) -> None:
+        if not self.sqlite:
+            connection.exec_driver_sql(
+                f"SET LOCAL idle_in_transaction_session_timeout = '{int(seconds * 1000)}ms'"
+            )
 
     def writing(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in one transaction and commit it.

@@ -24,7 +24,7 @@ from streamer.store.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from streamer.policy import GateRevision, GateSettings
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from streamer.store.gates import Gates
     from streamer.store.labels import Labels
     from streamer.store.policies import Policies
+
+
+_MOST_LABELS = 5 * MOST_COUNTED
+"""A flood of labels for groups that have one already must not make a round long; runs by time go on."""
 
 
 class _Run(NamedTuple):
@@ -160,54 +164,76 @@ def _new_groups(
     settings = gate.settings
     older_than = now - timedelta(seconds=settings.label_deadline_seconds)
     would_read = readable(gate.gate, settings, older_than=older_than, since_version=since)
-    labelled = _label_of_a_drawn_response(settings)
+    if run is None:
+        return _count(connection, _labelled_since(gate, 0, would_read))
     decided = sa.select(batches.c.id).join_from(decisions, batches, batches.c.id == decisions.c.batch)
-    fresh = decided.where(*would_read, labelled.exists())
-    if run is not None:
-        fresh = fresh.where(decisions.c.decided_at >= run.older_than)
-    count = _count(connection, fresh)
-    if run is None or count >= MOST_COUNTED:
+    labelled = _label_of_a_drawn_response(settings)
+    young = decided.where(*would_read, decisions.c.decided_at >= run.older_than, labelled.exists())
+    count = _count(connection, young)
+    if count >= MOST_COUNTED:
         return count
     # Labels that came since for batches that the run has read without one. Whoever commits a label late under an
     # earlier number is missed here; the next run by time reads it.
-    before = label_revisions.alias()
-    had_one = (
-        sa.select(before.c.id)
-        .where(
-            before.c.gate == label_revisions.c.gate,
-            before.c.batch_id == label_revisions.c.batch_id,
-            before.c.attempt == label_revisions.c.attempt,
-            before.c.kind == label_revisions.c.kind,
-            before.c.id <= run.labels_through,
-        )
-        .exists()
+    late = _labelled_since(
+        gate,
+        run.labels_through,
+        (*would_read, decisions.c.decided_at < run.older_than, ~_had_a_label(gate, run.labels_through)),
     )
-    late = (
+    return min(count + _count(connection, late), MOST_COUNTED)
+
+
+def _labelled_since(
+    gate: GateRevision, through: int, conditions: Sequence[sa.ColumnElement[bool]]
+) -> sa.Select[tuple[int]]:
+    """Batches of which a drawn response got one of the labels after number `through`, the next 50,000 of them.
+
+    The labels are picked out first, whatever the planner thinks of it: they are few, and the decisions are not.
+    """
+    recent = (
+        sa.select(label_revisions.c.batch_id, label_revisions.c.attempt, label_revisions.c.response_id)
+        .where(
+            label_revisions.c.gate == gate.gate,
+            label_revisions.c.kind == gate.settings.severity_kind,
+            label_revisions.c.id > through,
+        )
+        .order_by(label_revisions.c.id)
+        .limit(_MOST_LABELS)
+        .cte("recent")
+        .prefix_with("MATERIALIZED")
+    )
+    return (
         sa.select(batches.c.id)
         .distinct()
-        .select_from(label_revisions)
+        .select_from(recent)
         .join(
             batches,
-            (batches.c.gate == label_revisions.c.gate)
-            & (batches.c.batch_id == label_revisions.c.batch_id)
-            & (batches.c.attempt == label_revisions.c.attempt),
+            (batches.c.gate == gate.gate)
+            & (batches.c.batch_id == recent.c.batch_id)
+            & (batches.c.attempt == recent.c.attempt),
         )
         .join(decisions, decisions.c.batch == batches.c.id)
         .join(
             responses,
-            (responses.c.batch == batches.c.id) & (responses.c.response_id == label_revisions.c.response_id),
+            (responses.c.batch == batches.c.id) & (responses.c.response_id == recent.c.response_id),
         )
-        .where(
-            label_revisions.c.id > run.labels_through,
-            label_revisions.c.gate == gate.gate,
-            label_revisions.c.kind == settings.severity_kind,
-            responses.c.drawn,
-            decisions.c.decided_at < run.older_than,
-            *would_read,
-            ~had_one,
-        )
+        .where(responses.c.drawn, responses.c.score.is_not(None), *conditions)
     )
-    return min(count + _count(connection, late), MOST_COUNTED)
+
+
+def _had_a_label(gate: GateRevision, through: int) -> sa.Exists:
+    return (
+        sa.select(label_revisions.c.id)
+        .where(
+            label_revisions.c.gate == batches.c.gate,
+            label_revisions.c.batch_id == batches.c.batch_id,
+            label_revisions.c.attempt == batches.c.attempt,
+            label_revisions.c.kind == gate.settings.severity_kind,
+            # An expression, so that the planner comes by the batch and not by the number.
+            label_revisions.c.id + 0 <= through,
+        )
+        .correlate(batches)
+        .exists()
+    )
 
 
 def _label_of_a_drawn_response(settings: GateSettings) -> sa.Select[tuple[int]]:

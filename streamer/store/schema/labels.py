@@ -51,5 +51,6 @@ label_revisions = sa.Table(
     check("raw_severity", "raw_severity >= -1e300 AND raw_severity <= 1e300"),
     check("effective_at", "effective_at <= labelled_at AND effective_at <= received_at"),
     sized_text("source", 64),
+    sa.Index("ix_label_revisions_gate_kind_id", "gate", "kind", "id"),
     sqlite_autoincrement=True,
 )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
-from streamer.errors import UsageError
+from streamer.errors import Unavailable, UsageError
 from streamer.policy import MONITOR, RECALIBRATOR
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
 from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
+from streamer.store import control, engine, migrate
+from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-
-    from tests.integration.store.conftest import World
 
 
 @pytest.fixture
@@ -287,6 +289,51 @@ def test_a_run_by_hand_does_not_open_what_was_closed_meanwhile(
         )
     assert one.policy.state == "closed"
     assert len(one.runs()) == runs
+
+
+def test_who_closes_a_gate_does_not_wait_for_a_run_that_is_being_written(
+    postgres_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(postgres_database_url)
+    world = World(postgres_database_url)
+    one = LabelledGate(world)
+    one.label(one.decide(200), bad_below(0.3))
+    one.open()
+    one.label(one.decide(200), bad_below(0.8))
+    sealed_rows = control.sealed_rows
+    other = one.world.open()
+
+    def while_it_is_written(connection: Any, table: Any, keys: Any, **options: Any) -> Any:
+        if table.name == "calibration_runs":
+            other.policies.close(GATE, by="ana", reason="at this very moment")
+        return sealed_rows(connection, table, keys, **options)
+
+    monkeypatch.setattr(control, "sealed_rows", while_it_is_written)
+    runs = len(one.runs())
+    with pytest.raises(PolicyChanged):
+        one.run()
+    assert one.policy.state == "closed"
+    assert len(one.runs()) == runs, "nothing of the run is left"
+    world.close()
+
+
+def test_a_million_rows_may_be_thought_about_and_no_lock_is_held_so_long(
+    postgres_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "FROZEN_SECONDS", 0.2)
+    migrate(postgres_database_url)
+    world = World(postgres_database_url)
+    database = world.store._database
+    with database.reading() as connection:
+        database.take_time(connection)
+        time.sleep(0.6)
+        assert connection.execute(sa.text("SELECT 1")).scalar() == 1
+    with pytest.raises(Unavailable), database.reading() as connection:
+        database.take_time(connection)
+        database.be_brief(connection)
+        time.sleep(0.6)
+        connection.execute(sa.text("SELECT 1"))
+    world.close()
 
 
 def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., LabelledGate]) -> None:

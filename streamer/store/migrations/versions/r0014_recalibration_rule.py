@@ -1,4 +1,5 @@
-"""Columns for when and how a gate recalibrates by itself, what an alarm does, and what became of each run and why."""
+"""Columns for when and how a gate recalibrates by itself, what an alarm does, what became of each run and why; and an
+index by which the labels that came since a run are found."""
 
 from __future__ import annotations
 
@@ -167,6 +168,7 @@ def upgrade() -> None:
         if rule is not None:
             words.append(f"CONSTRAINT ck_{table}_{name} CHECK ({rule})")
         op.execute(" ".join(words))
+    op.create_index("ix_label_revisions_gate_kind_id", "label_revisions", ["gate", "kind", "id"])
     if dialect != "sqlite":
         for (table, column), text in _COMMENTS.items():
             op.execute(f"COMMENT ON COLUMN {table}.{column} IS '{text}'")
@@ -174,5 +176,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop the columns, their rules with them."""
+    op.drop_index("ix_label_revisions_gate_kind_id", "label_revisions")
     for table, column, *_ in reversed(_COLUMNS):
         op.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
