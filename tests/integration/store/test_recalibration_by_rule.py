@@ -328,11 +328,16 @@ def test_a_million_rows_may_be_thought_about_and_no_lock_is_held_so_long(
         database.take_time(connection)
         time.sleep(0.6)
         assert connection.execute(sa.text("SELECT 1")).scalar() == 1
-    with pytest.raises(Unavailable), database.reading() as connection:
-        database.take_time(connection)
-        database.be_brief(connection)
-        time.sleep(0.6)
-        connection.execute(sa.text("SELECT 1"))
+
+    def think_too_long() -> None:
+        with database.reading() as connection:
+            database.take_time(connection)
+            database.be_brief(connection)
+            time.sleep(0.6)
+            connection.execute(sa.text("SELECT 1"))
+
+    with pytest.raises(Unavailable):
+        think_too_long()
     world.close()
 
 
