@@ -298,6 +298,27 @@ def test_an_evaluation_by_command_and_from_python(
     assert names["found"].data_sets[0].questions == 24
 
 
+@pytest.mark.slow
+@pytest.mark.encoder
+def test_the_papers_classifier_by_command_and_from_python(
+    terminal: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks("sh", "Tell good from bad")
+    write_clouds(
+        terminal.folder / "clouds.jsonl.gz", simulate_clouds(seed=5, clouds=8, responses=10), labels=True
+    )
+    for words in commands(block):
+        out = terminal.run([*words, "--splits", "2"], seconds=100)
+        assert "8 questions, 80 responses; good: severity at most 0.5" in out, out
+        assert (terminal.folder / words[words.index("--out") + 1] / "gpso.md").is_file()
+    (python,) = blocks("python", "Tell good from bad")
+    rng = np.random.default_rng(0)
+    rows = {name: rng.normal(size=(6, 5)) + shift for name, shift in (("good", 3), ("bad", -3), ("new", 3))}
+    rows["bad"][:, 0] += 6
+    exec(compile(python, "README.md", "exec"), rows)
+    assert capsys.readouterr().out == "True\n"
+
+
 def test_make_has_the_targets_that_are_named() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {words[1] for block in blocks("sh", "Try it") for words in commands(block) if words[0] == "make"}
