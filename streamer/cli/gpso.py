@@ -9,7 +9,8 @@ from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from streamer.experiments.clouds import Cloud
-    from streamer.experiments.gpso_study import GpsoStudy, StudyOptions
+    from streamer.experiments.gpso_options import StudyOptions
+    from streamer.experiments.gpso_study import GpsoStudy
     from streamer.settings import Settings
 
 _CLASSIFIER, _TEST = "The classifier", "How it is tested"
@@ -111,7 +112,7 @@ def gpso(
     splits. Embeddings are kept in .streamer/embeddings, so that a second run is quick.
     """
     from streamer.cli.console import note, print_json, say
-    from streamer.experiments.gpso_study import StudyOptions
+    from streamer.experiments.gpso_options import StudyOptions
     from streamer.experiments.gpso_tables import NOTES, study_json
     from streamer.settings import load_settings
 
@@ -189,7 +190,8 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
     from streamer import wiring
     from streamer.cli.console import progress
     from streamer.errors import UsageError
-    from streamer.experiments.gpso_study import cloud_embeddings, gpso_study, select
+    from streamer.experiments.gpso_selection import cloud_embeddings, select
+    from streamer.experiments.gpso_study import gpso_study
 
     try:
         # Before the encoder is loaded: what is wrong with the labels is told at once.

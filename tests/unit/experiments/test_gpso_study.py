@@ -11,7 +11,8 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.experiments.clouds import Cloud, CloudResponse
-from streamer.experiments.gpso_study import StudyOptions, cloud_embeddings, gpso_study, select
+from streamer.experiments.gpso_selection import cloud_embeddings, select
+from streamer.experiments.gpso_study import StudyOptions, gpso_study
 from streamer.experiments.gpso_tables import batches_csv, figures_csv, markdown, selection_lines, study_json
 
 D = 10
