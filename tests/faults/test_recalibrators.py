@@ -178,18 +178,22 @@ def test_two_at_once_make_one_policy_a_decision_and_one_takes_over(place: Place)
 
 
 @pytest.mark.slow
-def test_a_run_by_hand_waits_for_the_one_under_way(place: Place) -> None:
-    opened(place)
-    version = place.version
-    place.label_more(0.8)
-    one = place.start(STREAMER_FAILPOINTS="before_record=sleep:3")
-    one.wait_for_log("recalibrator.run")
-    by_hand = wiring.recalibrate(place.settings, GATE, by="ana")
-    assert by_hand.before.version == version + 1, "it came after the service's"
-    assert by_hand.after is not None
-    assert by_hand.after.version == version + 2
-    one.wait_until_ready()
-    place.agree()
+def test_a_run_by_hand_waits_for_the_one_under_way(
+    kafka_broker: KafkaBroker, postgres_database_url: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        place = Place(postgres_database_url, kafka_broker, topic_prefix, tmp_path, stack)
+        opened(place)
+        version = place.version
+        place.label_more(0.8)
+        one = place.start(STREAMER_FAILPOINTS="before_record=sleep:3")
+        one.wait_for_log("recalibrator.run")
+        by_hand = wiring.recalibrate(place.settings, GATE, by="ana")
+        assert by_hand.before.version == version + 1, "it came after the service's"
+        assert by_hand.after is not None
+        assert by_hand.after.version == version + 2
+        one.wait_until_ready()
+        place.agree()
 
 
 @pytest.mark.slow

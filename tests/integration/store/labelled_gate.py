@@ -48,10 +48,10 @@ class LabelledGate:
     def decide(self, count: int) -> list[int]:
         """Decide so many batches under the policy in force; returns their numbers."""
         first, self.count = self.count, self.count + count
-        numbers = list(range(first, self.count))
+        numbers, policy = list(range(first, self.count)), self.policy
         decisions = [
             self.world.decision(
-                n, f"b{n}", scores=(self.score(n),), actions=("abstain",), drawn=(0,), policy=self.policy,
+                n, f"b{n}", scores=(self.score(n),), actions=("abstain",), drawn=(0,), policy=policy,
                 at=self.start + timedelta(seconds=n),
             )
             for n in numbers
