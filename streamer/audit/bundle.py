@@ -83,7 +83,10 @@ def write_bundle(
                 manifest["files"][name] = _write(opened, name, parts[name])
             if keys:
                 _write(opened, "public-key.pem", [signing.public_pem(keys).rstrip("\n").encode()])
-            text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True)
+            text = _read(
+                "the heads of the chains",
+                lambda: json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True),
+            )
             _write(opened, "manifest.json", [text.encode()])
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}") from error

@@ -33,6 +33,7 @@ EVERYTHING = [
     ("batches", "prompt", NO_TEXT, "a value of the column prompt is no text"),
     ("checkpoints", "value", "'?'", "checkpoints.jsonl"),
     ("control_head", "chain_height", NO_TEXT, "the heads of the chains"),
+    ("progress", "next_offset", "x'ff'", "the heads of the chains"),
 ]
 
 
