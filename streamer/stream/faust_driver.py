@@ -151,6 +151,12 @@ class StampingThread(AIOKafkaConsumerThread):
             return {}
         return {tp: self._stamped(tp, records) for tp, records in drained.items() if tp in self._handed_out}
 
+    async def _gather_remaining_tasks(self) -> None:
+        await super()._gather_remaining_tasks()
+        if self._consumer is not None:
+            # What asked the broker while the consumer stopped may have connected anew.
+            await self._consumer._client.close()
+
     async def _room(self, within: float) -> int:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within

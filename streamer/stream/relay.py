@@ -20,6 +20,7 @@ from aiokafka.errors import (
 )
 
 from streamer.stream.backoff import Backoff, until_available
+from streamer.stream.closing import closed_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -230,7 +231,7 @@ class Relay:
             try:
                 await producer.start()
             except BaseException:
-                await producer.stop()
+                await closed_within(producer, 1)
                 raise
             self._producer = producer
         return self._producer
@@ -238,10 +239,7 @@ class Relay:
     async def _close_producer(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            # It flushes first, which can last as long as the broker is away; nothing unacknowledged counts.
-            with contextlib.suppress(KafkaError, OSError, TimeoutError):
-                async with asyncio.timeout(5):
-                    await producer.stop()
+            await closed_within(producer, 5)  # nothing unacknowledged counts
 
     async def _park(self, row: OutboxMessage, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"

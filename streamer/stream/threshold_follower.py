@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,6 +10,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from streamer.stream.backoff import Backoff, until_available
+from streamer.stream.closing import closed_within
 from streamer.stream.header_names import accept_any_header_name
 
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ class ThresholdFollower:
                 backoff.reset()
                 await self._tell_of(record.key, record.value)
         finally:
-            with contextlib.suppress(KafkaError, OSError, TimeoutError):
-                async with asyncio.timeout(5):
-                    await consumer.stop()
+            await closed_within(consumer, 5)
 
     async def _tell_of(self, key: bytes | None, value: bytes | None) -> None:
         try:
