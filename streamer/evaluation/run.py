@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
@@ -31,6 +30,7 @@ from streamer.evaluation.results import (
 from streamer.experiments.halves import Halves, seeded_splits
 from streamer.experiments.measurement import units_of
 from streamer.experiments.offline import decided_batch
+from streamer.experiments.side_processes import side_processes
 from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES
 
 if TYPE_CHECKING:
@@ -199,10 +199,9 @@ def _computed(parts: Sequence[_Part], processes: int, watch: Watch) -> dict[tupl
             found[part.data_set, part.unit] = _compute(part)
             watch.done(number)
         return found
-    # The largest first. New interpreters: an encoder's threads do not survive a fork.
+    # The largest first.
     order = sorted(parts, key=_weight, reverse=True)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(parts)), mp_context=context) as pool:
+    with side_processes(min(processes, len(parts))) as pool:
         jobs = {pool.submit(_compute, part): part for part in order}
         for number, job in enumerate(as_completed(jobs), start=1):
             part = jobs[job]
