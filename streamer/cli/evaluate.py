@@ -135,12 +135,13 @@ def evaluate(
     the same command goes on; a second run of the same is there at once.
     """
     from streamer import wiring
-    from streamer.cli.console import print_json
+    from streamer.cli.console import note, print_json
     from streamer.cli.demo import DemoProgress
     from streamer.errors import UsageError
     from streamer.evaluation import Options, evaluated, read_data_set
     from streamer.evaluation.data_sets import named_apart
     from streamer.evaluation.run import check_options
+    from streamer.evaluation.steps import check_folders
     from streamer.settings import load_settings
 
     if not files and not from_store:
@@ -161,19 +162,24 @@ def evaluate(
     settings = load_settings(judge=asked) if asked else load_settings()
     read = [read_data_set(file, judge_field=judge_field, external=options.external) for file in files or ()]
     stored = _stored(settings, from_store or [])
-    with ExitStack() as until, DemoProgress() as watch:
-        grader = until.enter_context(wiring.judge(settings)) if judge or asked else None
-        data_sets = _with_scores(
-            settings, named_apart([*read, *stored]), options.scorers, grader, cache, watch
-        )
-        found = evaluated(
-            data_sets,
-            options,
-            out=out,
-            cache=cache,
-            processes=processes or len(os.sched_getaffinity(0)),
-            watch=watch,
-        )
+    check_folders(out, cache)
+    try:
+        with ExitStack() as until, DemoProgress() as watch:
+            grader = until.enter_context(wiring.judge(settings)) if judge or asked else None
+            data_sets = _with_scores(
+                settings, named_apart([*read, *stored]), options.scorers, grader, cache, watch
+            )
+            found = evaluated(
+                data_sets,
+                options,
+                out=out,
+                cache=cache,
+                processes=processes or len(os.sched_getaffinity(0)),
+                watch=watch,
+            )
+    except KeyboardInterrupt:
+        note(f"Stopped; scores and marks are kept in {cache}, and the same command goes on with them.")
+        raise
     if json:
         import msgspec
 

@@ -16,9 +16,12 @@ from streamer.experiments.offline import ScoredCloud
 from streamer.gate import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamer.experiments.clouds import Cloud
+
+JUDGE_FIELD = "judge_score"
+"""The field of ``meta`` with the judge's score, unless told otherwise."""
 
 Scores = tuple[tuple[float | None, ...] | None, ...]
 """For each cloud the score of each response: None for a response without one, None for a cloud with none at all."""
@@ -106,7 +109,7 @@ def _scored(cloud: Cloud, scores: Sequence[float | None] | None) -> ScoredCloud:
 
 
 def read_data_set(
-    path: Path | str, *, judge_field: str = "judge_score", external: Sequence[str] = ()
+    path: Path | str, *, judge_field: str = JUDGE_FIELD, external: Sequence[str] = ()
 ) -> DataSet:
     """Read a file of clouds with the scores that it brings.
 
@@ -130,6 +133,11 @@ def read_data_set(
     if marks is not None:
         data = replace(data.with_scores("judge", marks), judge=f"field {judge_field} of the file")
         data = _noting_gaps(data, "judge", judge_field)
+    elif judge_field != JUDGE_FIELD:
+        note = (
+            f"No response has a field {judge_field!r} in its meta object, which was to be the judge's score."
+        )
+        data = replace(data, notes=(*data.notes, note))
     for meta_field in external:
         found = _field_scores(data, meta_field)
         if found is None:
@@ -154,12 +162,20 @@ def data_set(name: str, source: str, clouds: Sequence[Cloud]) -> DataSet:
     made = DataSet(
         name=name, source=source, clouds=tuple(sorted(clouds, key=lambda c: c.batch_id)), severity_kind=kind
     )
-    responses = sum(len(cloud.responses) for cloud in made.clouds)
-    if made.unlabelled:
-        made = replace(
-            made, notes=(f"{made.unlabelled} of {responses} responses have no severity and count as 1.",)
+    return replace(made, notes=tuple(_notes(made)))
+
+
+def _notes(data: DataSet) -> Iterator[str]:
+    if data.unlabelled:
+        responses = sum(len(cloud.responses) for cloud in data.clouds)
+        yield f"{data.unlabelled} of {responses} responses have no severity and count as 1."
+    asked = Counter(cloud.question.strip() for cloud in data.clouds if cloud.question.strip())
+    if copies := sum(asked.values()) - len(asked):
+        yield (
+            f"{copies} of {len(data.clouds)} questions are word for word those of others, under ids of their own: where "
+            "copies are on both sides of a split, calibration has seen what is measured, and figures look better and "
+            "surer than they are. Put all answers to a question on one line."
         )
-    return made
 
 
 def _stem(name: str) -> str:

@@ -76,6 +76,11 @@ def _budgets(evaluation: Evaluation) -> str:
     cells = promised_rows(evaluation)
     over = [row.excess for _, row in cells if row.excess is not None]
     bound = chance_bound(len(cells))
+    if alike := sum(row.over and row.excess is None for _, row in cells):
+        return (
+            f"Look at this: of {len(cells)} gates that promise a mean exposure of at most α, {alike} came out above it by the "
+            "same in every split, so that nothing tells how far chance reaches: take more questions, or more splits."
+        )
     if not over:
         return f"All {len(cells)} gates that promise it kept their mean exposure within the budget."
     if max(over) <= bound:

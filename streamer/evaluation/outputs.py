@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,26 @@ class _Listing(msgspec.Struct):
     files: dict[str, str]
 
 
+def writable_folder(folder: Path) -> Path:
+    """Return the folder, made if it was not there. Raises `UsageError` if it cannot be made or written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {folder}: {error.strerror or error}; name another folder"
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write to {folder}: permission denied; name another folder")
+    return folder
+
+
 def write_outputs(
     evaluation: Evaluation, data_sets: Sequence[DataSet], folder: Path, *, watch: Watch
 ) -> list[Path]:
     """Write everything to `folder`, making it; returns the paths.
 
-    Files that an earlier run of the same wrote, and that are as it wrote them, are left as they are.
+    Files that an earlier run of the same wrote, and that are as it wrote them, are left as they are; those of an earlier
+    run of something else, which this one has no use for, are removed.
 
     Raises
     ------
@@ -49,6 +64,8 @@ def write_outputs(
             return [folder / name for name in listing.files]
         watch.phase("Writing the report")
         written = _contents(evaluation, data_sets)
+        if listing is not None:
+            _remove(folder, {name: listing.files[name] for name in listing.files.keys() - written.keys()})
         for name, content in written.items():
             _write(folder / name, content)
         hashes = {name: short_digest(content) for name, content in written.items()}
@@ -94,10 +111,22 @@ def _whole(folder: Path, files: Mapping[str, str]) -> bool:
         return False
 
 
+def _remove(folder: Path, files: Mapping[str, str]) -> None:
+    """Remove what an earlier evaluation wrote and this one does not, unless somebody has changed it."""
+    for name, digest in files.items():
+        path = folder / Path(name).name
+        if path.is_file() and short_digest(path.read_bytes()) == digest:
+            path.unlink()
+
+
 def _write(path: Path, content: bytes) -> None:
     unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _own_digest() -> str:

@@ -49,7 +49,7 @@ class GateRow:
     promised : exposure in the sense in which the method bounds it: each question counts once, however many units it has
         (for `pooled` each unit). The same as `exposure` where all questions have equally many.
     excess : by how many standard errors (`promised.se`) its mean lies above alpha; None where it does not, and where
-        nothing varies.
+        it does by the same in every split (`over` tells which).
     """
 
     unit: str
@@ -67,6 +67,11 @@ class GateRow:
     opened: float
     promised: Spread
     excess: float | None
+
+    @property
+    def over(self) -> bool:
+        """Whether the mean exposure lies above the budget."""
+        return self.promised.mean is not None and self.promised.mean > self.alpha
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

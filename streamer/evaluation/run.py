@@ -243,7 +243,7 @@ def _result(
         told = ", ".join(f"{alpha:g} ({groups_needed(alpha)})" for alpha in infeasible)
         notes = (
             *notes,
-            f"{calibrating} questions calibrate, which is too few for a guarantee at the budgets {told}: there nothing "
+            f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, which is too few for a guarantee at the budgets {told}: there nothing "
             "ships, by arithmetic and not by the data (the number needed stands in brackets).",
         )
     return DataSetResult(

@@ -92,6 +92,7 @@ def evaluate(
         )
     )
     watch = watch or NoWatch()
+    check_folders(out, cache)
     data_sets = named_apart(
         [read_data_set(file, judge_field=judge_field, external=options.external) for file in named]
     )
@@ -101,6 +102,15 @@ def evaluate(
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
     return evaluated(data_sets, options, out=out, cache=cache, processes=processes, watch=watch)
+
+
+def check_folders(*folders: Path | str | None) -> None:
+    """Make the folders that will be written to, before anything is computed. Raises `UsageError` where that fails."""
+    from streamer.evaluation.outputs import writable_folder
+
+    for folder in folders:
+        if folder is not None:
+            writable_folder(Path(folder))
 
 
 def evaluated(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,7 @@ def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str =
             (
                 row.mode if name == "mode" and row.mode else row.method,
                 budget_label(row.alpha),
-                ratio(row.exposure, 4) + ("" if row.excess is None else f" (+{row.excess:.1f} SE)"),
+                ratio(row.exposure, 4) + (f" (above by {_excess(row, 1, ' SE')})" if row.over else ""),
                 ratio(row.ship_rate),
                 ratio(row.shipped_severity),
                 ratio(row.held_severity),
@@ -127,6 +128,10 @@ def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str =
             for row in rows
         ),
     )
+
+
+def _excess(row: GateRow, digits: int, unit: str = "") -> str:
+    return "the same in every split" if row.excess is None else f"{row.excess:.{digits}f}{unit}"
 
 
 def mode_table(result: DataSetResult, unit: str) -> Table:
@@ -254,10 +259,10 @@ def over_budget_table(evaluation: Evaluation) -> Table:
     bound = chance_bound(len(cells))
     alike: dict[tuple[str, str, float, str, str], list[str]] = {}
     for name, row in sorted(
-        ((name, row) for name, row in cells if row.excess is not None),
-        key=lambda found: -(found[1].excess or 0),
+        ((name, row) for name, row in cells if row.over),
+        key=lambda found: -(math.inf if found[1].excess is None else found[1].excess),
     ):
-        figures = (name, row.unit, row.alpha, number(row.promised.mean), f"{row.excess:.2f}")
+        figures = (name, row.unit, row.alpha, number(row.promised.mean), _excess(row, 2))
         alike.setdefault(figures, []).append(row.mode or row.method)
     return Table(
         title="Did the budgets hold?",

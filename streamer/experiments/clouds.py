@@ -158,7 +158,10 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
             "and a label in [0, 1] or null"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8") from error
+        hint = "; NaN and Infinity are no JSON: write null" if b"NaN" in line or b"Infinity" in line else ""
+        raise UsageError(
+            f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
+        ) from error
     texts = [row.question, *(row.references or ()), *(response.text for response in row.responses)]
     for text in texts:
         if not is_publishable(text):
@@ -213,7 +216,8 @@ def severity_kind(clouds: Sequence[Cloud]) -> str:
     kinds = {r.kind for cloud in clouds for r in cloud.responses if r.severity is not None}
     if not kinds:
         raise UsageError(
-            "no response has a label, so nothing can be calibrated; give each a severity in [0, 1]"
+            "no response has a label, so nothing can be calibrated; give each a severity in [0, 1] in the "
+            "field label, or let `streamer label clouds` do so"
         )
     if len(kinds) > 1:
         raise UsageError(

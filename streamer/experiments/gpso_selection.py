@@ -114,9 +114,14 @@ def select(
     if not counted["good"] or not counted["bad"]:
         only = "good" if counted["good"] else "bad"
         severities = [s for cloud in clouds for s in cloud.severities if s is not None]
+        low, high = min(severities), max(severities)
         raise UsageError(
-            f"every response is {only} at the cut {options.cut:g}: severities go from {min(severities):g} to "
-            f"{max(severities):g}; choose a --cut between them"
+            f"every response is {only} at the cut {options.cut:g}: "
+            + (
+                f"severities go from {low:g} to {high:g}; choose a --cut between them"
+                if low < high
+                else f"all severities are {low:g}, so that there are no two classes to tell apart"
+            )
         )
     return questions, Selection(questions=len(questions), **{name: counted[name] for name in _COUNTED})
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from streamer.errors import Unavailable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -30,6 +32,8 @@ def read_lines(path: Path, *, strict_type: Any) -> list[Any]:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise Unavailable(f"cannot read {path}: {error.strerror or error}") from error
     values = []
     for line in lines:
         check, _, text = line.partition(b" ")
@@ -43,12 +47,22 @@ def read_lines(path: Path, *, strict_type: Any) -> list[Any]:
 
 
 def append_lines(path: Path, values: Iterable[Any]) -> None:
-    """Write values behind what is there, making the folder; on the disk when this returns but for a power cut."""
+    """Write values behind what is there, making the folder; on the disk when this returns but for a power cut.
+
+    Raises
+    ------
+    Unavailable : the file cannot be written; what was written before is there.
+    """
     texts = [msgspec.json.encode(value) for value in values]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        # A line that an earlier run was ended in must not swallow the next one.
-        file.write(b"".join([b"\n", *(_check(text) + b" " + text + b"\n" for text in texts)]))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            # A line that an earlier run was ended in must not swallow the next one.
+            file.write(b"".join([b"\n", *(_check(text) + b" " + text + b"\n" for text in texts)]))
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write {path}: {error.strerror or error}; what was written before is kept, and the same command goes on"
+        ) from error
 
 
 def _check(text: bytes) -> bytes:

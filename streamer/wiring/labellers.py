@@ -27,7 +27,8 @@ def judge_endpoint(settings: Settings) -> JudgeEndpoint:
     if judge.base_url is None or judge.model is None:
         raise UsageError(
             "no judge is configured: set STREAMER_JUDGE_BASE_URL (like https://api.openai.com/v1) and "
-            "STREAMER_JUDGE_MODEL, or give --base-url and --model; the key, where the endpoint asks for one, goes "
+            "STREAMER_JUDGE_MODEL, or name them by the options that `streamer label judge` and `streamer evaluate` have "
+            "for them (--help); the key, where the endpoint asks for one, goes "
             "into a file that STREAMER_JUDGE_API_KEY_FILE names"
         )
     prices = {}

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -15,9 +16,12 @@ import pytest
 from streamer import evaluation
 from streamer.cli import main
 from streamer.errors import UsageError
-from streamer.evaluation import evaluate, run
+from streamer.evaluation import evaluate, outputs, run, steps
 from streamer.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
-from streamer.evaluation.tables import all_tables, promised_rows
+from streamer.evaluation.findings import findings
+from streamer.evaluation.results import Spread
+from streamer.evaluation.spreads import excess
+from streamer.evaluation.tables import all_tables, over_budget_table, promised_rows
 from streamer.experiments.compared_methods import METHODS_COMPARED
 from streamer.experiments.halves import seeded_splits
 from streamer.scoring.compared_scorers import SCORER_NAMES
@@ -151,6 +155,35 @@ def test_a_picture_that_somebody_changed_is_drawn_again(clouds, tmp_path):
     assert picture.read_bytes() == whole, "and the same results are the same bytes"
 
 
+def test_a_folder_holds_nothing_of_an_earlier_evaluation(done, tmp_path, monkeypatch):
+    for key, names in (("one", "abc"), ("other", "a")):
+        contents = {name: key.encode() for name in names}
+        monkeypatch.setattr(outputs, "_contents", lambda *_, contents=contents: contents)
+        outputs.write_outputs(replace(done[0], key=key), [], tmp_path, watch=run.NoWatch())
+        if key == "one":
+            (tmp_path / "c").write_bytes(b"somebody has written here")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "c", "contents.json"}
+
+
+def test_questions_that_are_copies_of_one_another_are_told_of(tmp_path):
+    made = rows(12)
+    for row in made[:3]:
+        row["question"] = "the same?"
+    found = evaluate(write(tmp_path / "c.jsonl", made), alphas=[0.3], splits=2, cache=None)
+    assert found.data_sets[0].notes[0].startswith("2 of 12 questions are word for word those of others")
+
+
+def test_a_budget_that_is_broken_alike_in_every_split_is_told_of(tmp_path):
+    """Two splits with equal exposures above the budget have no standard error to count in."""
+    found = evaluate(write(tmp_path / "c.jsonl", rows(12)), alphas=[0.3], splits=2, cache=None)
+    (result,) = found.data_sets
+    alike = Spread(mean=0.4, sd=0.0, se=0.0, error=0.0, splits=2)
+    gates = [replace(row, promised=alike, excess=excess(alike, row.alpha)) for row in result.gates]
+    broken = replace(found, data_sets=(replace(result, gates=tuple(gates)),))
+    assert "the same in every split" in findings(broken)[0]
+    assert {row[-1] for row in over_budget_table(broken).rows} == {"the same in every split"}
+
+
 def test_the_order_of_the_file_and_the_number_of_processes_change_nothing(tmp_path):
     made = rows(24)
     asked = {"alphas": [0.3], "splits": 3, "scorers": "all", "cache": None}
@@ -237,6 +270,7 @@ GOOD = {"text": "a", "label": 0, "embedding": [1.0, 2.0]}
     [
         (["{}", "not json"], r"line 1: .*question_id"),
         ([None, "not json"], r"line 2 is not JSON"),
+        ([None, '{"label": NaN}'], r"line 2 is not JSON .* NaN and Infinity are no JSON: write null"),
         ([None, {"responses": []}], r"line 2: .*at least two responses"),
         ([None, {"responses": [GOOD]}], r"line 2: .*at least two responses"),
         ([None, {"responses": [GOOD, GOOD | {"label": 2}]}], r"line 2: .*label in \[0, 1\]"),
@@ -302,8 +336,10 @@ def test_the_command_prints_what_it_found_and_where(clouds, tmp_path, monkeypatc
     assert main(["evaluate", "nowhere.jsonl"]) == 2
     assert "cannot read" in capsys.readouterr().err
     Path("file").write_text("")
-    assert main([*words, "--out", "file"]) == 2
-    assert "cannot write" in capsys.readouterr().err
+    monkeypatch.setattr(steps, "evaluate_data_sets", refuse)
+    for option in ("--out", "--cache"):
+        assert main([*words, option, "file"]) == 2, "before anything is computed"
+        assert "cannot write to file" in capsys.readouterr().err
 
 
 def test_budgets_are_judged_by_question_where_questions_have_different_numbers_of_answers(tmp_path):

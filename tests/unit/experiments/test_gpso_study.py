@@ -73,6 +73,7 @@ def test_the_cut_is_the_largest_good_severity():
     [
         ([None, None], 0.5, "no response has a severity"),
         ([0.0, 0.2], 0.5, r"every response is good at the cut 0\.5: severities go from 0 to 0\.2"),
+        ([0.7, 0.7], 0.5, r"every response is bad .* all severities are 0\.7"),
         ([0.7, 0.9], 0.5, r"every response is bad .* from 0\.7 to 0\.9; choose a --cut between"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from streamer.errors import Unavailable
 from streamer.experiments.clouds import Cloud, CloudResponse
 from streamer.experiments.line_record import append_lines, read_lines
 from streamer.experiments.score_cache import every_score
@@ -70,3 +71,9 @@ def test_a_line_that_was_cut_takes_no_other_along(tmp_path: Path) -> None:
     append_lines(record, [{"n": "not a number"}])
     assert len(read_lines(record, strict_type=dict[str, int])) == 2
     assert read_lines(tmp_path / "nowhere", strict_type=int) == []
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match=r"cannot write .*record\.jsonl"):
+        append_lines(tmp_path / "file" / "record.jsonl", [1])
