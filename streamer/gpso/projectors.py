@@ -53,7 +53,10 @@ def spectrum(factor: Floats, most: int | None = None) -> Spectrum:
     n, d = factor.shape
     wanted = min(n, d) if most is None else min(n, d, most)
     scatter = None
-    if n <= min(d, _FEW_ROWS):
+    if n == 1:
+        length = np.linalg.norm(factor)
+        values, directions = np.array([length**2]), factor.T / (length or 1.0)
+    elif n <= min(d, _FEW_ROWS):
         _, lengths, across = np.linalg.svd(factor, full_matrices=False)
         values, directions = lengths[:wanted] ** 2, across[:wanted].T
     else:

@@ -6,13 +6,13 @@ rank r. Replicates are bootstrap resamples of one batch (within a question), or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.gpso.projectors import Spectrum, distance, gaps, spectrum
-from streamer.gpso.scatter import Pipeline, scatter_factor
+from streamer.gpso.scatter import Pipeline, scatter_factor, unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,12 +80,16 @@ def bootstrap(
     """
     if replicates < 1:
         raise ValueError(f"a prototype needs at least 1 replicate, not {replicates}")
+    if pipeline.unit_rows:  # once for all draws
+        rows, pipeline = unit_rows(rows), replace(pipeline, unit_rows=False)
     return [_replicate(rows, pipeline, rank, rng) for _ in range(replicates)]
 
 
 def _replicate(rows: Floats, pipeline: Pipeline, rank: int, rng: np.random.Generator) -> Spectrum:
     for _ in range(_REDRAWS):
-        drawn = spectrum(scatter_factor(rows[rng.integers(len(rows), size=len(rows))], pipeline))
+        # A third of the rows are not drawn, and the others stand for their copies: fewer rows to decompose.
+        times = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows))
+        drawn = spectrum(scatter_factor(rows[times > 0], pipeline, times[times > 0]))
         if len(drawn.values) >= rank:
             return drawn
     return spectrum(scatter_factor(rows, pipeline))

@@ -53,13 +53,15 @@ PIPELINES = {
 """The paper's ablations, by key."""
 
 
-def scatter_factor(rows: ArrayLike, pipeline: Pipeline) -> Floats:
-    """Return ``F`` of shape (n, d) with ``F'F`` the scatter of a batch, divided by n.
+def scatter_factor(rows: ArrayLike, pipeline: Pipeline, copies: ArrayLike | None = None) -> Floats:
+    """Return ``F`` of shape (n, d) with ``F'F`` the scatter of a batch, divided by its size.
 
     Parameters
     ----------
     rows : shape (n, d), n >= 1, d >= 1.
     pipeline : whether rows are normalised and centred.
+    copies : shape (n,), >= 1: each row stands for so many equal ones of the batch, which need not be there; None: each
+        for itself.
 
     Returns
     -------
@@ -72,12 +74,13 @@ def scatter_factor(rows: ArrayLike, pipeline: Pipeline) -> Floats:
         If the array has another shape or holds what is not finite, or a row is zero and the pipeline normalises.
     """
     prepared = unit_rows(rows) if pipeline.unit_rows else _checked(rows)
-    n = len(prepared)
+    counts = np.ones(len(prepared)) if copies is None else np.asarray(copies, dtype=np.float64)
+    n = counts.sum()
     if pipeline.centred:
         largest = float(np.abs(prepared).max())
-        prepared = prepared - prepared.mean(axis=0)
+        prepared = prepared - counts @ prepared / n
         prepared[np.abs(prepared) <= 4 * n * np.finfo(np.float64).eps * largest] = 0.0
-    factor: Floats = prepared / np.sqrt(n)
+    factor: Floats = prepared * np.sqrt(counts / n)[:, np.newaxis]
     return factor
 
 

@@ -31,6 +31,15 @@ def test_a_scatter_is_the_papers_divided_by_n(rows, key):
     assert factor.T @ factor == pytest.approx(v.T @ h @ v / n, abs=1e-12)
 
 
+@pytest.mark.parametrize("key", KEYS)
+def test_rows_that_stand_for_their_copies_have_the_scatter_of_all(key):
+    rows, copies = np.random.default_rng(0).normal(size=(5, 4)), [1, 3, 2, 1, 4]
+    short = scatter_factor(rows, PIPELINES[key], copies)
+    whole = scatter_factor(np.repeat(rows, copies, axis=0), PIPELINES[key])
+    assert short.shape == (5, 4)
+    assert short.T @ short == pytest.approx(whole.T @ whole, abs=1e-12)
+
+
 @settings(deadline=None)
 @given(rows=ROWS, key=st.sampled_from(KEYS), rank=st.integers(1, 4))
 def test_projectors_are_symmetric_idempotent_and_of_their_rank(rows, key, rank):
