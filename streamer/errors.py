@@ -11,6 +11,10 @@ class UsageError(StreamerError):
     """What was asked cannot be done as asked; the message says what to do instead."""
 
 
+class TryLater(UsageError):
+    """It cannot be done at this moment and will be by itself: something else is under way, or nothing is there yet."""
+
+
 class BadMessage(StreamerError):
     """A message that no retry can help: it is recorded, dead-lettered and passed.
 

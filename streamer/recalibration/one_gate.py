@@ -44,7 +44,7 @@ class RunStore(AuditSample, Protocol):
         ...
 
     def alarm_closure(self, gate: str) -> Since | None:
-        """Return the newest policy that an alarm closed the gate with."""
+        """Return where the newest alarm that closed the gate, or should have, begins its sample anew; None: nowhere."""
         ...
 
     def labelled_rows(self, run: int) -> set[int]:
@@ -69,8 +69,8 @@ class RunStore(AuditSample, Protocol):
     ) -> Policy:
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
 
-        Raises `UsageError` when the gate was revised since the run began, `PolicyChanged` when the policy `expected`
-        is not in force any more.
+        Raises `PolicyChanged` when the gate was revised since the run began, or the policy `expected` is not in force
+        any more, and `UsageError` when no policy can be made here.
         """
         ...
 

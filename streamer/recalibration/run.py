@@ -10,7 +10,7 @@ import numpy as np
 
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
-from streamer.errors import UsageError
+from streamer.errors import TryLater
 from streamer.recalibration.candidates import Candidate, Sample, candidates, decide
 
 if TYPE_CHECKING:
@@ -29,26 +29,29 @@ SEVERITY_BASES: tuple[SeverityBasis, ...] = get_args(SeverityBasis)
 gave it. The second cannot be brought down by any label, and is never below the first."""
 
 
-class NothingToCalibrate(UsageError):
+class NothingToCalibrate(TryLater):
     """The audit sample has no batch that a run could read."""
 
 
-class PolicyChanged(UsageError):
-    """Another policy came into force while a run was computed: what the run was compared with is gone."""
+class PolicyChanged(TryLater):
+    """Another policy came into force, or the gate was changed, while a run was computed: what it was made for is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Where the audit sample begins, after an alarm has closed the gate.
+    """Where the audit sample begins, after an alarm has closed the gate, or should have and could not.
 
     Attributes
     ----------
-    version : the policy that the alarm closed the gate with; batches decided under it or a later one are read.
-    moment : when it came into force.
+    version : batches decided under this policy or a later one are read: the one that the alarm closed the gate with, or
+        the next after the one in force when the gate could not be closed.
+    moment : when it came into force, or when the alarm was raised that could not close the gate.
+    closed : whether the alarm closed the gate.
     """
 
     version: int
     moment: datetime
+    closed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +183,9 @@ class CalibrationRun:
             )
         if self.since is not None:
             notes.append(
-                f"Only batches decided since an alarm closed the gate (policy {self.since.version}, "
-                f"{self.since.moment:%Y-%m-%d %H:%M:%SZ}) were read: older ones are no longer exchangeable with what comes."
+                f"Only batches decided since an alarm {'closed' if self.since.closed else 'should have closed'} the gate "
+                f"(policy {self.since.version}, {self.since.moment:%Y-%m-%d %H:%M:%SZ}) were read: older ones are no longer "
+                "exchangeable with what comes."
             )
         if self.severities == "highest":
             notes.append(f"Of several labels of a response the highest ever given counted, {self._why_safe}.")
@@ -277,6 +281,10 @@ def calibrate_gate(
                 ""
                 if since is None
                 else f" that was decided since an alarm closed it ({since.moment:%Y-%m-%d %H:%M:%SZ})"
+                if since.closed
+                else f" of policy {since.version} or a later one (an alarm should have closed it on "
+                f"{since.moment:%Y-%m-%d %H:%M:%SZ} and could not: `streamer threshold close {gate.gate}` where there is a "
+                "key to sign with)"
             )
             + f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
             "`streamer label queue` shows"

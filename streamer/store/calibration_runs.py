@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.journal import BatchKey
-from streamer.policy import MONITOR
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
 from streamer.store import bulk, control, proposals
 from streamer.store.alerts import raise_alert
 from streamer.store.audit_sample import read_sample
+from streamer.store.closures import closures
 from streamer.store.schema import (
     batches,
     calibration_candidates,
@@ -24,7 +24,6 @@ from streamer.store.schema import (
     decisions,
     label_revisions,
     monitor_alarms,
-    policies,
 )
 
 if TYPE_CHECKING:
@@ -85,16 +84,11 @@ class Calibrations:
             return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
 
     def alarm_closure(self, gate: str) -> Since | None:
-        """The newest policy that an alarm closed the gate with; None if none ever did."""
-        query = (
-            sa.select(policies.c.version, policies.c.valid_from)
-            .where(policies.c.gate == gate, policies.c.created_by == MONITOR, policies.c.state == "closed")
-            .order_by(policies.c.version.desc())
-            .limit(1)
-        )
+        """Where the newest alarm that closed the gate, or should have, begins its sample anew; None if none ever did."""
+        found = closures(gate).subquery()
         with self._database.reading() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else Since(row.version, row.valid_from)
+            row = connection.execute(sa.select(found).order_by(found.c.version.desc()).limit(1)).first()
+        return None if row is None else Since(row.version, row.moment, bool(row.closed))
 
     def labelled_rows(self, run: int) -> set[int]:
         """Rows (see `SampledGroup.row`) of the groups of which a stored run has read a label."""
@@ -139,10 +133,11 @@ class Calibrations:
 
         Raises
         ------
-        UsageError
-            When the gate was revised since the run began: its settings are no longer what was calibrated for.
         PolicyChanged
-            When `expected` is not in force any more.
+            When `expected` is not in force any more, or the gate was revised since the run began: its settings are no
+            longer what was calibrated for.
+        UsageError
+            When the newest policy is not trusted, or there is no key to sign the next one with.
         """
 
         def work(connection: sa.Connection) -> Policy:
@@ -260,7 +255,7 @@ class Calibrations:
                 f"gate {run.gate.gate} got policy {present.version} while a run was compared with {expected}; run again"
             )
         if present.gate_revision != run.gate.revision:
-            raise UsageError(
+            raise PolicyChanged(
                 f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
                 f" {run.gate.revision} was calibrated; run again"
             )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
 
-from streamer.errors import Unavailable, UsageError
+from streamer.errors import TryLater, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ LEADER = "recalibrator"
 _TRY_AGAIN_SECONDS = 0.1
 
 
-class GateBusy(UsageError):
+class GateBusy(TryLater):
     """Another process calibrates this gate at the moment."""
 
 

@@ -159,25 +159,35 @@ class Mint:
         return self._message(found.active.policy, found.stored_signature())
 
     def _require_signer(self, connection: sa.Connection, policy: Policy) -> None:
-        if self._keys.signer is not None:
-            return
-        if self._keys.demanded:
-            raise UsageError(
-                "only signed policies are trusted here, and no key to sign with is configured: workers would refuse this"
-                " one. Do it where STREAMER_POLICIES_PRIVATE_KEY_FILE is set"
-            )
         before = connection.execute(
             sa.select(policies.c.signature)
             .where(policies.c.gate == policy.gate)
             .order_by(policies.c.version.desc())
             .limit(1)
         ).scalar_one_or_none()
-        if before is not None and not self._keys.give_up_signing:
-            raise UsageError(
-                f"the policy of gate {policy.gate} is signed, and no key to sign with is configured here: workers would"
+        missing = self.missing_key(policy.gate, signed=before is not None)
+        if missing is not None:
+            raise UsageError(missing)
+
+    def missing_key(self, gate: str, *, signed: bool) -> str | None:
+        """Say why no policy of a gate can be made here for want of a key; None when one can.
+
+        `signed` : whether its newest policy is.
+        """
+        if self._keys.signer is not None:
+            return None
+        if self._keys.demanded:
+            return (
+                "only signed policies are trusted here, and no key to sign with is configured: workers would refuse this"
+                " one. Do it where STREAMER_POLICIES_PRIVATE_KEY_FILE is set"
+            )
+        if signed and not self._keys.give_up_signing:
+            return (
+                f"the policy of gate {gate} is signed, and no key to sign with is configured here: workers would"
                 " refuse an unsigned one, and go on with the old. Do it where STREAMER_POLICIES_PRIVATE_KEY_FILE is set"
                 " (STREAMER_POLICIES_GIVE_UP_SIGNING=true, if no worker asks for signatures any more)"
             )
+        return None
 
     def _good(self, found: PolicyVersion) -> Policy:
         refusal = self._keys.refusal(found)

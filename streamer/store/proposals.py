@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.policy import MONITOR, calibrated_for_another
+from streamer.policy import calibrated_for_another
 from streamer.rules import Cut
+from streamer.store.closures import closures
 from streamer.store.policy_rows import SETTINGS, settings_of
 from streamer.store.schema import calibration_candidates, calibration_runs, gate_revisions, policies
 
@@ -115,10 +116,8 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
 
 
 def _alarm_closure(gate: str) -> sa.Select[Any]:
-    """Version of the newest policy that an alarm closed the gate with."""
-    return sa.select(sa.func.max(policies.c.version)).where(
-        policies.c.gate == gate, policies.c.created_by == MONITOR, policies.c.state == "closed"
-    )
+    """The policy from which on batches are read since the gate's newest alarm."""
+    return sa.select(sa.func.max(closures(gate).subquery().c.version))
 
 
 def activate(
@@ -134,10 +133,10 @@ def activate(
     """Put what is proposed in force; see `streamer.store.calibration_runs.Calibrations.activate`."""
     present = mint.lock_newest(connection, gate)
     proposal = newest(connection, gate)
-    if proposal is None and connection.execute(_alarm_closure(gate)).scalar() == present.version:
+    if proposal is None and (connection.execute(_alarm_closure(gate)).scalar() or 0) >= present.version:
         raise UsageError(
-            f"an alarm closed gate {gate!r} since its newest run: what was found before it is not proposed any more; "
-            f"`streamer recalibrate {gate} --propose` reads what was decided since"
+            f"an alarm closed gate {gate!r} since its newest run, or should have: what was found before it is not proposed "
+            f"any more; `streamer recalibrate {gate} --propose` reads what was decided since"
         )
     if proposal is None:
         raise UsageError(
