@@ -28,7 +28,14 @@ ALERT_NAMESPACE: Final = uuid.UUID("d0a0f6f5-6b0e-4f0a-9b9e-3a1d9b7a54c1")
 """The namespace of alert ids; it must never change."""
 
 AlertKind = Literal[
-    "risk", "draws", "drift_scores", "drift_cloud", "policy_refused", "large_step", "gate_closed"
+    "risk",
+    "draws",
+    "drift_scores",
+    "drift_cloud",
+    "policy_refused",
+    "large_step",
+    "gate_closed",
+    "no_signing_key",
 ]
 Level = Literal["page", "ticket"]
 
@@ -41,6 +48,7 @@ LEVELS: Final[Mapping[AlertKind, Level]] = {
     "policy_refused": "page",
     "large_step": "ticket",
     "gate_closed": "ticket",
+    "no_signing_key": "page",
 }
 """How soon somebody should look: at once (`page`), or in working hours (`ticket`)."""
 
@@ -52,6 +60,7 @@ MEANINGS: Final[Mapping[AlertKind, str]] = {
     "policy_refused": "A worker refused a policy and goes on with the last good one.",
     "large_step": "A recalibration found a threshold further from the present one than it may set by itself.",
     "gate_closed": "A gate was closed by the program: it ships nothing until it is recalibrated.",
+    "no_signing_key": "The recalibrator has no key to sign policies with: no alarm can close the gate.",
 }
 
 Detail = float | int | str | None

@@ -1,7 +1,8 @@
 """When a gate's next run is due: by time, by newly labelled groups, and not too soon after the one before.
 
-Neither asks what the labels say. A schedule that did (run when labels look good) would choose among calibrations after
-their labels were read, and void what each of them promises.
+Neither asks whether labels look good. A schedule that did would choose among calibrations after their labels were read,
+and void what each of them promises. A label that is higher than what was read counts as a new one does: it can only make
+a run come sooner that holds more, or one that may not hold less without new groups.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Seen:
     since: float
     not_before: float = float("-inf")
     retry: float = FIRST_RETRY_SECONDS
-    tried: float = float("-inf")
+    due_since: float | None = None
 
 
 def fewest_groups(settings: GateSettings) -> int:
@@ -61,14 +62,24 @@ class Schedule:
 
     def due(self, standing: GateStanding, *, now: datetime) -> str | None:
         """Say why a run of this gate is due now; None when it is not."""
+        why = self._why(standing, now)
+        seen = self._seen[standing.gate.gate]
+        if why is None:
+            seen.due_since = None
+        elif seen.due_since is None:
+            seen.due_since = self._monotonic()
+        return why
+
+    def _why(self, standing: GateStanding, now: datetime) -> str | None:
         settings, last = standing.gate.settings, standing.last
         seen = self._look(standing, now)
         present = self._monotonic()
         if settings.recalibrate == "manual" or present < seen.not_before:
             return None
         after, every = settings.recalibrate_after_groups, settings.recalibrate_every_seconds
-        if after is not None and standing.new_groups >= after:
-            return f"{standing.new_groups} newly labelled groups, {after} are enough"
+        if after is not None and standing.news >= after:
+            raised = f" and {standing.raised_groups} with a higher label" if standing.raised_groups else ""
+            return f"{standing.new_groups} newly labelled groups{raised}, {after} are enough"
         if every is None:
             return None
         if last is None or not last.usable:
@@ -79,24 +90,22 @@ class Schedule:
             return f"{every:g} s since the last run"
         return None
 
-    def last_tried(self, gate: str) -> float:
-        """When a run of this gate began last, by the monotonic clock; -inf when none did."""
-        seen = self._seen.get(gate)
-        return float("-inf") if seen is None else seen.tried
-
-    def began(self, gate: str) -> None:
-        """A run of this gate begins."""
-        self._seen[gate].tried = self._monotonic()
+    def due_since(self, gate: str) -> float:
+        """Since when a run of this gate, which is due, has been, by the monotonic clock."""
+        since = self._seen[gate].due_since
+        return self._monotonic() if since is None else since
 
     def done(self, gate: str, seconds: float) -> None:
         """A run came to an end, after so many seconds."""
         seen = self._seen[gate]
+        seen.due_since = None
         seen.retry = FIRST_RETRY_SECONDS
         seen.not_before = self._monotonic() + min(REST_SHARE * seconds, MOST_REST_SECONDS)
 
     def failed(self, gate: str) -> None:
         """A run failed, or found nothing to read: the next try waits, each time twice as long."""
         seen = self._seen[gate]
+        seen.due_since = None
         seen.not_before = self._monotonic() + seen.retry
         seen.retry = min(2 * seen.retry, LAST_RETRY_SECONDS)
 

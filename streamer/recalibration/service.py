@@ -1,21 +1,26 @@
-"""The recalibrator: round after round it looks after every gate, if it leads. One gate's trouble is no other's."""
+"""The recalibrator: round after round it looks after every gate, if it leads. One gate's trouble is no other's.
+
+A round takes little however long runs take: those are made beside it, see `runner`.
+"""
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from streamer.errors import Unavailable, UsageError
-from streamer.recalibration.schedule import Schedule
+from streamer.errors import Unavailable
+from streamer.events.alerts import alert
+from streamer.recalibration.runner import Runner
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from streamer.events.alerts import AlertsV1
     from streamer.policy import GateRevision
     from streamer.recalibration.standing import GateStanding, Standings
 
@@ -24,6 +29,7 @@ log = structlog.get_logger(__name__)
 POLL_SECONDS = 2.0
 PENDING_EVERY_SECONDS = 30.0
 _LAST_DELAY = 30.0
+_LAST_DELAY_AWAY = 5.0
 _LOG_EVERY = 60.0
 
 
@@ -66,8 +72,9 @@ class Recalibrator:
     ----------
     standings : how the gates stand.
     leadership : who leads.
-    recalibrate : runs one gate now and returns what became of it: `applied`, `proposed` or `unchanged`. Raises
-        `UsageError` when it cannot be run now, `Unavailable` when the database is away.
+    recalibrate : runs one gate now and returns what became of it: `applied`, `proposed` or `unchanged`; see `Runner`.
+        Called in a thread of its own.
+    raise_alert : records an alert, once. Raises `Unavailable` when the database is away.
     publish : publishes what waits in the outbox and no worker owns. Raises `Unavailable` when the broker is away.
     watch : watches the risk in service.
     observer : is told what happens.
@@ -82,6 +89,7 @@ class Recalibrator:
         standings: Standings,
         leadership: Leadership,
         recalibrate: Callable[[GateStanding], str],
+        raise_alert: Callable[[AlertsV1], object],
         publish: Callable[[], None],
         watch: Watch,
         observer: Observer,
@@ -92,7 +100,7 @@ class Recalibrator:
     ) -> None:
         self._standings = standings
         self._leadership = leadership
-        self._recalibrate = recalibrate
+        self._raise_alert = raise_alert
         self._publish = publish
         self._watch = watch
         self._observer = observer
@@ -100,9 +108,12 @@ class Recalibrator:
         self._stopping = stopping
         self._monotonic = monotonic
         self._poll = poll_seconds
-        self._schedule = Schedule(monotonic)
+        self._runner = Runner(
+            recalibrate=recalibrate, observer=observer, stopping=stopping, monotonic=monotonic
+        )
         self._leads: bool | None = None
-        self._shown: frozenset[str] = frozenset()
+        self._shown: dict[str, GateStanding] = {}
+        self._keyless: set[str] = set()
         self._pending_at = float("-inf")
         self._logged = float("-inf")
         self._unready: dict[str, str] = {"round": "the first round is not over"}
@@ -112,73 +123,86 @@ class Recalibrator:
         return list(self._unready.values())
 
     def run(self, stop: threading.Event) -> None:
-        """Repeat `round` until `stop` is set; a part that is away is tried again, later each time."""
+        """Repeat `round` until `stop` is set, with runs beside it; a part that is away is tried again, later each time.
+
+        Returns when the run under way is over.
+        """
+        runs = threading.Thread(target=self._runner.loop, args=(stop,), name="recalibrator-runs")
+        runs.start()
+        try:
+            self._rounds(stop)
+        finally:
+            stop.set()
+            self._runner.wake()
+            runs.join()
+
+    def _rounds(self, stop: threading.Event) -> None:
         delay = self._poll
         while not stop.is_set():
             try:
-                more = self.round()
+                self.round()
             except Exception as error:
+                last = _LAST_DELAY
                 if isinstance(error, Unavailable):
                     self._away("database", error)
+                    last = _LAST_DELAY_AWAY
                 else:
                     self._unready["round"] = "the last round failed, see the log"
                     log.exception("recalibrator.round_failed")
                 wait = delay * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
-                delay = min(2 * delay, _LAST_DELAY)
+                delay = min(2 * delay, last)
             else:
-                wait, delay = (0.0 if more else self._poll), self._poll
+                wait = delay = self._poll
             stop.wait(wait)
 
-    def round(self) -> bool:
-        """Look after every gate once, and run at most one of those that are due; True if another one is due.
-
-        Raises `Unavailable` when the database is away.
-        """
+    def round(self) -> None:
+        """Look after every gate once, and have run what is due. Raises `Unavailable` when the database is away."""
         now = self._clock()
         try:
             leads = self._leadership.held()
         except Unavailable:
-            self._tell_leading(False)  # the server may have given it to another one already
+            self._tell_leading(False, now)  # the server may have given it to another one already
             raise
-        self._tell_leading(leads)
-        more = self._lead(now) if leads else False
-        self._observer.set_part("database", True)
+        self._tell_leading(leads, now)
+        if leads:
+            self._lead(now)
+        self._answers("database")
         self._observer.set_round(now)
-        self._unready.pop("database", None)
         self._unready.pop("round", None)
-        return more
 
-    def _tell_leading(self, leads: bool) -> None:
+    def _tell_leading(self, leads: bool, now: datetime) -> None:
         if leads == self._leads:
             return
         self._leads = leads
         self._observer.set_leader(leads)
         if not leads:
-            self._shown = frozenset()
+            self._shown = {}
+            self._keyless = set()
+            self._runner.offer([], now=now, asked=self._monotonic())
             self._watch.stand_by()
         log.info("recalibrator.leads" if leads else "recalibrator.stands_by")
 
-    def _lead(self, now: datetime) -> bool:
-        standings = self._standings.standings(now=now)
+    def _lead(self, now: datetime) -> None:
+        asked = self._monotonic()
+        standings = self._standings.standings(now=now, recount=False)
+        self._answers("database")  # whatever else the round takes: it does
         self._show(standings)
-        # First: an alarm closes a gate, and must not wait for a long run.
+        self._guarded("keys", lambda: self._look_for_keys(standings, now))
+        # Before runs are begun: an alarm closes a gate, and begins its sample anew.
         self._guarded("watch", lambda: self._watch.round([one.gate for one in standings], now=now))
         if self._stopping():
-            return False
-        due = [(one, why) for one in standings if (why := self._schedule.due(one, now=now)) is not None]
-        due.sort(key=lambda pair: self._schedule.last_tried(pair[0].gate.gate))
-        if due:
-            self._run_gate(*due[0])
+            return
+        self._runner.offer(standings, now=now, asked=asked)
         self._publish_pending()
-        return len(due) > 1
 
     def _show(self, standings: Sequence[GateStanding]) -> None:
-        names = frozenset(one.gate.gate for one in standings)
-        if names != self._shown:
-            self._shown = names
+        shown = {one.gate.gate: one for one in standings}
+        if shown.keys() != self._shown.keys():
             self._pending_at = float("-inf")
-        for one in standings:
-            self._observer.show(one)
+        for name, one in shown.items():
+            if one != self._shown.get(name):
+                self._observer.show(one)
+        self._shown = shown
         began = self._monotonic()
         if began >= self._pending_at:
             for gate, responses in self._standings.labels_pending().items():
@@ -187,29 +211,18 @@ class Recalibrator:
             took = self._monotonic() - began
             self._pending_at = began + max(PENDING_EVERY_SECONDS, 50 * took)
 
-    def _run_gate(self, standing: GateStanding, why: str) -> None:
-        name, method = standing.gate.gate, standing.gate.settings.method
-        log.info("recalibrator.run", gate=name, why=why)
-        self._schedule.began(name)
-        began = self._monotonic()
-        try:
-            outcome = self._recalibrate(standing)
-        except Unavailable:
-            self._schedule.failed(name)
-            raise
-        except UsageError as error:
-            # Nothing to read yet, another run under way, a gate changed meanwhile: told, and tried again later.
-            self._schedule.failed(name)
-            log.info("recalibrator.put_off", gate=name, reason=str(error))
-        except Exception:
-            self._schedule.failed(name)
-            self._observer.count_run(name, method, "failed", self._monotonic() - began)
-            log.exception("recalibrator.run_failed", gate=name)
-        else:
-            seconds = self._monotonic() - began
-            self._schedule.done(name, seconds)
-            self._observer.count_run(name, method, outcome, seconds)
-            log.info("recalibrator.ran", gate=name, outcome=outcome, seconds=round(seconds, 3))
+    def _look_for_keys(self, standings: Sequence[GateStanding], now: datetime) -> None:
+        """Tell of gates that this process may have to close or tighten, and could not for want of a key."""
+        keyless = set()
+        for one in standings:
+            name, settings, missing = one.gate.gate, one.gate.settings, one.missing_key
+            if missing is None or (settings.recalibrate != "auto" and settings.on_alarm != "close"):
+                continue
+            keyless.add(name)
+            if name not in self._keyless:
+                self._raise_alert(_no_key(one, missing, now))
+                log.warning("recalibrator.no_signing_key", gate=name, reason=missing)
+        self._keyless = keyless
 
     def _guarded(self, part: str, call: Callable[[], None]) -> None:
         try:
@@ -225,8 +238,11 @@ class Recalibrator:
         except Unavailable as error:
             self._away("broker", error)
         else:
-            self._observer.set_part("broker", True)
-            self._unready.pop("broker", None)
+            self._answers("broker")
+
+    def _answers(self, part: str) -> None:
+        self._observer.set_part(part, True)
+        self._unready.pop(part, None)
 
     def _away(self, part: str, error: Unavailable) -> None:
         self._observer.set_part(part, False)
@@ -234,3 +250,16 @@ class Recalibrator:
         if self._monotonic() - self._logged > _LOG_EVERY:
             self._logged = self._monotonic()
             log.warning("recalibrator.part_away", part=part, error=str(error)[:300])
+
+
+def _no_key(standing: GateStanding, missing: str, now: datetime) -> AlertsV1:
+    name, version = standing.gate.gate, standing.policy.version
+    return alert(
+        name,
+        "no_signing_key",
+        f"version {version}",
+        message=f"The recalibrator can neither close gate {name} when an alarm is raised nor put a threshold in force: "
+        f"{missing}.",
+        raised_at=now,
+        policy_version=version,
+    )

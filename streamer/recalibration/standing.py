@@ -40,7 +40,10 @@ class GateStanding:
     ----------
     new_groups : groups with a label that a run would read now and the newest usable run has not read with one; at most
         `MOST_COUNTED`.
+    raised_groups : groups that the newest usable run has read with a label, and of which a response got a higher one since;
+        at most `MOST_COUNTED`. They may bring a run about, and are no new evidence for holding less.
     proposed : the newest run's threshold waits for a person.
+    missing_key : why no policy of it can be made here for want of a key to sign with; None when one can.
     """
 
     gate: GateRevision
@@ -48,13 +51,24 @@ class GateStanding:
     last: LastRun | None
     new_groups: int
     proposed: bool
+    raised_groups: int = 0
+    missing_key: str | None = None
+
+    @property
+    def news(self) -> int:
+        """Groups that count towards the next run."""
+        return self.new_groups + self.raised_groups
 
 
 class Standings(Protocol):
     """Where gates are looked up."""
 
-    def standings(self, *, now: datetime) -> Sequence[GateStanding]:
-        """Return how every gate stands, by name."""
+    def standings(self, *, now: datetime, recount: bool = True) -> Sequence[GateStanding]:
+        """Return how every gate stands, by name.
+
+        Without `recount` groups are counted where labels came, and of the others in turn: what is quiet costs little, and
+        a count may be some seconds old, or a minute or two where a row became visible late.
+        """
         ...
 
     def labels_pending(self) -> Mapping[str, int]:

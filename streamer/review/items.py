@@ -123,7 +123,7 @@ class Recalibrating:
 
     Attributes
     ----------
-    labelled : batches with a label that the last run has not read with one.
+    labelled : batches that were labelled, or got a higher label, since the last run.
     wanted : how many of them bring the next run about.
     """
 

@@ -1,20 +1,30 @@
-"""How every gate stands between two runs, by queries that read little more than what is new."""
+"""How every gate stands between two runs: a few queries for all gates, and a count where something came.
+
+What does not change is kept: policies by their versions, runs by their numbers, a gate's count until a label of it comes.
+Counts are made anew in turn all the same: for batches that grow old enough to be read, labels that came before their
+batch, and rows that became visible after later ones.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from streamer.policy import MONITOR, calibrated_for_another
+from streamer.policy import calibrated_for_another
 from streamer.recalibration.standing import MOST_COUNTED, GateStanding, LastRun
-from streamer.store import proposals
 from streamer.store.audit_sample import readable
+from streamer.store.closures import closures
 from streamer.store.policy_rows import SETTINGS, settings_of
 from streamer.store.schema import (
     batches,
     calibration_candidates,
+    calibration_inputs,
     calibration_runs,
     decisions,
     gate_revisions,
@@ -24,18 +34,28 @@ from streamer.store.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.policy import GateRevision, GateSettings
+    from streamer.policy import GateRevision, GateSettings, Policy
     from streamer.store.engine import Database
     from streamer.store.gates import Gates
     from streamer.store.labels import Labels
+    from streamer.store.minting import Mint
     from streamer.store.policies import Policies
 
 
 _MOST_LABELS = 5 * MOST_COUNTED
 """A flood of labels for groups that have one already must not make a round long; runs by time go on."""
+
+_MOST_SECONDS = 0.25
+"""So long one look may count groups that were counted before; the rest waits for the next."""
+
+_OLD_SECONDS = 60.0
+"""A count that is older is made anew although no label came."""
+
+_LATE_RUNS = 1000
+"""A run gets its number when it is written and may become visible after so many later ones."""
 
 
 class _Run(NamedTuple):
@@ -49,70 +69,204 @@ class _Run(NamedTuple):
     older_than: datetime
     since_version: int | None
     labels_through: int
+    unchanged: bool
+
+
+class _InForce(NamedTuple):
+    """The newest policy of a gate with its revision, and the newest run that any policy came from."""
+
+    gate: GateRevision
+    policy: Policy
+    signed: bool
+    run: int
+
+
+@dataclass(slots=True)
+class _Count:
+    """New and raised groups, what they were counted against, and when by the monotonic clock."""
+
+    new: int
+    raised: int
+    against: tuple[int | None, int | None, int]
+    at: float
 
 
 class GateStandings:
     """Implements `streamer.recalibration.standing.Standings`."""
 
-    def __init__(self, database: Database, *, policies: Policies, gates: Gates, labels: Labels) -> None:
+    def __init__(
+        self, database: Database, *, policies: Policies, gates: Gates, labels: Labels, mint: Mint
+    ) -> None:
         self._database = database
         self._policies = policies
         self._gates = gates
         self._labels = labels
+        self._mint = mint
+        self._versions: dict[str, int] = {}
+        self._in_force: dict[str, _InForce] = {}
+        self._newest: dict[str, int] = {}
+        self._runs: dict[str, _Run] = {}
+        self._counts: dict[str, _Count] = {}
+        self._labels_seen: int | None = None
+        self._labelled: set[str] = set()
+        self._one_at_a_time = threading.Lock()
 
-    def standings(self, *, now: datetime) -> list[GateStanding]:
-        """How every gate stands, by name. A gate whose newest policy cannot be read is left out."""
-        every = self._gates.list()
-        active = self._policies.active()
-        with self._database.reading(snapshot=True) as connection:
-            runs, closures = _newest_runs(connection), _closures(connection)
-            found = []
-            for gate in every:
-                if gate.gate not in active:
-                    continue
-                run, since = runs.get(gate.gate), closures.get(gate.gate)
-                usable = (
-                    run is not None
-                    and run.since_version == since
-                    and not calibrated_for_another(run.settings, gate.settings)
-                )
-                found.append(
-                    GateStanding(
-                        gate=gate,
-                        policy=active[gate.gate].policy,
-                        last=None
-                        if run is None
-                        else LastRun(
-                            run=run.number,
-                            finished_at=run.finished_at,
-                            groups=run.groups,
-                            usable=usable,
-                            candidates=run.candidates,
-                        ),
-                        new_groups=_new_groups(connection, gate, run if usable else None, since, now),
-                        proposed=proposals.newest(connection, gate.gate) is not None,
-                    )
-                )
-        return found
+    def standings(self, *, now: datetime, recount: bool = True) -> list[GateStanding]:
+        """How every gate stands, by name. A gate whose newest policy cannot be read is left out.
+
+        Without `recount` groups are counted where labels came, and of the others in turn.
+        """
+        with self._one_at_a_time, self._database.reading(snapshot=True) as connection:
+            self._look_for_policies(connection)
+            self._look_for_runs(connection)
+            self._look_for_labels(connection)
+            since = _since(connection)
+            usable = {
+                name: run
+                for name, one in self._in_force.items()
+                if (run := self._runs.get(name)) is not None
+                and run.since_version == since.get(name)
+                and not calibrated_for_another(run.settings, one.gate.settings)
+            }
+            self._count(connection, usable, since, now, recount=recount)
+            return [
+                self._standing(one, self._runs.get(name), since.get(name), usable=name in usable)
+                for name, one in sorted(self._in_force.items())
+            ]
 
     def labels_pending(self) -> Mapping[str, int]:
         """How many drawn responses of each gate wait for a severity."""
         return self._labels.pending()
 
+    def _standing(self, one: _InForce, run: _Run | None, since: int | None, *, usable: bool) -> GateStanding:
+        count = self._counts[one.gate.gate]
+        last = None
+        if run is not None:
+            last = LastRun(
+                run=run.number,
+                finished_at=run.finished_at,
+                groups=run.groups,
+                usable=usable,
+                candidates=run.candidates,
+            )
+        return GateStanding(
+            gate=one.gate,
+            policy=one.policy,
+            last=last,
+            new_groups=count.new,
+            raised_groups=count.raised,
+            # As `proposals.newest` has it.
+            proposed=run is not None
+            and run.number > one.run
+            and not run.unchanged
+            and (run.since_version or 0) >= (since or 0),
+            missing_key=self._mint.missing_key(one.gate.gate, signed=one.signed),
+        )
 
-def _newest_runs(connection: sa.Connection) -> dict[str, _Run]:
-    newest = (
-        sa.select(sa.func.max(calibration_runs.c.id).label("id")).group_by(calibration_runs.c.gate).subquery()
-    )
+    def _look_for_policies(self, connection: sa.Connection) -> None:
+        query = sa.select(
+            policies.c.gate, sa.func.max(policies.c.version), sa.func.max(policies.c.calibration_run)
+        )
+        found = {
+            name: (version, run) for name, version, run in connection.execute(query.group_by(policies.c.gate))
+        }
+        versions = {name: version for name, (version, _) in found.items()}
+        if versions == self._versions:
+            return
+        revisions = {one.gate: one for one in self._gates.list()}
+        newest = self._policies.versions()
+        self._in_force = {
+            name: _InForce(gate, one.active.policy, one.signature is not None, found[name][1] or 0)
+            for name, gate in revisions.items()
+            if (one := newest.get(name)) is not None and one.active is not None and name in found
+        }
+        # One that cannot be read is looked at again, and so is one that came while we read.
+        self._versions = {
+            name: one.policy.version
+            for name, one in self._in_force.items()
+            if one.policy.version == versions[name]
+        }
+
+    def _look_for_runs(self, connection: sa.Connection) -> None:
+        through = max(self._newest.values(), default=0) - _LATE_RUNS
+        query = sa.select(calibration_runs.c.gate, sa.func.max(calibration_runs.c.id)).where(
+            calibration_runs.c.id > through
+        )
+        for gate, number in connection.execute(query.group_by(calibration_runs.c.gate)):
+            self._newest[gate] = max(number, self._newest.get(gate, 0))
+        unknown = [
+            number
+            for gate, number in self._newest.items()
+            if (known := self._runs.get(gate)) is None or known.number != number
+        ]
+        self._runs |= dict(_runs(connection, unknown))
+
+    def _look_for_labels(self, connection: sa.Connection) -> None:
+        newest = connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
+        seen = self._labels_seen
+        if seen is not None and newest > seen:
+            query = sa.select(label_revisions.c.gate).distinct().where(label_revisions.c.id > seen)
+            self._labelled.update(connection.execute(query).scalars())
+        self._labels_seen = newest
+
+    def _count(
+        self,
+        connection: sa.Connection,
+        usable: Mapping[str, _Run],
+        since: Mapping[str, int],
+        now: datetime,
+        *,
+        recount: bool,
+    ) -> None:
+        began = time.monotonic()
+        for name, needed in self._to_count(usable, since, recount=recount):
+            if not needed and time.monotonic() - began > _MOST_SECONDS:
+                continue
+            gate, run = self._in_force[name].gate, usable.get(name)
+            new, raised = _groups(connection, gate, run, since.get(name), now)
+            against = _against(gate, run, since.get(name))
+            self._counts[name] = _Count(new, raised, against, time.monotonic())
+            self._labelled.discard(name)
+
+    def _to_count(
+        self, usable: Mapping[str, _Run], since: Mapping[str, int], *, recount: bool
+    ) -> Iterator[tuple[str, bool]]:
+        """Gates to be counted, the longest uncounted first, and whether the count that there is will not do."""
+        aged = []
+        for name in sorted(
+            self._in_force, key=lambda one: self._counts[one].at if one in self._counts else 0.0
+        ):
+            count = self._counts.get(name)
+            against = _against(self._in_force[name].gate, usable.get(name), since.get(name))
+            if recount or count is None or count.against != against:
+                yield name, True
+            elif name in self._labelled:
+                yield name, False
+            elif time.monotonic() - count.at > _OLD_SECONDS:
+                aged.append(name)
+        for name in aged[: ceil(len(self._in_force) / 20)]:
+            yield name, False
+
+
+def _against(gate: GateRevision, run: _Run | None, since: int | None) -> tuple[int | None, int | None, int]:
+    return None if run is None else run.number, since, gate.revision
+
+
+def _runs(connection: sa.Connection, numbers: Sequence[int]) -> Iterator[tuple[str, _Run]]:
+    for start in range(0, len(numbers), 500):
+        yield from _some_runs(connection, numbers[start : start + 500])
+
+
+def _some_runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[str, _Run]]:
     candidates: dict[int, list[tuple[str, float | None]]] = {}
-    for row in connection.execute(
+    for one in connection.execute(
         sa.select(
             calibration_candidates.c.run, calibration_candidates.c.method, calibration_candidates.c.threshold
         )
-        .join_from(calibration_candidates, newest, newest.c.id == calibration_candidates.c.run)
+        .where(calibration_candidates.c.run.in_(numbers))
         .order_by(calibration_candidates.c.run, calibration_candidates.c.method)
     ):
-        candidates.setdefault(row.run, []).append((row.method, row.threshold))
+        candidates.setdefault(one.run, []).append((one.method, one.threshold))
     query = (
         sa.select(
             calibration_runs.c.id,
@@ -122,56 +276,53 @@ def _newest_runs(connection: sa.Connection) -> dict[str, _Run]:
             calibration_runs.c.older_than,
             calibration_runs.c.since_version,
             calibration_runs.c.labels_through,
+            calibration_runs.c.outcome,
             *(gate_revisions.c[name] for name in SETTINGS),
         )
-        .join_from(calibration_runs, newest, newest.c.id == calibration_runs.c.id)
         .join(
             gate_revisions,
             (gate_revisions.c.gate == calibration_runs.c.gate)
             & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
         )
+        .where(calibration_runs.c.id.in_(numbers))
     )
-    return {
-        row["of_gate"]: _Run(
-            number=row["id"],
-            finished_at=row["finished_at"],
-            groups=row["groups"],
-            candidates=tuple(candidates.get(row["id"], ())),
-            settings=settings_of(row),
-            older_than=row["older_than"],
-            since_version=row["since_version"],
-            # A run older than this column has read every label there was: none of them is told apart any more.
-            labels_through=row["labels_through"] or 0,
+    for row in connection.execute(query).mappings():
+        yield (
+            row["of_gate"],
+            _Run(
+                number=row["id"],
+                finished_at=row["finished_at"],
+                groups=row["groups"],
+                candidates=tuple(candidates.get(row["id"], ())),
+                settings=settings_of(row),
+                older_than=row["older_than"],
+                since_version=row["since_version"],
+                # A run older than this column has read every label there was: none of them is told apart any more.
+                labels_through=row["labels_through"] or 0,
+                unchanged=row["outcome"] == "unchanged",
+            ),
         )
-        for row in connection.execute(query).mappings()
-    }
 
 
-def _closures(connection: sa.Connection) -> dict[str, int]:
-    """Version of the newest policy that an alarm closed each gate with."""
-    query = (
-        sa.select(policies.c.gate, sa.func.max(policies.c.version).label("version"))
-        .where(policies.c.created_by == MONITOR, policies.c.state == "closed")
-        .group_by(policies.c.gate)
-    )
+def _since(connection: sa.Connection) -> dict[str, int]:
+    """By gate, the policy from which on batches are read since its newest alarm."""
+    every = closures().subquery()
+    query = sa.select(every.c.gate, sa.func.max(every.c.version).label("version")).group_by(every.c.gate)
     return {row.gate: row.version for row in connection.execute(query)}
 
 
-def _new_groups(
+def _groups(
     connection: sa.Connection, gate: GateRevision, run: _Run | None, since: int | None, now: datetime
-) -> int:
-    """Count the groups with a label that a run would read now and `run` has not read with one."""
+) -> tuple[int, int]:
+    """Count the groups with a label that a run would read now and `run` has not read with one, and those raised since."""
     settings = gate.settings
     older_than = now - timedelta(seconds=settings.label_deadline_seconds)
     would_read = readable(gate.gate, settings, older_than=older_than, since_version=since)
     if run is None:
-        return _count(connection, _labelled_since(gate, 0, would_read))
+        return _number(connection, _labelled_since(gate, 0, would_read)), 0
     decided = sa.select(batches.c.id).join_from(decisions, batches, batches.c.id == decisions.c.batch)
     labelled = _label_of_a_drawn_response(settings)
     young = decided.where(*would_read, decisions.c.decided_at >= run.older_than, labelled.exists())
-    count = _count(connection, young)
-    if count >= MOST_COUNTED:
-        return count
     # Labels that came since for batches that the run has read without one. Whoever commits a label late under an
     # earlier number is missed here; the next run by time reads it.
     late = _labelled_since(
@@ -179,18 +330,45 @@ def _new_groups(
         run.labels_through,
         (*would_read, decisions.c.decided_at < run.older_than, ~_had_a_label(gate, run.labels_through)),
     )
-    return min(count + _count(connection, late), MOST_COUNTED)
+    new = min(_number(connection, young) + _number(connection, late), MOST_COUNTED)
+    return new, _number(connection, _raised_since(gate, run))
 
 
-def _labelled_since(
-    gate: GateRevision, through: int, conditions: Sequence[sa.ColumnElement[bool]]
-) -> sa.Select[tuple[int]]:
-    """Batches of which a drawn response got one of the labels after number `through`, the next 50,000 of them.
+def _raised_since(gate: GateRevision, run: _Run) -> sa.Select[tuple[int]]:
+    """Batches of which a response got a higher label than the run read for it."""
+    recent = _recent_labels(gate, run.labels_through)
+    return (
+        sa.select(batches.c.id)
+        .distinct()
+        .select_from(recent)
+        .join(
+            batches,
+            (batches.c.gate == gate.gate)
+            & (batches.c.batch_id == recent.c.batch_id)
+            & (batches.c.attempt == recent.c.attempt),
+        )
+        .join(
+            calibration_inputs,
+            (calibration_inputs.c.run == run.number)
+            & (calibration_inputs.c.batch == batches.c.id)
+            & (calibration_inputs.c.response_id == recent.c.response_id),
+        )
+        .where(recent.c.severity > calibration_inputs.c.severity)
+    )
 
-    The labels are picked out first, whatever the planner thinks of it: they are few, and the decisions are not.
+
+def _recent_labels(gate: GateRevision, through: int) -> sa.CTE:
+    """The next 50,000 labels after number `through`.
+
+    They are picked out first, whatever the planner thinks of it: they are few, and the decisions are not.
     """
-    recent = (
-        sa.select(label_revisions.c.batch_id, label_revisions.c.attempt, label_revisions.c.response_id)
+    return (
+        sa.select(
+            label_revisions.c.batch_id,
+            label_revisions.c.attempt,
+            label_revisions.c.response_id,
+            label_revisions.c.severity,
+        )
         .where(
             label_revisions.c.gate == gate.gate,
             label_revisions.c.kind == gate.settings.severity_kind,
@@ -201,6 +379,13 @@ def _labelled_since(
         .cte("recent")
         .prefix_with("MATERIALIZED")
     )
+
+
+def _labelled_since(
+    gate: GateRevision, through: int, conditions: Sequence[sa.ColumnElement[bool]]
+) -> sa.Select[tuple[int]]:
+    """Batches of which a drawn response got one of the labels after number `through`."""
+    recent = _recent_labels(gate, through)
     return (
         sa.select(batches.c.id)
         .distinct()
@@ -256,6 +441,6 @@ def _label_of_a_drawn_response(settings: GateSettings) -> sa.Select[tuple[int]]:
     )
 
 
-def _count(connection: sa.Connection, query: sa.Select[tuple[int]]) -> int:
+def _number(connection: sa.Connection, query: sa.Select[tuple[int]]) -> int:
     counted = sa.select(sa.func.count()).select_from(query.limit(MOST_COUNTED).subquery())
     return connection.execute(counted).scalar_one()

@@ -68,6 +68,25 @@ def probe(connection: sa.Connection) -> Probe:
     return Probe(told[0], told[1], told[2], told[3])
 
 
+def gates_decided(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
+    """Tell which gates have decisions with numbers above `after` and up to `until`."""
+    return _gates(connection, decisions.c.gate, decisions.c.batch, after, until)
+
+
+def gates_labelled(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
+    """Tell which gates have labels with numbers above `after` and up to `until`."""
+    return _gates(connection, label_revisions.c.gate, label_revisions.c.id, after, until)
+
+
+def _gates(
+    connection: sa.Connection, gate: sa.Column[str], number: sa.Column[int], after: int, until: int
+) -> frozenset[str]:
+    if until <= after:
+        return frozenset()
+    query = sa.select(gate).distinct().where(number > after, number <= until)
+    return frozenset(connection.execute(query).scalars())
+
+
 def decided(
     connection: sa.Connection, gate: str, *, after: int, until: int, limit: int
 ) -> list[LoggedDecision]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.policy import MONITOR
 from streamer.rules import INDICATOR
-from streamer.store import monitored_decisions
+from streamer.store import bulk, monitored_decisions
 from streamer.store.alerts import raise_alert
 from streamer.store.monitoring_rows import (
     read_watch,
@@ -20,16 +20,17 @@ from streamer.store.monitoring_rows import (
     write_sequences,
 )
 from streamer.store.policy_rows import newest_keys, read_versions
-from streamer.store.schema import alert_acknowledgements, alerts, monitor_sequences
-from streamer.watching.store import Standing
+from streamer.store.schema import alert_acknowledgements, alerts, monitor_sequences, policies
+from streamer.watching.store import News, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from streamer.store.alerts import AlertMessage
     from streamer.store.engine import Database
     from streamer.store.minting import Mint
+    from streamer.watching.horizon import Mark, Probe
     from streamer.watching.logged import LoggedDecision
     from streamer.watching.state import GateWatch, WatchedAlarm, WatchedSequence
     from streamer.watching.store import Written
@@ -51,6 +52,21 @@ class Monitoring:
         self._mint = mint
         self._message = alert_message
 
+    def probe(self) -> Probe:
+        """How far the record reaches."""
+        with self._database.reading() as connection:
+            return monitored_decisions.probe(connection)
+
+    def news(self, *, after: Mark, until: Mark, told: Collection[str]) -> News:
+        """What came between two marks, by gate, and which of these alerts are acknowledged."""
+        with self._database.reading(snapshot=True) as connection:
+            return News(
+                decided=monitored_decisions.gates_decided(connection, after.decisions, until.decisions),
+                labelled=monitored_decisions.gates_labelled(connection, after.labels, until.labels),
+                policies=dict(newest_keys(connection, None)),
+                acknowledged=frozenset(_acknowledged(connection, told)),
+            )
+
     def standing(self, gate: str) -> Standing | None:
         """How a gate stands; None when its newest policy cannot be read."""
         with self._database.reading(snapshot=True) as connection:
@@ -59,17 +75,13 @@ class Monitoring:
                 return None
             watch = read_watch(connection, gate)
             told = [one.alert_id for one in watch.alarms if one.alert_id is not None]
-            seen = connection.execute(
-                sa.select(alerts.c.alert_id, alert_acknowledgements.c.last_batch)
-                .join(alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id)
-                .where(alerts.c.alert_id.in_(told))
-            )
             return Standing(
                 watch=watch,
                 policy=found[0].active.policy,
                 salt=found[0].active.audit_salt,
-                acknowledged={row.alert_id: row.last_batch for row in seen},
+                acknowledged=_acknowledged(connection, told),
                 probe=monitored_decisions.probe(connection),
+                reopened=_reopened(connection, watch),
             )
 
     def watch(self, gate: str) -> GateWatch:
@@ -137,6 +149,30 @@ class Monitoring:
             present, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
         )
         return self._mint.next(connection, closed, by=MONITOR, reason=reason, now=now).version
+
+
+def _acknowledged(connection: sa.Connection, told: Collection[str]) -> dict[str, int]:
+    """Which of these alerts are acknowledged, and the newest batch by then."""
+    query = sa.select(alerts.c.alert_id, alert_acknowledgements.c.last_batch).join(
+        alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id
+    )
+    found = bulk.look_up(connection, query, [alerts.c.alert_id], [(one,) for one in told])
+    return {row["alert_id"]: row["last_batch"] for row in found}
+
+
+def _reopened(connection: sa.Connection, watch: GateWatch) -> bool:
+    """Whether a policy after the one that the risk alarm closed the gate with ships something."""
+    alarm = watch.alarm("risk")
+    if alarm is None or alarm.ended is not None or alarm.closed_policy is None:
+        return False
+    later = sa.select(policies.c.version).where(
+        policies.c.gate == watch.gate, policies.c.version > alarm.closed_policy
+    )
+    keys = [(watch.gate, version) for version in connection.execute(later).scalars()]
+    return any(
+        one.active is not None and not one.active.policy.ships_nothing
+        for one in read_versions(connection, keys)
+    )
 
 
 def _closing(alarm: WatchedAlarm, closed: int) -> WatchedAlarm:

@@ -95,7 +95,9 @@ class Store:
         self.reviews = Reviews(database)
         self.checkpoints = Checkpoints(database)
         self.evidence = Evidence(database)
-        self.standings = GateStandings(database, policies=self.policies, gates=self.gates, labels=self.labels)
+        self.standings = GateStandings(
+            database, policies=self.policies, gates=self.gates, labels=self.labels, mint=mint
+        )
         self.locks = Locks(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
         self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message)

@@ -232,12 +232,13 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "calibration_new_groups", "gate",
-        "Newly labelled groups that the gate's newest calibration run has not read; at most 10000 are counted.",
+        "Groups that were labelled, or got a higher label, since the gate's newest calibration run read; at most 10000 of "
+        "each are counted.",
         services="recalibrator",
     ),
     _metric(
         "gauge", "calibration_wanted_groups", "gate",
-        "Newly labelled groups that bring the next run about; absent where labels bring none about.",
+        "New groups that bring the next run about; absent where labels bring none about.",
         services="recalibrator",
     ),
     _metric(

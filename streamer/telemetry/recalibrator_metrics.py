@@ -75,7 +75,7 @@ class RecalibratorMetrics:
         gate, settings = standing.gate.gate, standing.gate.settings
         for outcome in RUN_OUTCOMES:
             self.of("calibration_runs_total").labels(gate, settings.method, outcome)
-        self._set("calibration_new_groups", gate, standing.new_groups)
+        self._set("calibration_new_groups", gate, standing.news)
         self._set("calibration_wanted_groups", gate, settings.recalibrate_after_groups)
         self._set("proposal_pending", gate, int(standing.proposed))
         last = standing.last

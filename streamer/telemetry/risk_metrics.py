@@ -41,19 +41,19 @@ class RiskMetrics:
 
     def _show_alarm(self, report: RiskReport, name: AlarmKind) -> None:
         one = report.alarm(name)
-        labels = {"gate": report.gate, "alarm": name}
+        labels = (report.gate, name)
         raised, ratio = self._of("alarm_raised"), self._of("alarm_evidence_ratio")
         moment = self._of("alarm_raised_timestamp_seconds")
         if one is None:
             for metric in (raised, ratio, moment):
-                metric.remove_by_labels(labels)
+                metric.remove(*labels)
             return
-        raised.labels(**labels).set(one.raised_at is not None)
-        ratio.labels(**labels).set(one.evidence_ratio)
+        raised.labels(*labels).set(one.raised_at is not None)
+        ratio.labels(*labels).set(one.evidence_ratio)
         if one.raised_at is None:
-            moment.remove_by_labels(labels)
+            moment.remove(*labels)
         else:
-            moment.labels(**labels).set(one.raised_at.timestamp())
+            moment.labels(*labels).set(one.raised_at.timestamp())
 
     def show_alerts(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Show how many alerts were ever raised, by gate and kind; the record only adds to them."""

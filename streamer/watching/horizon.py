@@ -72,6 +72,14 @@ def marked(marks: tuple[Mark, ...], probe: Probe, now: datetime) -> tuple[Mark, 
     return (*kept, new)
 
 
+def joined(kept: tuple[Mark, ...], seen: tuple[Mark, ...]) -> tuple[Mark, ...]:
+    """Add to the marks that a gate keeps those that were seen since; all tell of the same record."""
+    if not kept:
+        return seen
+    last = kept[-1]
+    return (*kept, *(mark for mark in seen if (*mark[:2], mark.at) > (*last[:2], last.at)))
+
+
 def settled_number(marks: tuple[Mark, ...], probe: Probe) -> Mark | None:
     """Return the newest mark up to which nothing can appear any more; None where there is none yet."""
     settled = [mark for mark in marks if mark.transactions <= probe.ended]

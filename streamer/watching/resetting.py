@@ -49,7 +49,8 @@ def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] |
             policy.settings, number=alarm.number + 1, after=seen, after_policy=alarm.after_policy
         ), ACKNOWLEDGED
     closed = alarm.closed_policy
-    if closed is not None and policy.version > closed and not policy.ships_nothing:
+    # Also if it is closed again by now: what shipped in between must be read.
+    if closed is not None and standing.reopened:
         return risk_alarm(
             policy.settings, number=alarm.number + 1, after=alarm.after, after_policy=closed
         ), REOPENED

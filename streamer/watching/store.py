@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from streamer.events.alerts import AlertsV1
     from streamer.policy import Policy
-    from streamer.watching.horizon import Probe
+    from streamer.watching.horizon import Mark, Probe
     from streamer.watching.logged import LoggedDecision
     from streamer.watching.state import GateWatch, WatchedAlarm, WatchedSequence
 
@@ -26,6 +26,8 @@ class Standing:
     salt : the secret of its audit draw.
     probe : how far the record reaches.
     acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when somebody acknowledged it.
+    reopened : whether a policy after the one by which an alarm of `watch` closed the gate ships something, also where a
+        later one ships nothing again.
     """
 
     watch: GateWatch
@@ -33,6 +35,23 @@ class Standing:
     salt: bytes
     probe: Probe
     acknowledged: Mapping[str, int]
+    reopened: bool = False
+
+
+class News(NamedTuple):
+    """What came for the gates that are named; the others are as they were.
+
+    Attributes
+    ----------
+    decided, labelled : gates with decisions, with labels, in the stretch of the record that was asked for.
+    policies : every gate's newest policy.
+    acknowledged : of the alerts that were asked for.
+    """
+
+    decided: frozenset[str]
+    labelled: frozenset[str]
+    policies: Mapping[str, int]
+    acknowledged: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +74,14 @@ class Written:
 
 class WatchStore(Protocol):
     """Decisions, labels and the state of watching. Calls block; each raises `Unavailable` when the database is away."""
+
+    def probe(self) -> Probe:
+        """How far the record reaches."""
+        ...
+
+    def news(self, *, after: Mark, until: Mark, told: Collection[str]) -> News:
+        """What came between two marks, the second of which is settled, and which of the alerts `told` are acknowledged."""
+        ...
 
     def standing(self, gate: str) -> Standing | None:
         """How a gate stands; None when its newest policy cannot be read."""

@@ -96,6 +96,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
             standings=store.standings,
             leadership=leadership,
             recalibrate=recalibrate,
+            raise_alert=store.alerts.raise_,
             publish=_Announcements(settings, store),
             watch=watch(store, metrics, stopping=stop.is_set),
             observer=metrics,

@@ -109,7 +109,7 @@ class _Due:
             settings = standing.gate.settings
             wanted = settings.recalibrate_after_groups
             if settings.recalibrate != "manual" and wanted is not None:
-                counted[standing.gate.gate] = Recalibrating(labelled=standing.new_groups, wanted=wanted)
+                counted[standing.gate.gate] = Recalibrating(labelled=standing.news, wanted=wanted)
         return counted
 
 

@@ -12,6 +12,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.policy import MONITOR, RECALIBRATOR
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
 from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
+from streamer.recalibration.schedule import Schedule
 from streamer.store import control, engine, migrate
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
@@ -355,8 +356,13 @@ def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., Lab
 
 
 def new_groups(one: LabelledGate) -> int:
-    (found,) = one.store.standings.standings(now=one.clock())
+    (found,) = one.store.standings.standings(now=one.clock(), recount=False)
     return found.new_groups
+
+
+def raised_groups(one: LabelledGate) -> int:
+    (found,) = one.store.standings.standings(now=one.clock())
+    return found.raised_groups
 
 
 def test_new_groups_are_those_that_the_newest_run_has_not_read_with_a_label(
@@ -370,9 +376,12 @@ def test_new_groups_are_those_that_the_newest_run_has_not_read_with_a_label(
     assert new_groups(one) == 20
     one.run()
     assert new_groups(one) == 0
-    one.label(first[:20], bad_below(0.3), by="bo")
+    one.label(first[:20], bad_below(0.2), by="bo")
+    assert raised_groups(one) == 0, "a second opinion that is no worse"
     one.label(first[:20], bad_below(0.9), days=0.2)
     assert new_groups(one) == 0, "a second opinion is no new group"
+    worse = [n for n in first[:20] if 0.3 <= one.score(n) < 0.9]
+    assert raised_groups(one) == len(worse) > 5
     one.label(first[20:], bad_below(0.3))
     assert new_groups(one) == 10, "labels that came late"
     more = one.decide(5)
@@ -382,7 +391,34 @@ def test_new_groups_are_those_that_the_newest_run_has_not_read_with_a_label(
     one.label([0], bad_below(0.3), by="cy")
     assert new_groups(one) == 15
     one.run()
-    assert new_groups(one) == 0
+    assert (new_groups(one), raised_groups(one)) == (0, 0)
+
+
+def test_labels_that_rise_bring_a_run_about_that_holds_more_and_none_that_holds_less(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
+    numbers = one.decide(200)
+    one.label(numbers, bad_below(0.3))
+    before = one.open()
+    schedule = Schedule(time.monotonic)
+
+    def due() -> str | None:
+        (found,) = one.store.standings.standings(now=one.clock(), recount=False)
+        return schedule.due(found, now=one.now)
+
+    assert due() is None
+    one.label(numbers, bad_below(0.85), by="ben")
+    assert due() == "0 newly labelled groups and 110 with a higher label, 100 are enough"
+    assert one.run().outcome == "applied"
+    tighter = one.policy
+    assert (tighter.threshold or 0) > (before.threshold or 0)
+    # Raised a little, and the others turned down: due again, and looser by what the labels say now.
+    one.label([n for n in numbers if one.score(n) >= 0.3], lambda _: 0.01, by="cy", days=0.4)
+    one.label(numbers, bad_below(0.1), by="ben", days=0.5)
+    assert due() is None, "labels that fall bring no run about"
+    assert one.run().outcome != "applied"
+    assert one.policy == tighter
 
 
 def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[..., LabelledGate]) -> None:

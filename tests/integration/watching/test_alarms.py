@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from streamer.events.alerts import decode_alert
 from streamer.policy import MONITOR
+from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
 from streamer.rules import Cut, Segments
 from streamer.watching.reading import chance_of
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
@@ -105,9 +106,19 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     # Somebody is woken by this and copies it: the command wants a reason.
     assert f"`streamer threshold close {GATE} --reason " in told.alert.message
     assert traffic.store.policies.newest(GATE).state == "open"
+    # What it says of the sample does not depend on keys: nothing from before it is calibrated on any more.
+    closure = traffic.store.calibration.alarm_closure(GATE)
+    assert closure == Since(3, START + DAY / 2, closed=False)
+    with pytest.raises(NothingToCalibrate, match="an alarm should have closed it"):
+        calibrate_gate(
+            traffic.store.calibration, traffic.store.gates.get(GATE), now=START + DAY, since=closure
+        )
     traffic.store.monitoring._mint = mint
     traffic.watcher().watch(GATE, now=START + DAY)
     assert traffic.store.policies.newest(GATE).state == "closed", "tried again until it can be done"
+    closure = traffic.store.calibration.alarm_closure(GATE)
+    assert closure is not None
+    assert (closure.version, closure.closed) == (3, True)
     assert {one.alert.kind for one in traffic.store.alerts.list()} == {"risk", "gate_closed"}
 
 
@@ -135,6 +146,21 @@ def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
     traffic.label(traffic.decide(80, rng=np.random.default_rng(14)), lambda _: 1.0)
     watcher.watch(GATE, now=START + DAY)
     assert traffic.store.policies.newest(GATE).state == "closed"
+    assert len([one for one in traffic.store.alerts.list() if one.alert.kind == "risk"]) == 2
+
+
+def test_what_shipped_between_two_rounds_is_read_although_the_gate_is_closed_again(
+    light_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = light_traffic()
+    raised(traffic)
+    traffic.open_gate()
+    traffic.label(traffic.decide(80, rng=np.random.default_rng(13)), lambda _: 1.0)
+    traffic.store.policies.close(GATE, by="ana", reason="complaints")
+    traffic.watcher().watch(GATE, now=START + DAY)
+    alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
+    assert alarm is not None
+    assert (alarm.number, alarm.raised_by is not None) == (2, True)
     assert len([one for one in traffic.store.alerts.list() if one.alert.kind == "risk"]) == 2
 
 

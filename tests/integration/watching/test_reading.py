@@ -70,10 +70,19 @@ def some_severities(traffic: Traffic, rng: np.random.Generator, mean: float = 0.
 
 @pytest.mark.parametrize(("page", "pages"), [(7, 3), (500, 10), (1, 400)])
 def test_however_rounds_are_cut_the_states_are_those_of_the_mathematics(
-    new_traffic: Callable[..., Traffic], page: int, pages: int
+    light_traffic: Callable[..., Traffic], page: int, pages: int
 ) -> None:
+    are_those_of_the_mathematics(light_traffic(), page, pages)
+
+
+def test_on_either_database_the_states_are_those_of_the_mathematics(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    are_those_of_the_mathematics(new_traffic(), 40, 3)
+
+
+def are_those_of_the_mathematics(traffic: Traffic, page: int, pages: int) -> None:
     rng = np.random.default_rng(1)
-    traffic = new_traffic()
     traffic.decide(60, rng=rng, shipped=0.7)
     traffic.decide(3, rng=rng, number=0, scores=None, actions=("abstain", "abstain"), sampled=False,
                    sampling_probability=0.0, reason="scorer_failed")  # fmt: skip
@@ -82,10 +91,11 @@ def test_however_rounds_are_cut_the_states_are_those_of_the_mathematics(
     first, rest = traffic.made[:50], traffic.made[50:]
     watcher = traffic.watcher(page=page, pages=pages)
     traffic.label(first, severities)
-    for _ in range(100):
+    rounds = 2 + 103 // (page * pages)
+    for _ in range(rounds):
         watcher.watch(GATE, now=START + DAY / 2)
     traffic.label(rest, severities)
-    for _ in range(100 if page < 10 else 2):
+    for _ in range(rounds):
         report = watcher.watch(GATE, now=START + DAY / 2)
     assert report is not None
     watch = traffic.store.monitoring.watch(GATE)

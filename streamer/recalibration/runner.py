@@ -1,0 +1,132 @@
+"""Runs the gates that are due, one after the other, the longest-waiting first, in a thread of its own.
+
+Nobody waits for a run: the risk in service of all gates is looked after meanwhile, and readiness stays true.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from streamer.errors import TryLater, Unavailable, UsageError
+from streamer.recalibration.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.recalibration.standing import GateStanding
+
+log = structlog.get_logger(__name__)
+
+
+class RunObserver(Protocol):
+    """What is told of runs; see `streamer.telemetry.recalibrator_metrics`."""
+
+    def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
+
+
+class Runner:
+    """Keeps which gates are due, and runs them.
+
+    Parameters
+    ----------
+    recalibrate : runs one gate now and returns what became of it. Raises `TryLater` when there is nothing to read yet,
+        another run is under way or the gate was changed meanwhile, another `UsageError` when it cannot be recorded here,
+        `Unavailable` when the database is away.
+    stopping : whether we were told to stop; no run is begun then any more.
+    monotonic : seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        *,
+        recalibrate: Callable[[GateStanding], str],
+        observer: RunObserver,
+        stopping: Callable[[], bool],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._recalibrate = recalibrate
+        self._observer = observer
+        self._stopping = stopping
+        self._monotonic = monotonic
+        self._schedule = Schedule(monotonic)
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._due: list[tuple[GateStanding, str]] = []
+        self._running: str | None = None
+        self._ended: dict[str, float] = {}
+
+    def offer(self, standings: Sequence[GateStanding], *, now: datetime, asked: float) -> None:
+        """Say how the gates stand; what is due is run after what is under way, and what was offered before is forgotten.
+
+        Parameters
+        ----------
+        asked : seconds, by the monotonic clock, before the gates were looked up: a run that ended later is not in them.
+        """
+        with self._lock:
+            due = []
+            for one in standings:
+                name = one.gate.gate
+                if name == self._running or self._ended.get(name, float("-inf")) > asked:
+                    continue
+                if (why := self._schedule.due(one, now=now)) is not None:
+                    due.append((one, why))
+            due.sort(key=lambda pair: self._schedule.due_since(pair[0].gate.gate))
+            self._due = due
+        self._wake.set()
+
+    def run_due(self) -> None:
+        """Run what is due, until nothing is or we are told to stop."""
+        while not self._stopping() and (found := self._take()) is not None:
+            self._run(*found)
+
+    def loop(self, stop: threading.Event) -> None:
+        """Run whatever is offered, until `stop` is set and `wake` called."""
+        while not stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            self.run_due()
+
+    def wake(self) -> None:
+        """Let `loop` see that it is to stop."""
+        self._wake.set()
+
+    def _take(self) -> tuple[GateStanding, str] | None:
+        with self._lock:
+            if not self._due:
+                return None
+            found = self._due.pop(0)
+            self._running = found[0].gate.gate
+            return found
+
+    def _run(self, standing: GateStanding, why: str) -> None:
+        name, method = standing.gate.gate, standing.gate.settings.method
+        log.info("recalibrator.run", gate=name, why=why)
+        began = self._monotonic()
+        outcome = None
+        try:
+            outcome = self._recalibrate(standing)
+        except (TryLater, Unavailable) as error:
+            # Nothing to read yet, another run under way, a gate changed meanwhile, a part away: tried again later.
+            log.info("recalibrator.put_off", gate=name, reason=str(error)[:300])
+        except UsageError as error:
+            # It will not pass by itself: no key to sign with, or a policy that is not trusted.
+            log.warning("recalibrator.run_refused", gate=name, reason=str(error))
+            self._observer.count_run(name, method, "failed", self._monotonic() - began)
+        except Exception:
+            log.exception("recalibrator.run_failed", gate=name)
+            self._observer.count_run(name, method, "failed", self._monotonic() - began)
+        seconds = self._monotonic() - began
+        with self._lock:
+            self._running = None
+            self._ended[name] = self._monotonic()
+            if outcome is None:
+                self._schedule.failed(name)
+            else:
+                self._schedule.done(name, seconds)
+        if outcome is not None:
+            self._observer.count_run(name, method, outcome, seconds)
+            log.info("recalibrator.ran", gate=name, outcome=outcome, seconds=round(seconds, 3))
