@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from streamer.evaluation import DataSet, Evaluation
     from streamer.evaluation.run import Watch
     from streamer.judge.client import Judge
-    from streamer.scoring.encoder import CachedEncoder
     from streamer.settings import Settings
 
 _ASKED, _SCORES, _JUDGE, _RUN = "What is asked", "Scores to compare", "The judge", "The run"
@@ -216,6 +215,7 @@ def _with_scores(
     from streamer.errors import UsageError
     from streamer.evaluation import judged_data_sets, scored_data_sets
     from streamer.evaluation.stored import keeps_texts
+    from streamer.policy import NO_ENCODER
     from streamer.scoring.compared_scorers import GRAM
 
     others = [name for name in scorers if name != GRAM]
@@ -228,25 +228,18 @@ def _with_scores(
                     f"{data.source}: its texts are not on record, so that {', '.join(others)} cannot be computed; leave "
                     "--scorers out"
                 )
+            if settings.encoder.name == NO_ENCODER and data.clouds[0].responses[0].embedding is None:
+                raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
             (data,) = scored_data_sets(
                 [data],
                 encoder=settings.encoder.name,
-                load_encoder=lambda: _encoder(settings),
+                device=settings.encoder.device,
+                threads=settings.encoder.threads,
                 cache=cache,
                 watch=watch,
             )
         made.append(data if kept is None else data.with_scores(GRAM, kept))
     return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)
-
-
-def _encoder(settings: "Settings") -> "CachedEncoder":
-    from streamer import wiring
-    from streamer.errors import UsageError
-
-    loaded = wiring.encoder(settings)
-    if loaded is None:
-        raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
-    return loaded
 
 
 def _print(found: "Evaluation", out: Path) -> None:

@@ -109,7 +109,7 @@ def gpso(
     """Tell good responses from bad ones by the subspaces that their embeddings span, as the paper's GPSO does.
 
     GPSO learns from severities; gates do not use it. Logistic regression and the nearest class mean get the same
-    splits. Embeddings are kept in .streamer/embeddings, so that a second run is quick.
+    splits. Embeddings are kept in .streamer/embeddings, where `streamer evaluate` keeps its own: a second run is quick.
     """
     from streamer.cli.console import note, print_json, say
     from streamer.experiments.gpso_options import StudyOptions
@@ -199,7 +199,10 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
         texts = {text for cloud in clouds for text in cloud.texts}
         with progress(f"{name}: embedding", len(texts)) as advance:
             rows = cloud_embeddings(
-                clouds, lambda asked: wiring.unnormalised_embeddings(settings, asked, progress=advance)
+                clouds,
+                lambda asked: wiring.stored_encoder(settings, progress=lambda done, _: advance(done)).rows(
+                    asked
+                ),
             )
         rounds = {"within": 0, "across": len(clouds)}
         with progress(f"{name}: judging", len(clouds) * (1 + options.loo)) as advance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,12 @@ from streamer.scoring.compared_scorers import SCORER_NAMES
 from streamer.scoring.registry import DEFAULT_ENCODER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streamer.evaluation.data_sets import DataSet
     from streamer.evaluation.results import Evaluation
     from streamer.evaluation.run import Watch
     from streamer.judge.labeller import PatientGrader
-    from streamer.scoring.encoder import CachedEncoder
 
 CACHE = Path(".streamer")
 """Where scores, marks and results are kept unless told otherwise."""
@@ -41,7 +41,8 @@ def evaluate(
     judge_field: str = "judge_score",
     judge: PatientGrader | None = None,
     encoder: str = DEFAULT_ENCODER,
-    load_encoder: Callable[[], CachedEncoder] | None = None,
+    device: str = "auto",
+    threads: int | None = None,
     cache: Path | str | None = CACHE,
     processes: int = 1,
     watch: Watch | None = None,
@@ -61,8 +62,7 @@ def evaluate(
     external : fields of a response's ``meta`` that hold other scores in [0, 1], higher is safer.
     judge_field : the field of ``meta`` that holds the judge's score in [0, 1], given without references.
     judge : who is asked for the scores of files that do not have them; None: nobody.
-    encoder : of the embeddings; see `streamer.scoring.registry.find_encoder`.
-    load_encoder : how it is loaded, when something has to be encoded; None: on the CPU, by name.
+    encoder, device, threads : of the embeddings; see `streamer.experiments.stored_encoder.StoredEncoder`.
     cache : folder of what was computed before; None keeps nothing.
     processes : that compute side by side. More than 1 needs a main module that can be imported.
     watch : told how far things are.
@@ -97,7 +97,7 @@ def evaluate(
         [read_data_set(file, judge_field=judge_field, external=options.external) for file in named]
     )
     data_sets = scored_data_sets(
-        data_sets, encoder=encoder, load_encoder=load_encoder, cache=cache, watch=watch
+        data_sets, encoder=encoder, device=device, threads=threads, cache=cache, watch=watch
     )
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
@@ -142,38 +142,56 @@ def scored_data_sets(
     data_sets: Sequence[DataSet],
     *,
     encoder: str = DEFAULT_ENCODER,
-    load_encoder: Callable[[], CachedEncoder] | None = None,
+    device: str = "auto",
+    threads: int | None = None,
     cache: Path | str | None = CACHE,
     watch: Watch | None = None,
 ) -> list[DataSet]:
-    """Give data sets the scores of every label-free scorer; see `every_score` for what is kept."""
+    """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept."""
     import tempfile
 
-    from streamer.scoring.encoder import CachedEncoder
-    from streamer.scoring.registry import encoder_identity
-    from streamer.scoring.registry import load_encoder as load
-
     watch = watch or NoWatch()
-    loaded: list[CachedEncoder] = []
-
-    def once() -> CachedEncoder:
-        if not loaded:
-            loaded.append(CachedEncoder(load(encoder)) if load_encoder is None else load_encoder())
-        return loaded[0]
-
-    scored = []
     with tempfile.TemporaryDirectory() as unkept:
-        folder = Path(unkept if cache is None else cache) / "scores"
-        for data in data_sets:
-            own = data.clouds[0].responses[0].embedding is not None
-            identity = OWN_EMBEDDINGS if own else encoder_identity(encoder).id
-            watch.phase(f"Scoring {data.name}", len(data.clouds))
-            scores = every_score(
-                data.clouds, encoder_id=identity, load_encoder=once, folder=folder, progress=watch.done
-            )
-            for name in SCORER_NAMES:
-                data = data.with_scores(name, [None if one is None else one[name] for one in scores])
-            scored.append(replace(data, encoder=identity))
+        kept = Path(unkept if cache is None else cache)
+        return [_scored(data, encoder, device, threads, kept, watch) for data in data_sets]
+
+
+def _scored(
+    data: DataSet, encoder: str, device: str, threads: int | None, kept: Path, watch: Watch
+) -> DataSet:
+    from streamer.experiments.stored_encoder import StoredEncoder
+    from streamer.scoring.registry import encoder_identity
+
+    begun = ""
+
+    def tell(part: str, done: int, total: int) -> None:
+        nonlocal begun
+        if part != begun:
+            watch.phase(f"{part} {data.name}", total)
+            begun = part
+        watch.done(done)
+
+    def load() -> StoredEncoder:
+        return StoredEncoder(
+            encoder,
+            device=device,
+            threads=threads,
+            folder=kept / "embeddings",
+            progress=partial(tell, "Encoding"),
+        )
+
+    own = data.clouds[0].responses[0].embedding is not None
+    identity = OWN_EMBEDDINGS if own else encoder_identity(encoder).id
+    scores = every_score(
+        data.clouds,
+        encoder_id=identity,
+        load_encoder=load,
+        folder=kept / "scores",
+        progress=lambda done: tell("Scoring", done, len(data.clouds)),
+    )
+    scored = replace(data, encoder=identity)
+    for name in SCORER_NAMES:
+        scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     return scored
 
 

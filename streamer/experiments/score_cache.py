@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
@@ -20,12 +20,11 @@ from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike
 
     from streamer.experiments.clouds import Cloud
-    from streamer.scoring.encoder import CachedEncoder
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""
@@ -37,8 +36,18 @@ _VERSION = "2"
 """Raised when a scorer changes: older records are then no longer read."""
 
 _CLOUDS_AT_ONCE = 64
+"""That are scored, and written down, together."""
+_TEXTS_AT_ONCE = 20_000
+"""About so many are embedded together: what embeds may read all that it has kept each time."""
 
 CloudScores = dict[str, tuple[float, ...]]
+
+
+class Embeds(Protocol):
+    """What turns texts into the rows that scorers compare."""
+
+    def embed(self, batches: Sequence[Sequence[str]], /) -> Sequence[ArrayLike]:
+        """Return an array of shape (n, d) for each batch of n texts."""
 
 
 class _Line(msgspec.Struct):
@@ -47,7 +56,7 @@ class _Line(msgspec.Struct):
 
 
 def scored_file(
-    path: Path, *, encoder_id: str, load_encoder: Callable[[], CachedEncoder], folder: Path = SCORES_FOLDER
+    path: Path, *, encoder_id: str, load_encoder: Callable[[], Embeds], folder: Path = SCORES_FOLDER
 ) -> list[ScoredCloud]:
     """Return the clouds of a file with their Gram energies, in its order; see `every_score`.
 
@@ -68,7 +77,7 @@ def every_score(
     clouds: Sequence[Cloud],
     *,
     encoder_id: str,
-    load_encoder: Callable[[], CachedEncoder],
+    load_encoder: Callable[[], Embeds],
     folder: Path = SCORES_FOLDER,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> list[CloudScores | None]:
@@ -104,26 +113,41 @@ def every_score(
         for key, cloud in zip(keys, clouds, strict=True)
         if key not in kept or not _fits(kept[key], cloud)
     ]
-    progress(len(clouds) - len(missing))
+    if len(missing) < len(clouds):
+        progress(len(clouds) - len(missing))
     if missing:
         done = len(clouds) - len(missing)
         encoder = None if own else load_encoder()
-        for first in range(0, len(missing), _CLOUDS_AT_ONCE):
-            some = missing[first : first + _CLOUDS_AT_ONCE]
+        for portion in _portions(missing):
             vectors: Sequence[ArrayLike] = (
-                [[r.embedding or () for r in cloud.responses] for _, cloud in some]
+                [[r.embedding or () for r in cloud.responses] for _, cloud in portion]
                 if encoder is None
-                else encoder.embed([cloud.texts for _, cloud in some])
+                else encoder.embed([cloud.texts for _, cloud in portion])
             )
-            found = [
-                _Line(key, cloud_scores(cloud, rows))
-                for (key, cloud), rows in zip(some, vectors, strict=True)
-            ]
-            append_lines(record, found)
-            kept |= {line.key: line.scores for line in found}
-            done += len(some)
-            progress(done)
+            for first in range(0, len(portion), _CLOUDS_AT_ONCE):
+                some = slice(first, first + _CLOUDS_AT_ONCE)
+                found = [
+                    _Line(key, cloud_scores(cloud, rows))
+                    for (key, cloud), rows in zip(portion[some], vectors[some], strict=True)
+                ]
+                append_lines(record, found)
+                kept |= {line.key: line.scores for line in found}
+                done += len(found)
+                progress(done)
     return [kept[key] for key in keys]
+
+
+def _portions(keyed: Sequence[tuple[str, Cloud]]) -> Iterator[list[tuple[str, Cloud]]]:
+    portion: list[tuple[str, Cloud]] = []
+    texts = 0
+    for one in keyed:
+        portion.append(one)
+        texts += len(one[1].responses)
+        if texts >= _TEXTS_AT_ONCE:
+            yield portion
+            portion, texts = [], 0
+    if portion:
+        yield portion
 
 
 def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:

@@ -2,7 +2,7 @@
 
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.embedded_step import run_demo, run_dev
-from streamer.wiring.embeddings import unnormalised_embeddings
+from streamer.wiring.embeddings import stored_encoder
 from streamer.wiring.labellers import bertscore_labeller, judge, judge_endpoint, judge_labeller
 from streamer.wiring.parts import (
     check_database,
@@ -53,8 +53,8 @@ __all__ = [
     "run_worker",
     "sampling_endpoints",
     "sampling_vendor",
+    "stored_encoder",
     "tail",
     "topics",
     "trusted_keys",
-    "unnormalised_embeddings",
 ]

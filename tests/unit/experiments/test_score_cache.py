@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from streamer.errors import Unavailable
+from streamer.experiments import score_cache
 from streamer.experiments.clouds import Cloud, CloudResponse
 from streamer.experiments.line_record import append_lines, read_lines
 from streamer.experiments.score_cache import every_score
@@ -41,7 +42,8 @@ def clouds(count: int) -> list[Cloud]:
     ]
 
 
-def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_cache, "_TEXTS_AT_ONCE", 64 * 3)
     asked = clouds(150)
     first, second, whole = Falters(1), Falters(9), Falters(9)
     with pytest.raises(KeyboardInterrupt):
