@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import uuid
 from pathlib import Path
@@ -102,10 +103,10 @@ def _new_kafka_broker(config: pytest.Config, name: str) -> Iterator[KafkaBroker]
         broker.remove()
 
 
-def _new_postgres_server(config: pytest.Config, name: str) -> Iterator[PostgresServer]:
+def _new_postgres_server(config: pytest.Config, name: str, *, durable: bool) -> Iterator[PostgresServer]:
     if need := what_postgres_needs():
         missing(*need)
-    server = PostgresServer()
+    server = PostgresServer(durable=durable)
     config.stash[_running][name] = server
     try:
         server.start()
@@ -134,14 +135,17 @@ def topic_prefix() -> str:
 
 @pytest.fixture(scope="session")
 def postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
-    """PostgreSQL, shared by the whole run. Databases are the test's own: see `database_url`. Leave it running."""
-    yield from _new_postgres_server(pytestconfig, "postgres_server")
+    """PostgreSQL, shared by the whole run. Databases are the test's own: see `database_url`. Leave it running.
+
+    It does not wait for the disk: what a crash leaves is for tests with a server of their own.
+    """
+    yield from _new_postgres_server(pytestconfig, "postgres_server", durable=False)
 
 
 @pytest.fixture
 def own_postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
     """PostgreSQL for one test, which may stop, crash and restart it (a few seconds)."""
-    yield from _new_postgres_server(pytestconfig, "own_postgres_server")
+    yield from _new_postgres_server(pytestconfig, "own_postgres_server", durable=True)
 
 
 @pytest.fixture
@@ -182,6 +186,49 @@ def database_url(request: pytest.FixtureRequest) -> str:
     """SQLAlchemy URL of a new, empty database, unmigrated: the test runs once on each kind."""
     url: str = request.getfixturevalue(
         "sqlite_database_url" if request.param == "sqlite" else "postgres_database_url"
+    )
+    return url
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty, migrated SQLite database, to be copied: migrating takes a second."""
+    from streamer.store import migrate
+
+    file = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
+    migrate(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def _migrated_postgres_database(postgres_server: PostgresServer) -> str:
+    from streamer.store import migrate
+
+    url = postgres_server.create_database("migrated")
+    migrate(url)
+    return url
+
+
+@pytest.fixture
+def migrated_sqlite_url(migrated_sqlite_file: Path, sqlite_database_url: str) -> str:
+    """SQLAlchemy URL of a new SQLite database, migrated."""
+    shutil.copy(migrated_sqlite_file, sqlite_database_url.removeprefix("sqlite:///"))
+    return sqlite_database_url
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_server: PostgresServer, _migrated_postgres_database: str) -> Iterator[str]:
+    """SQLAlchemy URL of a new PostgreSQL database, migrated; it is dropped after the test."""
+    url = postgres_server.create_database(template=_migrated_postgres_database)
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def migrated_database_url(request: pytest.FixtureRequest) -> str:
+    """SQLAlchemy URL of a new, migrated database: the test runs once on each kind."""
+    url: str = request.getfixturevalue(
+        "migrated_sqlite_url" if request.param == "sqlite" else "migrated_postgres_url"
     )
     return url
 

@@ -20,12 +20,12 @@ _MATRIX = Matrix()
 
 @pytest.fixture
 def site(
-    kafka_broker: KafkaBroker, postgres_database_url: str, topic_prefix: str, tmp_path: Path
+    kafka_broker: KafkaBroker, migrated_postgres_url: str, topic_prefix: str, tmp_path: Path
 ) -> Iterator[Site]:
     """A site on the shared Kafka and PostgreSQL."""
     with (
         ExitStack() as stack,
-        a_site(kafka_broker, postgres_database_url, topic_prefix, tmp_path, stack) as one,
+        a_site(kafka_broker, migrated_postgres_url, topic_prefix, tmp_path, stack) as one,
     ):
         yield one
 

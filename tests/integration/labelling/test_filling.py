@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from streamer import cli
 from streamer.cli import main
 from streamer.journal import BatchKey
 from streamer.judge.labeller import GIVE_UP_AFTER
-from streamer.store import migrate
 from tests.integration.store.conftest import World
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.services.ports import free_port
@@ -46,10 +46,8 @@ def empty_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    url = f"sqlite:///{tmp_path}/audit.db"
-    migrate(url)
-    made = World(url)
+def world(tmp_path: Path, migrated_sqlite_file: Path) -> Iterator[World]:
+    made = World(f"sqlite:///{shutil.copy(migrated_sqlite_file, tmp_path / 'audit.db')}")
     yield made
     made.close()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,12 +12,10 @@ import pytest
 from streamer.review.access import Access
 from streamer.review.app import HOLD, review_app
 from streamer.review.server import base_url, listen, page_server
-from streamer.store import migrate
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from streamer.journal import Decision
     from streamer.review.items import Recalibrating
@@ -113,23 +109,10 @@ def unsealed(world: World) -> list[Any]:
         return list(snapshot.unchained())
 
 
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file, to be copied: migrating takes a second."""
-    file = tmp_path_factory.mktemp("review") / "migrated.sqlite3"
-    migrate(f"sqlite:///{file}")
-    with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    return file
-
-
 @pytest.fixture
-def world(migrated: Path, tmp_path: Path) -> Iterator[World]:
+def world(migrated_sqlite_url: str) -> Iterator[World]:
     """Over SQLite: what differs between databases is tried in the store's own tests."""
-    file = tmp_path / "streamer.sqlite3"
-    shutil.copy(migrated, file)
-    made = World(f"sqlite:///{file}")
+    made = World(migrated_sqlite_url)
     made.gate()
     yield made
     made.close()

@@ -26,7 +26,7 @@ from streamer.journal import (
     Slice,
 )
 from streamer.policy import GateSettings, Policy
-from streamer.store import Store, migrate, open_store
+from streamer.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -249,13 +249,12 @@ class World:
 
 
 @pytest.fixture
-def new_world(database_url: str) -> Iterator[Callable[..., World]]:
+def new_world(migrated_database_url: str) -> Iterator[Callable[..., World]]:
     """Makes worlds over one fresh, migrated database."""
-    migrate(database_url)
     made: list[World] = []
 
     def make(**options: Any) -> World:
-        made.append(World(database_url, **options))
+        made.append(World(migrated_database_url, **options))
         return made[-1]
 
     yield make

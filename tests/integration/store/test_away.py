@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def postgres_world(postgres_database_url: str) -> Iterator[World]:
-    migrate(postgres_database_url)
-    world = World(postgres_database_url)
+def postgres_world(migrated_postgres_url: str) -> Iterator[World]:
+    world = World(migrated_postgres_url)
     world.gate()
     yield world
     world.close()
@@ -52,14 +51,13 @@ def interrupted(world: World, meanwhile: Callable[[], object]) -> Store:
 
 
 def test_a_locked_sqlite_file_is_unavailable(
-    sqlite_database_url: str, monkeypatch: pytest.MonkeyPatch
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(sqlite_database_url)
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0.2)
-    world = World(sqlite_database_url)
+    world = World(migrated_sqlite_url)
     world.gate()
     lease = world.lease()
-    other = sqlite3.connect(sqlite_database_url.removeprefix("sqlite:///"), isolation_level=None)
+    other = sqlite3.connect(migrated_sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked"):
         world.commit(world.slice(lease, world.decision(0)))
@@ -84,10 +82,9 @@ def test_sqlite_keeps_what_it_promises(sqlite_database_url: str) -> None:
     assert path.stat().st_mode & 0o077 == 0  # texts and secrets: the owner's alone
 
 
-def test_postgresql_waits_for_the_disk_whatever_its_habit(postgres_database_url: str) -> None:
-    migrate(postgres_database_url)
-    name = sa.make_url(postgres_database_url).database
-    database = engine.Database(postgres_database_url)
+def test_postgresql_waits_for_the_disk_whatever_its_habit(migrated_postgres_url: str) -> None:
+    name = sa.make_url(migrated_postgres_url).database
+    database = engine.Database(migrated_postgres_url)
     with database.engine.begin() as connection:
         connection.exec_driver_sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
     database.close()

@@ -31,9 +31,9 @@ def test_the_same_short_name_with_other_weights_is_another_row(world: World) -> 
 
 
 @pytest.mark.parametrize("change", ["UPDATE encoders SET dimension = 1", "DELETE FROM encoders"])
-def test_what_an_encoder_was_cannot_be_changed(world: World, database_url: str, change: str) -> None:
+def test_what_an_encoder_was_cannot_be_changed(world: World, change: str) -> None:
     world.store.encoders.register(IDENTITY)
-    database = Database(database_url)
+    database = Database(world.url)
     try:
         with pytest.raises(sa.exc.IntegrityError, match="append-only"), database.engine.begin() as connection:
             connection.execute(sa.text(change))

@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.errors import Unavailable
-from streamer.store import migrate
 from streamer.store.locks import GateBusy
 from tests.integration.store.conftest import World
 
@@ -56,9 +55,8 @@ def test_a_lock_is_let_go_of_when_its_block_fails(new_world: Callable[..., World
         pass
 
 
-def test_who_lost_its_session_lost_the_lead(postgres_database_url: str) -> None:
-    migrate(postgres_database_url)
-    world = World(postgres_database_url)
+def test_who_lost_its_session_lost_the_lead(migrated_postgres_url: str) -> None:
+    world = World(migrated_postgres_url)
     first, second = (world.open().locks.leadership() for _ in range(2))
     assert first.held()
     with world.store._database.engine.connect() as connection:
@@ -75,9 +73,8 @@ def test_who_lost_its_session_lost_the_lead(postgres_database_url: str) -> None:
     world.close()
 
 
-def test_a_lock_file_that_is_taken_away_is_no_lock_any_more(sqlite_database_url: str, tmp_path: Path) -> None:
-    migrate(sqlite_database_url)
-    world = World(sqlite_database_url)
+def test_a_lock_file_that_is_taken_away_is_no_lock_any_more(migrated_sqlite_url: str, tmp_path: Path) -> None:
+    world = World(migrated_sqlite_url)
     first, second = (world.open().locks.leadership() for _ in range(2))
     assert first.held()
     (file,) = tmp_path.glob("*.locks/recalibrator")

@@ -81,9 +81,8 @@ def test_texts_go_and_what_was_decided_stays(recorded: World) -> None:
     assert pruned(recorded).total == 0
 
 
-def test_sqlite_keeps_no_copy_in_its_file(sqlite_database_url: str) -> None:
-    migrate(sqlite_database_url)
-    world = World(sqlite_database_url)
+def test_sqlite_keeps_no_copy_in_its_file(migrated_sqlite_url: str) -> None:
+    world = World(migrated_sqlite_url)
     world.gate()
     pruned(filled(world))
     path = world.store._database.url.database

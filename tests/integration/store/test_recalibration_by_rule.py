@@ -13,7 +13,7 @@ from streamer.policy import MONITOR, RECALIBRATOR
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
 from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
 from streamer.recalibration.schedule import Schedule
-from streamer.store import control, engine, migrate
+from streamer.store import control, engine
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 
@@ -293,10 +293,9 @@ def test_a_run_by_hand_does_not_open_what_was_closed_meanwhile(
 
 
 def test_who_closes_a_gate_does_not_wait_for_a_run_that_is_being_written(
-    postgres_database_url: str, monkeypatch: pytest.MonkeyPatch
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(postgres_database_url)
-    world = World(postgres_database_url)
+    world = World(migrated_postgres_url)
     one = LabelledGate(world)
     one.label(one.decide(200), bad_below(0.3))
     one.open()
@@ -319,22 +318,21 @@ def test_who_closes_a_gate_does_not_wait_for_a_run_that_is_being_written(
 
 
 def test_a_million_rows_may_be_thought_about_and_no_lock_is_held_so_long(
-    postgres_database_url: str, monkeypatch: pytest.MonkeyPatch
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "FROZEN_SECONDS", 0.2)
-    migrate(postgres_database_url)
-    world = World(postgres_database_url)
+    monkeypatch.setattr(engine, "FROZEN_SECONDS", 0.6)
+    world = World(migrated_postgres_url)
     database = world.store._database
     with database.reading() as connection:
         database.take_time(connection)
-        time.sleep(0.6)
+        time.sleep(1.0)
         assert connection.execute(sa.text("SELECT 1")).scalar() == 1
 
     def think_too_long() -> None:
         with database.reading() as connection:
             database.take_time(connection)
             database.be_brief(connection)
-            time.sleep(0.6)
+            time.sleep(1.0)
             connection.execute(sa.text("SELECT 1"))
 
     with pytest.raises(Unavailable):

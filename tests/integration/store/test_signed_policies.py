@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,13 @@ from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import UsageError
 from streamer.rules import Cut, Segments, Transductive
 from streamer.signed_policy import PolicyKeys, PolicySignature
-from streamer.store import migrate, open_store
+from streamer.store import open_store
 from streamer.store.schema import control_head, gate_revisions, gates, policies
 from tests.integration.store.conftest import SETTINGS, START, SteppingClock, dead_letter_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from streamer.journal import ActivePolicy, OutboxMessage
     from streamer.policy import Policy
@@ -47,7 +49,6 @@ class Place:
     """A migrated database, and stores on it that have these or those keys."""
 
     def __init__(self, url: str) -> None:
-        migrate(url)
         self.url = url
         self.clock = SteppingClock()
         self.told: list[tuple[Policy, PolicySignature | None]] = []
@@ -95,8 +96,8 @@ class Place:
 
 
 @pytest.fixture
-def place(database_url: str) -> Iterator[Place]:
-    one = Place(database_url)
+def place(migrated_database_url: str) -> Iterator[Place]:
+    one = Place(migrated_database_url)
     yield one
     for store in one.stores:
         store.close()
@@ -268,7 +269,9 @@ def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, 
     assert len(running.refused) == len(running.alerts) == len(set(running.refused)), "each is told once"
 
 
-def test_an_old_policy_again_and_one_of_another_record_are_refused(place: Place, tmp_path: Any) -> None:
+def test_an_old_policy_again_and_one_of_another_record_are_refused(
+    place: Place, tmp_path: Path, migrated_sqlite_file: Path
+) -> None:
     ours = signer()
     keys = keys_of(ours, by=ours)
     store = place.open(keys)
@@ -285,7 +288,7 @@ def test_an_old_policy_again_and_one_of_another_record_are_refused(place: Place,
     assert worker.refused == [(4, "bad_signature")]
     assert worker.alerts == [(4, "bad_signature", 3)]
 
-    elsewhere = Place(f"sqlite:///{tmp_path / 'other.db'}")
+    elsewhere = Place(f"sqlite:///{shutil.copy(migrated_sqlite_file, tmp_path / 'other.db')}")
     other = elsewhere.open(keys)
     other.gates.create(GATE, SETTINGS, by="ana", reason="new", seed=7)
     for _ in range(4):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.journal import BatchKey, LabelRevision
-from streamer.store import migrate
 from streamer.watching.watch import RiskWatch
 from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
 
@@ -165,22 +164,14 @@ def new_traffic(new_world: Callable[..., World]) -> Iterator[Callable[..., Traff
     return make
 
 
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty, migrated SQLite database."""
-    path = tmp_path_factory.mktemp("watching") / "empty.db"
-    migrate(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture
-def light_traffic(migrated_file: Path, tmp_path: Path) -> Iterator[Callable[..., Traffic]]:
+def light_traffic(migrated_sqlite_file: Path, tmp_path: Path) -> Iterator[Callable[..., Traffic]]:
     """The same on SQLite alone, for what no database has a say in."""
     made: list[World] = []
 
     def make(**settings: Any) -> Traffic:
         path = tmp_path / f"{len(made)}.db"
-        shutil.copyfile(migrated_file, path)
+        shutil.copy(migrated_sqlite_file, path)
         made.append(World(f"sqlite:///{path}"))
         traffic = Traffic(made[-1], **settings)
         traffic.open_gate()

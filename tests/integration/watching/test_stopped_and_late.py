@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streamer.store import migrate, open_store
+from streamer.store import open_store
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm, fresh_sequence, some_severities
@@ -75,9 +75,8 @@ def test_told_to_stop_it_begins_no_page_more_and_the_next_one_goes_on(
 
 
 @pytest.mark.postgres
-def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(postgres_database_url: str) -> None:
-    migrate(postgres_database_url)
-    world = World(postgres_database_url)
+def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrated_postgres_url: str) -> None:
+    world = World(migrated_postgres_url)
     traffic = Traffic(world, audit_probability=1.0)
     traffic.open_gate()
     rng = np.random.default_rng(22)
@@ -91,7 +90,7 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(postgr
             assert go_on.wait(30)
 
     slow = open_store(
-        postgres_database_url,
+        migrated_postgres_url,
         clock=world.clock,
         policy_message=policy_message,
         dead_letter_message=dead_letter_message,
