@@ -30,10 +30,16 @@ def upgrade(
     from streamer.settings import load_settings
 
     settings = load_settings()
-    wiring.migrate(
+    state = wiring.migrate(
         settings, lock_seconds=None if lock_timeout is None else seconds(lock_timeout, "--lock-timeout")
     )
-    say(f"The schema of {redact_text(settings.database.url)} is up to date.")
+    name = redact_text(settings.database.url)
+    if state.before is None:
+        say(f"Made the tables of {name}, which had none: revision {state.revision}.")
+    elif state.before != state.revision:
+        say(f"Brought the tables of {name} from revision {state.before} to {state.revision}.")
+    else:
+        say(f"The tables of {name} are up to date: revision {state.revision}.")
 
 
 @app.command()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
+from streamer.cli.console import percent
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -80,7 +82,7 @@ def _gate(gate: GateNumbers, now: datetime) -> list[Text]:
     if gate.activated_at is not None:
         since = f" for {_ago(now, datetime.fromtimestamp(gate.activated_at, UTC))}"
     head.append(f" (policy {gate.version}{since})", style="dim")
-    served = "" if gate.served_ratio is None else f", {gate.served_ratio:.0%} served"
+    served = "" if gate.served_ratio is None else f", {percent(gate.served_ratio, 0)} served"
     head.append(f"  {gate.batches} batches{served}")
     if gate.labels_pending is not None:
         head.append(f"  {gate.labels_pending} to label")

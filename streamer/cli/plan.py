@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamer.cli.console import percent
 from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -249,23 +250,21 @@ def _needs(made: "Plan") -> dict[str, object]:
     from streamer.experiments.planning import ENOUGH
 
     what, served = _SERVED[made.unit], made.best.ship_rate
-    steady = (
-        f"{(1 + made.level) / 2:.0%} of calibrations serve {ENOUGH:.0%} or more of what endless labels would"
-    )
+    steady = f"{percent((1 + made.level) / 2, 0)} of calibrations serve {percent(ENOUGH, 0)} or more of what endless labels would"
     if made.labels_enough:
         why = f"{'enough' if made.labels_named else 'the fewest below'} that {steady}"
     else:
         why = (
             f"{'too few' if made.labels_named else 'the most below, too few'} for steady calibrations: more than "
-            f"{(1 - made.level) / 2:.0%} serve less than {ENOUGH:.0%} of what endless labels would"
+            f"{percent((1 - made.level) / 2, 0)} serve less than {percent(ENOUGH, 0)} of what endless labels would"
         )
     fields: dict[str, object] = {
         "needed": f"{counted(made.least_groups, 'labelled prompt', 'labelled prompts')} or more: "
         "G of them meet no budget below 1/(G + 1)",
         "labels": f"{made.labels}, {why}",
         "smallest budget": f"{made.smallest_alpha:.3g} with {counted(made.labels, 'label', 'labels')}, one a prompt",
-        "served": f"{served.mean:.1%} of {what}; {_range(served)} in {made.level:.0%} of calibrations; "
-        f"{made.oracle_ship_rate:.1%} with endless labels",
+        "served": f"{percent(served.mean, 1)} of {what}; {_range(served)} in {percent(made.level, 0)} of calibrations; "
+        f"{percent(made.oracle_ship_rate, 1)} with endless labels",
         "held": _least_held(made),
     }
     if made.labels_per_served is not None and made.prompts_to_collect is not None:
@@ -330,7 +329,7 @@ def _print_sizes(made: "Plan") -> None:
             "AUC",
             "all shipped",
             "served",
-            f"{made.level:.0%} range",
+            f"{percent(made.level, 0)} range",
             "among served",
             "endless",
             "",
@@ -339,9 +338,9 @@ def _print_sizes(made: "Plan") -> None:
             [
                 one.responses,
                 _or_dash(one.auc),
-                Text(f"{one.mean_severity:6.1%}"),
+                Text(f"{percent(one.mean_severity, 1):>7}"),
                 *(_figures(one.prediction, marked=one.responses == made.responses)[i] for i in (0, 1, 4)),
-                Text(f"{one.oracle_ship_rate:6.1%}"),
+                Text(f"{percent(one.oracle_ship_rate, 1):>7}"),
                 "planned" if one.responses == made.responses else "",
             ]
             for one in made.sizes
@@ -351,18 +350,24 @@ def _print_sizes(made: "Plan") -> None:
 
 
 def _figure_heads(made: "Plan") -> list[str]:
-    return ["served", f"{made.level:.0%} range", "exposure", f"{made.level:.0%} range", "among served"]
+    return [
+        "served",
+        f"{percent(made.level, 0)} range",
+        "exposure",
+        f"{percent(made.level, 0)} range",
+        "among served",
+    ]
 
 
 def _figures(one: "Prediction", *, marked: bool) -> list[object]:
     from rich.text import Text
 
     style = "bold green" if marked else ""
-    selective = f"{one.selective_risk:6.1%}" if one.selective_risk is not None else "     -"
+    selective = f"{percent(one.selective_risk, 1):>7}" if one.selective_risk is not None else "      -"
     cells = [
-        f"{one.ship_rate.mean:6.1%}",
+        f"{percent(one.ship_rate.mean, 1):>7}",
         _range(one.ship_rate),
-        f"{one.exposure_risk.mean:6.1%}",
+        f"{percent(one.exposure_risk.mean, 1):>7}",
         _range(one.exposure_risk),
         selective,
     ]
@@ -370,20 +375,20 @@ def _figures(one: "Prediction", *, marked: bool) -> list[object]:
 
 
 def _least_held(made: "Plan") -> str:
-    exposure, alpha = f"{made.mean_severity:.1%}", f"{made.alpha_per_attempt:.1%}"
+    exposure, alpha = percent(made.mean_severity, 1), percent(made.alpha_per_attempt, 1)
     if made.least_held == 0:
         return (
             f"nothing need be held: if everything were served, exposure would be {exposure}, within {alpha}"
         )
     return (
-        f"{made.least_held:.1%} or more by any gate, however good its score: exposure of {exposure} must come down to "
-        f"{alpha}; {made.least_held_selective:.1%} or more for as small a severity among the served"
+        f"{percent(made.least_held, 1)} or more by any gate, however good its score: exposure of {exposure} must come down to "
+        f"{alpha}; {percent(made.least_held_selective, 1)} or more for as small a severity among the served"
     )
 
 
 def _range(interval: "Interval") -> str:
     digits = 0 if interval.high >= 0.2 else 1
-    return f"{100 * interval.low:.{digits}f} to {interval.high:.{digits}%}"
+    return f"{100 * interval.low:.{digits}f} to {percent(interval.high, digits)}"
 
 
 def _or_dash(value: float | None) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer.cli import options as opt
+from streamer.cli.console import percent
 from streamer.cli.policies import when
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _show(report: "RiskReport") -> None:
     began = report.began_at
     if report.exposure is not None and report.selective is not None and report.terms is not None and began:
         pairs += [
-            ("budget", f"{_percent(report.terms.budget)} per prompt, since {when(began)}"),
+            ("budget", f"{percent(report.terms.budget)} per prompt, since {when(began)}"),
             ("exposure", interval_text(report.exposure)),
             ("selective", f"{interval_text(report.selective)}, among what shipped"),
             (
@@ -83,7 +84,7 @@ def _show(report: "RiskReport") -> None:
         pairs.append(
             (
                 "budget used",
-                f"{_percent(burn.used)} (between {_percent(burn.used_lower)} and {_percent(burn.used_upper)}); at this "
+                f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)}); at this "
                 f"rate the rest lasts {left}{soonest}",
             )
         )
@@ -111,21 +112,17 @@ def interval_text(interval: "RiskInterval") -> str:
     """Write an interval: ``3.1 %, between 1.2 % and 5.9 %``."""
     if interval.estimate is None:
         return "not known"
-    return f"{_percent(interval.estimate)}, between {_percent(interval.lower)} and {_percent(interval.upper)}"
+    return f"{percent(interval.estimate)}, between {percent(interval.lower)} and {percent(interval.upper)}"
 
 
 def _alarm(one: "AlarmReport") -> str:
     name = "" if one.statistic in ("", "score") else f"{one.statistic}: "
     chance = f"false with a chance of at most {one.delta:.2g}"
     if one.raised_at is None:
-        return f"{name}quiet, evidence at {_percent(one.evidence_ratio)} of what raises it ({chance})"
+        return f"{name}quiet, evidence at {percent(one.evidence_ratio)} of what raises it ({chance})"
     closed = "" if one.closed_policy is None else f", closed the gate by policy {one.closed_policy}"
     alert = "" if one.alert_id is None else f"; alert {one.alert_id[:8]}"
     return f"{name}RAISED {when(one.raised_at)}{closed} ({chance}){alert}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 def report_json(report: "RiskReport") -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 import sqlalchemy as sa
@@ -26,6 +26,8 @@ from streamer.store.schema import metadata, progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+T = TypeVar("T")
+
 VERSION_TABLE = "schema_version"
 
 _ADVISORY_LOCK = 0x53_54_52_45_41_4D  # "STREAM"
@@ -36,12 +38,13 @@ _ATTEMPTS = 5
 @dataclass(frozen=True, slots=True)
 class SchemaState:
     """Where a database stands. `revision` is None before the first migration; `drift` names each difference
-    between its tables and this version's, as Alembic describes it.
+    between its tables and this version's, as Alembic describes it. `before` is where a migration found it.
     """
 
     revision: str | None
     head: str
     drift: tuple[str, ...]
+    before: str | None = None
 
     @property
     def current(self) -> bool:
@@ -68,28 +71,30 @@ def migrate(
     database = Database(url, insecure=insecure)
     try:
         database.make_file()
-        _again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
-        return _state(database)
+        before = _again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
+        return replace(_state(database), before=before)
     finally:
         database.close()
 
 
-def _upgrade(database: Database, revision: str, lock_seconds: float) -> None:
+def _upgrade(database: Database, revision: str, lock_seconds: float) -> str | None:
+    """Returns the revision that the database was at."""
     with _alone(database, lock_seconds) as (connection, config):
-        behind = _known_revision(connection) != head()
-        if not database.sqlite and behind and sa.inspect(connection).has_table(progress.name):
+        before = _known_revision(connection)
+        if not database.sqlite and before != head() and sa.inspect(connection).has_table(progress.name):
             # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
             connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
         command.upgrade(config, revision)
         if not database.sqlite:
             roles.grant(connection)
+        return before
 
 
-def _again_after_collisions(work: Callable[[], None], database: Database) -> None:
+def _again_after_collisions(work: Callable[[], T], database: Database) -> T:
     """Run a transaction, and again if it and another one waited for each other and it was the one that was ended."""
     for attempt in range(_ATTEMPTS):
         try:
-            work()
+            return work()
         except Unavailable:
             # Another migration holds the file's lock, for longer than one wait.
             if not database.sqlite or attempt + 1 == _ATTEMPTS:
@@ -101,9 +106,8 @@ def _again_after_collisions(work: Callable[[], None], database: Database) -> Non
                 raise Unavailable(
                     f"{database}: other transactions kept colliding with the migration, which has changed nothing"
                 ) from error
-        else:
-            return
         time.sleep(random.uniform(0.2, 1.0))  # noqa: S311  # jitter, no secret
+    raise AssertionError("unreachable")
 
 
 def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.settings import Settings
     from streamer.signed_policy import PolicySignature
     from streamer.store import Store
+    from streamer.store.migrate import SchemaState
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.publisher import Publisher
     from streamer.stream.tail import TailedRecord
@@ -91,12 +92,12 @@ def open_store(settings: Settings) -> Store:
     )
 
 
-def migrate(settings: Settings, *, lock_seconds: float | None = None) -> None:
+def migrate(settings: Settings, *, lock_seconds: float | None = None) -> SchemaState:
     """Bring the database's schema up to date, creating it when there is none."""
     from streamer.store import migrate as migrate_database
     from streamer.store.migrate import LOCK_SECONDS
 
-    migrate_database(
+    return migrate_database(
         settings.database.url,
         insecure=settings.insecure,
         lock_seconds=LOCK_SECONDS if lock_seconds is None else lock_seconds,

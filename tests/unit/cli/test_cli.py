@@ -10,6 +10,7 @@ import pytest
 
 from streamer import cli
 from streamer.cli import main
+from streamer.cli.console import percent
 from streamer.errors import Unavailable
 from streamer.journal import BatchKey
 from streamer.settings import load_settings
@@ -185,9 +186,24 @@ def test_a_missing_database_is_named_with_what_makes_it(capsys: pytest.CaptureFi
     assert objects(out)[0]["ok"] is False
 
 
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.0, "0 %"), (1.47e-8, "under 0.001 %"), (2.29e-5, "0.00229 %"), (0.05, "5 %"), (0.1163, "11.6 %"),
+        (1.0, "100 %"), (12.344, "1234 %"),
+    ],
+)  # fmt: skip
+def test_a_percentage_has_three_digits_and_no_exponent(share: float, said: str) -> None:
+    assert percent(share) == said
+
+
 def test_db_upgrade_may_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "db", "upgrade")[0] == 0
-    assert run(capsys, "db", "upgrade")[0] == 0
+    status, out, _ = run(capsys, "db", "upgrade")
+    assert status == 0
+    assert out.startswith("Made the tables of sqlite:///.streamer/audit.db, which had none: revision ")
+    status, out, _ = run(capsys, "db", "upgrade")
+    assert status == 0
+    assert "up to date" in out
     status, out, _ = run(capsys, "db", "check", "--json")
     assert (status, objects(out)[0]) == (
         0, {"database": "sqlite:///.streamer/audit.db", "ok": True, "problem": None}

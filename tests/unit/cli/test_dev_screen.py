@@ -43,7 +43,7 @@ def test_it_says_throughput_risk_and_budget() -> None:
     text = shown(gate())
     for part in (
         "12.3 batches/s", "50 ms to the action", "3 waiting", "2 dead letters", "broker does not answer",
-        "support-bot  ships above 0.8312 (policy 7 for 2 h)  41234 batches, 64% served", "12 to label",
+        "support-bot  ships above 0.8312 (policy 7 for 2 h)  41234 batches, 64 % served", "12 to label",
         "0.093 (0.080 to 0.110), budget 0.1", "among what shipped  0.140",
     ):  # fmt: skip
         assert part in " ".join(text.split("\n")) or part in text, part

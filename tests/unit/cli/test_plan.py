@@ -47,7 +47,7 @@ def test_people_read_what_it_needs_and_what_it_gives(
     assert "9 labelled prompts or more" in plain
     assert "A guess: mean severity 0.30, AUC 0.80" in plain
     assert "100 simulated calibrations, seed 0" in plain
-    assert re.search(r"served +\d\d\.\d% of (prompts|responses|batches); \d+ to \d+% in 90% of", text)
+    assert re.search(r"served +\d\d\.\d % of (prompts|responses|batches); \d+ to \d+ % in 90 % of", text)
     assert ("How to spend" in text) == (unit != "best")
     assert text.count("planned") == 2
     assert "How many responses to sample" in text
