@@ -39,8 +39,8 @@ def clouds(
 ) -> None:
     """Label the responses of a file of clouds, for planning, evaluation and the demo.
 
-    Responses that have a label keep it. A cloud is written when all its responses are labelled: stop when you like, the
-    same command does the rest. Clouds without references stay unlabelled by lexical and bertscore.
+    Responses that have a label keep it. A cloud is written when all its responses are labelled; until then its labels
+    are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without references stay unlabelled by lexical and bertscore.
     """
     from streamer.cli.console import counted, note, print_json, progress, say, warn
     from streamer.experiments.cloud_labels import CloudLabelling

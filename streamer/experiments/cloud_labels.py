@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from streamer.errors import Unavailable, UsageError
 from streamer.experiments.clouds import parse_cloud
 from streamer.experiments.line_files import numbered_lines, shown_name
+from streamer.experiments.line_record import append_lines, read_lines
 from streamer.journal import BatchKey
 from streamer.labelling.label_files import LabelTask
 
@@ -34,11 +38,17 @@ class _Waiting:
     failed: bool = False
 
 
+class _KeptLabel(msgspec.Struct):
+    key: str
+    severity: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
 class CloudLabelling:
     """Takes the responses of a file that have no label to a labeller, and writes each cloud when it is complete.
 
-    A cloud of which a response could not be labelled is not written: the next run tries it again. Responses that have
-    a label keep it. A context manager.
+    A cloud of which a response could not be labelled is not written: the next run tries that response again. What the
+    others got is kept in ``out`` with ``.labels`` behind it meanwhile, for a label may have been paid for; that file goes
+    when no cloud waits. Responses that have a label keep it. A context manager.
 
     Parameters
     ----------
@@ -61,6 +71,9 @@ class CloudLabelling:
         self._source = source
         self._labeller = labeller
         self._waiting: dict[str, _Waiting] = {}
+        self._kept_in = out.with_name(f"{out.name}.labels")
+        self._kept: dict[str, float] = {}
+        self._read_whole = False
         self.clouds = 0
         if out.suffix == ".gz":
             raise UsageError(
@@ -85,6 +98,7 @@ class CloudLabelling:
             self._file.close()
             raise
         self.there_before = len(self._done)
+        self._kept = {one.key: one.severity for one in read_lines(self._kept_in, strict_type=_KeptLabel)}
 
     def tasks(self) -> Iterator[LabelTask]:
         """The responses that are to be labelled, in the file's order. Raises `UsageError` for a line that is no cloud."""
@@ -96,17 +110,28 @@ class CloudLabelling:
                 continue
             if cloud.batch_id in self._waiting:
                 raise UsageError(f"{where}: question_id {cloud.question_id!r} is there twice")
-            left = self._unlabelled(cloud, where)
-            waiting = self._waiting[cloud.batch_id] = _Waiting(
-                json.loads(line), {task.response_id for task in left}
-            )
+            unlabelled = self._unlabelled(cloud, where)
+            waiting = self._waiting[cloud.batch_id] = _Waiting(json.loads(line), set())
+            left = []
+            for task in unlabelled:
+                known = self._kept.get(self._key(task))
+                if known is None:
+                    waiting.left.add(task.response_id)
+                    left.append(task)
+                else:
+                    self._fill_in(waiting, task, known)
             if not left:
                 self._finish(cloud.batch_id, waiting)
             yield from left
+        self._read_whole = True
 
     def keep(self, attempts: Sequence[Attempted]) -> int:
         """Take labels in, and write the clouds that they complete; returns how many labels there were."""
         labelled = 0
+        append_lines(
+            self._kept_in,
+            [_KeptLabel(self._key(a.task), a.severity.value) for a in attempts if a.severity is not None],
+        )
         for attempt in attempts:
             name = attempt.task.key.batch_id
             waiting = self._waiting[name]
@@ -115,17 +140,16 @@ class CloudLabelling:
                 waiting.failed = True
             else:
                 labelled += 1
-                response = waiting.row["responses"][int(attempt.task.response_id.removeprefix("r"))]
-                response["label"] = attempt.severity.value
-                stated = f"{self._labeller.kind} ({self._labeller.id})"
-                response["meta"] = {**(response.get("meta") or {}), "label_kind": stated}
+                self._fill_in(waiting, attempt.task, attempt.severity.value)
             if not waiting.left:
                 self._finish(name, waiting)
         return labelled
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and remove the labels of clouds that waited if none does."""
         self._file.close()
+        if self._read_whole and not any(waiting.left or waiting.failed for waiting in self._waiting.values()):
+            self._kept_in.unlink(missing_ok=True)
 
     def __enter__(self) -> CloudLabelling:
         return self
@@ -168,6 +192,16 @@ class CloudLabelling:
             for response in cloud.responses
             if response.severity is None
         ]
+
+    def _key(self, task: LabelTask) -> str:
+        content = [self._labeller.id, task.prompt, task.references, task.response]
+        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
+
+    def _fill_in(self, waiting: _Waiting, task: LabelTask, severity: float) -> None:
+        response = waiting.row["responses"][int(task.response_id.removeprefix("r"))]
+        response["label"] = severity
+        stated = f"{self._labeller.kind} ({self._labeller.id})"
+        response["meta"] = {**(response.get("meta") or {}), "label_kind": stated}
 
     def _finish(self, name: str, waiting: _Waiting) -> None:
         # The name stays, without the row, so that the same question later in the file is told.

@@ -66,10 +66,15 @@ def test_two_labellers_do_not_share_a_file(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
+    asked: list[str] = []
+
     class Half(LexicalLabeller):
+        fails = True
+
         def label(self, tasks: Any) -> Any:
             for task in tasks:
-                failed = task.response == "Lyon."
+                asked.append(task.response)
+                failed = self.fails and task.response == "Lyon."
                 yield [
                     Attempted(
                         task=task,
@@ -82,8 +87,13 @@ def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
         *_, tally = fill(labelling.tasks(), Half(), labelling.keep)
     assert (tally.labelled, tally.failures) == (3, 1)
     assert labels() == {"b": (None, None), "c": (0.0, 0.0)}
-    assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
-    assert labels()["a"] == (0.0, 1.0)
+    asked.clear()
+    Half.fails = False
+    with CloudLabelling("in.jsonl", Path("out.jsonl"), Half()) as labelling:
+        list(fill(labelling.tasks(), Half(), labelling.keep))
+    assert asked == ["Lyon."], "what the others of its cloud got is not paid for again"
+    assert labels()["a"] == (0.0, 0.0)
+    assert {path.name for path in Path().iterdir()} == {"in.jsonl", "out.jsonl"}
 
 
 @pytest.mark.parametrize(
