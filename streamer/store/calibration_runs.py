@@ -16,6 +16,7 @@ from streamer.store import bulk, control, proposals
 from streamer.store.alerts import raise_alert
 from streamer.store.audit_sample import read_sample
 from streamer.store.closures import closures
+from streamer.store.locks import writes_no_evidence
 from streamer.store.schema import (
     batches,
     calibration_candidates,
@@ -240,6 +241,7 @@ class Calibrations:
         Everything that takes long comes before the lock: whoever closes the gate meanwhile does not wait.
         """
         self._database.take_time(connection)
+        writes_no_evidence(connection)
         identity = _write(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
         sealed = control.sealed_rows(connection, calibration_runs, [(identity,)])
         self._database.be_brief(connection)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from streamer.gate import mean_score
 from streamer.store import bulk
+from streamer.store.locks import first_unfinished
 from streamer.store.policy_rows import SETTINGS, settings_of
 from streamer.store.schema import (
     batches,
@@ -62,7 +63,7 @@ def probe(connection: sa.Connection) -> Probe:
         sa.select(
             *numbers,
             sa.literal_column("pg_snapshot_xmax(s)::text::bigint"),
-            sa.literal_column("pg_snapshot_xmin(s)::text::bigint"),
+            first_unfinished(),
         ).select_from(sa.text(snapshot))
     ).one()
     return Probe(told[0], told[1], told[2], told[3])

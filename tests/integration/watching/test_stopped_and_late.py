@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from streamer.store import open_store
+from streamer.recalibration.one_gate import recalibrate_by_hand
+from streamer.store import calibration_runs, open_store
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm, fresh_sequence, some_severities
@@ -130,6 +131,46 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
     expected = fresh_sequence(traffic).observe(audited([first, *made], severities))
     assert report.exposure == expected.exposure()
     slow.close()
+    world.close()
+
+
+@pytest.mark.postgres
+def test_a_run_that_is_being_written_holds_up_no_reading(
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(migrated_postgres_url)
+    traffic = Traffic(world)
+    traffic.open_gate()
+    rng = np.random.default_rng(25)
+    traffic.label(traffic.decide(20, rng=rng), lambda _: 0.0)
+    written, go_on = threading.Event(), threading.Event()
+
+    write = calibration_runs._write
+
+    def takes_long(*arguments: Any, **options: Any) -> int:
+        number = write(*arguments, **options)
+        written.set()
+        assert go_on.wait(30)
+        return number
+
+    monkeypatch.setattr(calibration_runs, "_write", takes_long)
+    store = traffic.store
+    run = threading.Thread(
+        target=recalibrate_by_hand,
+        args=(store.calibration, store.policies, store.gates.get(GATE)),
+        kwargs={"clock": lambda: START + DAY, "by": "ana", "reason": "", "propose": True},
+    )
+    run.start()
+    try:
+        assert written.wait(30)
+        traffic.label(traffic.decide(10, rng=rng), lambda _: 0.0)
+        report = traffic.watcher().watch(GATE, now=START + DAY)
+    finally:
+        go_on.set()
+        run.join(30)
+    assert report is not None
+    assert report.exposure is not None
+    assert report.exposure.decisions == 30
     world.close()
 
 
