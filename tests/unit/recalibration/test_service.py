@@ -274,7 +274,9 @@ def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     seen: list[list[str]] = []
     stage.pass_ = lambda name, *_: seen.append([name, *stage.service.unready()])  # type: ignore[method-assign]
     stage.service.round()
-    assert ["watch", "the first round is not over"] in seen, "it answers: nobody waits for the rest of the round"
+    assert ["watch", "the first round is not over"] in seen, (
+        "it answers: nobody waits for the rest of the round"
+    )
     assert stage.service.unready() == []
 
 
