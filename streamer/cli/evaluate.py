@@ -10,7 +10,7 @@ import typer
 from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from streamer.evaluation import DataSet, Evaluation
+    from streamer.evaluation import DataSet, Evaluation, Options
     from streamer.evaluation.run import Watch
     from streamer.judge.client import Judge
     from streamer.settings import Settings
@@ -81,6 +81,14 @@ def evaluate(
             metavar="FIELD",
             rich_help_panel=_SCORES,
             help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
+        ),
+    ] = None,
+    answer_pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            rich_help_panel=_SCORES,
+            help="Its one group is the final answer, which exact-match compares in the place of an answer's head: 'A: (.*)'.",
         ),
     ] = None,
     judge: Annotated[
@@ -154,6 +162,7 @@ def evaluate(
             scorers=tuple(name.strip() for name in scorers.split(",") if name.strip()),
             external=tuple(score_field or ()),
             judge_field=judge_field,
+            answer_pattern=answer_pattern,
         )
     )
     overrides = {"model": judge_model, "base_url": judge_base_url}
@@ -165,9 +174,7 @@ def evaluate(
     try:
         with ExitStack() as until, DemoProgress() as watch:
             grader = until.enter_context(wiring.judge(settings)) if judge or asked else None
-            data_sets = _with_scores(
-                settings, named_apart([*read, *stored]), options.scorers, grader, cache, watch
-            )
+            data_sets = _with_scores(settings, named_apart([*read, *stored]), options, grader, cache, watch)
             found = evaluated(
                 data_sets,
                 options,
@@ -207,7 +214,7 @@ def _stored(settings: "Settings", gates: list[str]) -> "list[DataSet]":
 def _with_scores(
     settings: "Settings",
     data_sets: "list[DataSet]",
-    scorers: tuple[str, ...],
+    options: "Options",
     judge: "Judge | None",
     cache: Path,
     watch: "Watch",
@@ -218,7 +225,7 @@ def _with_scores(
     from streamer.policy import NO_ENCODER
     from streamer.scoring.compared_scorers import GRAM
 
-    others = [name for name in scorers if name != GRAM]
+    others = [name for name in options.scorers if name != GRAM]
     made = []
     for data in data_sets:
         kept = data.scores.get(GRAM)
@@ -235,6 +242,7 @@ def _with_scores(
                 encoder=settings.encoder.name,
                 device=settings.encoder.device,
                 threads=settings.encoder.threads,
+                answer_pattern=options.answer_pattern,
                 cache=cache,
                 watch=watch,
             )

@@ -154,4 +154,6 @@ def command(evaluation: Evaluation) -> str:
         words += ["--score-field", field]
     if options.judge_field != "judge_score":
         words += ["--judge-field", options.judge_field]
+    if options.answer_pattern is not None:
+        words += ["--answer-pattern", options.answer_pattern]
     return shlex.join(words)

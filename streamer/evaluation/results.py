@@ -223,6 +223,8 @@ class Options:
     scorers : names of the label-free scores that are compared; the Gram energy is always there.
     external : fields of ``meta`` that hold scores of the file's own.
     judge_field : field of ``meta`` that holds the judge's score.
+    answer_pattern : regular expression whose one group is an answer's final answer, which exact match compares; None:
+        it compares the answer's head.
     """
 
     alphas: tuple[float, ...] = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -232,6 +234,7 @@ class Options:
     scorers: tuple[str, ...] = ("gram",)
     external: tuple[str, ...] = ()
     judge_field: str = "judge_score"
+    answer_pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from streamer.evaluation.results import (
 from streamer.experiments.halves import Halves, seeded_splits
 from streamer.experiments.measurement import units_of
 from streamer.experiments.offline import decided_batch
+from streamer.experiments.score_cache import compiled_pattern
 from streamer.experiments.side_processes import side_processes
 from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES
 
@@ -104,6 +105,8 @@ def check_options(options: Options) -> Options:
         raise UsageError(
             f"there is no scorer {', '.join(unknown)}: name some of {', '.join(SCORER_NAMES)}, or all"
         )
+    if options.answer_pattern is not None:
+        compiled_pattern(options.answer_pattern)
     taken = sorted(set(options.external) & {*SCORER_NAMES, JUDGE})
     if taken:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")

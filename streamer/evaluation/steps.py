@@ -12,7 +12,12 @@ from streamer.evaluation.data_sets import named_apart, read_data_set
 from streamer.evaluation.judge_marks import judged
 from streamer.evaluation.results import Options
 from streamer.evaluation.run import NoWatch, check_options, evaluate_data_sets
-from streamer.experiments.score_cache import OWN_EMBEDDINGS, every_score
+from streamer.experiments.score_cache import (
+    OWN_EMBEDDINGS,
+    compiled_pattern,
+    every_score,
+    final_answer,
+)
 from streamer.scoring.compared_scorers import SCORER_NAMES
 from streamer.scoring.registry import DEFAULT_ENCODER
 
@@ -39,6 +44,7 @@ def evaluate(
     scorers: Sequence[str] | str = ("gram",),
     external: Sequence[str] = (),
     judge_field: str = "judge_score",
+    answer_pattern: str | None = None,
     judge: PatientGrader | None = None,
     encoder: str = DEFAULT_ENCODER,
     device: str = "auto",
@@ -61,6 +67,8 @@ def evaluate(
     scorers : names of label-free scores to compare, or ``all``; the Gram energy is always there.
     external : fields of a response's ``meta`` that hold other scores in [0, 1], higher is safer.
     judge_field : the field of ``meta`` that holds the judge's score in [0, 1], given without references.
+    answer_pattern : regular expression whose one group is an answer's final answer, at its last match, for the scorer
+        ``exact-match``; None: it compares the heads of answers.
     judge : who is asked for the scores of files that do not have them; None: nobody.
     encoder, device, threads : of the embeddings; see `streamer.experiments.stored_encoder.StoredEncoder`.
     cache : folder of what was computed before; None keeps nothing.
@@ -89,6 +97,7 @@ def evaluate(
             scorers=(scorers,) if isinstance(scorers, str) else tuple(scorers),
             external=tuple(external),
             judge_field=judge_field,
+            answer_pattern=answer_pattern,
         )
     )
     watch = watch or NoWatch()
@@ -97,7 +106,13 @@ def evaluate(
         [read_data_set(file, judge_field=judge_field, external=options.external) for file in named]
     )
     data_sets = scored_data_sets(
-        data_sets, encoder=encoder, device=device, threads=threads, cache=cache, watch=watch
+        data_sets,
+        encoder=encoder,
+        device=device,
+        threads=threads,
+        answer_pattern=answer_pattern,
+        cache=cache,
+        watch=watch,
     )
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
@@ -144,6 +159,7 @@ def scored_data_sets(
     encoder: str = DEFAULT_ENCODER,
     device: str = "auto",
     threads: int | None = None,
+    answer_pattern: str | None = None,
     cache: Path | str | None = CACHE,
     watch: Watch | None = None,
 ) -> list[DataSet]:
@@ -153,11 +169,17 @@ def scored_data_sets(
     watch = watch or NoWatch()
     with tempfile.TemporaryDirectory() as unkept:
         kept = Path(unkept if cache is None else cache)
-        return [_scored(data, encoder, device, threads, kept, watch) for data in data_sets]
+        return [_scored(data, encoder, device, threads, answer_pattern, kept, watch) for data in data_sets]
 
 
 def _scored(
-    data: DataSet, encoder: str, device: str, threads: int | None, kept: Path, watch: Watch
+    data: DataSet,
+    encoder: str,
+    device: str,
+    threads: int | None,
+    answer_pattern: str | None,
+    kept: Path,
+    watch: Watch,
 ) -> DataSet:
     from streamer.experiments.stored_encoder import StoredEncoder
     from streamer.scoring.registry import encoder_identity
@@ -188,11 +210,22 @@ def _scored(
         load_encoder=load,
         folder=kept / "scores",
         progress=lambda done: tell("Scoring", done, len(data.clouds)),
+        answer_pattern=answer_pattern,
     )
     scored = replace(data, encoder=identity)
     for name in SCORER_NAMES:
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
-    return scored
+    return scored if answer_pattern is None else _noting_no_answer(scored, answer_pattern)
+
+
+def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:
+    pattern = compiled_pattern(answer_pattern)
+    texts = [text for cloud in data.clouds for text in cloud.texts]
+    without = sum(not final_answer(text, pattern).strip() for text in texts)
+    if not without:
+        return data
+    note = f"The answer pattern finds nothing in {without} of {len(texts)} answers; by exact match they agree with nobody."
+    return replace(data, notes=(*data.notes, note))
 
 
 def judged_data_sets(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -80,6 +81,7 @@ def every_score(
     load_encoder: Callable[[], Embeds],
     folder: Path = SCORES_FOLDER,
     progress: Callable[[int], None] = lambda _done: None,
+    answer_pattern: str | None = None,
 ) -> list[CloudScores | None]:
     """Return the scores of each cloud by each scorer; None for a cloud whose answers are all blank.
 
@@ -94,6 +96,7 @@ def every_score(
     load_encoder : called only when something has to be encoded; loading takes seconds.
     folder : made if it is not there.
     progress : called with the number of clouds done.
+    answer_pattern : see `final_answer`; None: exact match compares the heads of answers.
 
     Raises
     ------
@@ -101,7 +104,8 @@ def every_score(
         If some clouds have embeddings and others do not, or of another dimension.
     """
     own = own_embeddings(clouds)
-    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id) for cloud in clouds]
+    pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
+    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id, answer_pattern) for cloud in clouds]
     record = folder / f"{hashlib.sha256(chr(10).join(sorted(keys)).encode()).hexdigest()[:32]}.jsonl"
     kept = {
         line.key: line.scores
@@ -127,7 +131,7 @@ def every_score(
             for first in range(0, len(portion), _CLOUDS_AT_ONCE):
                 some = slice(first, first + _CLOUDS_AT_ONCE)
                 found = [
-                    _Line(key, cloud_scores(cloud, rows))
+                    _Line(key, cloud_scores(cloud, rows, pattern))
                     for (key, cloud), rows in zip(portion[some], vectors[some], strict=True)
                 ]
                 append_lines(record, found)
@@ -150,17 +154,45 @@ def _portions(keyed: Sequence[tuple[str, Cloud]]) -> Iterator[list[tuple[str, Cl
         yield portion
 
 
-def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
+def compiled_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a regular expression with one group. Raises `UsageError` if it is none, or has another number of groups."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"the answer pattern {pattern!r} is no regular expression: {error}") from None
+    if compiled.groups != 1:
+        raise UsageError(
+            f"the answer pattern {pattern!r} has {compiled.groups} groups: put the final answer, and nothing else, in ( ); "
+            "(?: ) groups without counting"
+        )
+    return compiled
+
+
+def final_answer(text: str, pattern: re.Pattern[str]) -> str:
+    """Return what the pattern's group holds at its last match in an answer; empty where it does not match."""
+    found = ""
+    for match in pattern.finditer(text):
+        found = match.group(1) or ""
+    return found
+
+
+def cloud_scores(
+    cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | None = None
+) -> CloudScores | None:
     """Score one cloud by every scorer; None where all answers are blank, so that there is nothing to score.
 
     Parameters
     ----------
     embeddings : shape (n, d), one row for each response.
+    pattern : of the final answer, which exact match compares; None: it compares heads.
     """
     blank = [is_blank(text) for text in cloud.texts]
     if all(blank):
         return None
-    forms = [normal_form(answer_head(text)) for text in cloud.texts]
+    forms = [
+        normal_form(answer_head(text) if pattern is None else final_answer(text, pattern))
+        for text in cloud.texts
+    ]
     batch = AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank)
     return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
 
@@ -183,9 +215,11 @@ def own_embeddings(clouds: Sequence[Cloud]) -> bool:
     return 0 not in dimensions and bool(clouds)
 
 
-def _key(cloud: Cloud, encoder_id: str) -> str:
-    content = msgspec.json.encode([_VERSION, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]])
-    return hashlib.sha256(content).hexdigest()[:32]
+def _key(cloud: Cloud, encoder_id: str, answer_pattern: str | None) -> str:
+    content: list[object] = [_VERSION, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]]
+    if answer_pattern is not None:
+        content.append(answer_pattern)
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
 
 def _fits(scores: CloudScores | None, cloud: Cloud) -> bool:

@@ -125,7 +125,7 @@ def kept(scored, tmp_path, monkeypatch) -> Path:
         patch.setattr(
             score_cache,
             "cloud_scores",
-            lambda cloud, _: by_id[cloud.batch_id] and dict.fromkeys(SCORER_NAMES, by_id[cloud.batch_id]),
+            lambda cloud, *_: by_id[cloud.batch_id] and dict.fromkeys(SCORER_NAMES, by_id[cloud.batch_id]),
         )
         first = scored_file(
             path,
