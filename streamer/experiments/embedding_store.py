@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from streamer.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -47,6 +50,10 @@ def embedded_texts(
     Returns
     -------
     ndarray of float32, shape (n, d)
+
+    Raises
+    ------
+    Unavailable : the store cannot be written to; the disk may be full.
     """
     place = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
     by_digest = {_digest(text): text for text in texts}
@@ -56,7 +63,6 @@ def embedded_texts(
         progress(len(kept))
     if wanted:
         encoder = load_encoder()
-        place.mkdir(parents=True, exist_ok=True)
         # Long ones together: a micro-batch is of texts of like length.
         wanted.sort(key=lambda digest: (len(by_digest[digest]), digest))
         for first in range(0, len(wanted), _TOGETHER):
@@ -96,10 +102,19 @@ def _read(place: Path, dimension: int, wanted: Iterable[bytes]) -> dict[bytes, N
 def _write(place: Path, digests: Sequence[bytes], rows: NDArray[np.float32]) -> None:
     name = hashlib.sha256(b"".join(digests)).hexdigest()[:24]
     unfinished = place / f"{name}.part"
-    with unfinished.open("wb") as stream:
-        np.savez(
-            stream,
-            digests=np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, 32),
-            rows=rows,
-        )
-    unfinished.replace(place / f"{name}.npz")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as stream:
+            np.savez(
+                stream,
+                digests=np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, 32),
+                rows=rows,
+            )
+        unfinished.replace(place / f"{name}.npz")
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise Unavailable(
+            f"cannot keep embeddings in {place}: {error.strerror or error}; what was kept before is there, and the same "
+            "command goes on"
+        ) from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from streamer.errors import Unavailable
 from streamer.experiments import embedding_store
 from streamer.experiments.embedding_store import embedded_texts
 
@@ -99,6 +100,17 @@ def test_a_damaged_file_is_encoded_anew(tmp_path, damage):
     encoder = Counting()
     assert (get(["a", "b"], tmp_path, encoder) == np.array([row("a"), row("b")])).all()
     assert sorted(encoder.asked) == ["a", "b"]
+
+
+def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    def full(stream, **_):
+        stream.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(Unavailable, match="cannot keep embeddings in .*No space left"):
+        get(["a"], tmp_path, Counting())
+    assert not list(tmp_path.rglob("*.part")), "on a full disk least of all"
 
 
 def test_progress_counts_what_is_there_first(tmp_path):
