@@ -108,7 +108,7 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(Unavailable, match="cannot keep embeddings in .*No space left"):
+    with pytest.raises(Unavailable, match=r"cannot keep embeddings in .*No space left"):
         get(["a"], tmp_path, Counting())
     assert not list(tmp_path.rglob("*.part")), "on a full disk least of all"
 
