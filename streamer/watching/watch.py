@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 PAGE = 500
-"""Decisions that one transaction reads at most."""
+"""Decisions that one transaction reads at most; fewer, down to a tenth, where more than ten gates wait for a turn."""
 
 PAGES = 10
 """Transactions of one gate in one round at most: others wait."""
@@ -152,6 +152,7 @@ class RiskWatch:
         turns += self._for_long_quiet()
         for page in range(self._pages):
             following = []
+            size = max(ceil(self._size / 10), 10 * self._size // max(10, len(turns)))
             for name in turns:
                 # Many gates, or a long backlog, take longer than a service may take to end.
                 if self._stopping():
@@ -159,7 +160,7 @@ class RiskWatch:
                 if page and self._monotonic() - began > ROUND_SECONDS:
                     break
                 try:
-                    if self._turn(name, now):
+                    if self._turn(name, now, size):
                         following.append(name)
                 except Unavailable:
                     raise
@@ -209,14 +210,14 @@ class RiskWatch:
         old = sorted((self._turns[name], name) for name in self._quiet if self._turns[name] < since)
         return [name for _, name in old[: ceil(len(self._quiet) / _QUIET_SHARE)]]
 
-    def _turn(self, name: str, now: datetime) -> bool:
-        """Read a page of one gate and show what is known; True where there is more to read."""
+    def _turn(self, name: str, now: datetime, size: int) -> bool:
+        """Read a page of so many decisions of one gate and show what is known; True where there is more to read."""
         self._quiet.pop(name, None)
         self._turns[name] = self._monotonic()
         standing = self._store.standing(name)
         if standing is None:
             return False
-        page = self._page(standing, now)
+        page = self._page(standing, now, size)
         report = report_of(page.watch, standing.policy.settings)
         self._observer.show_risk(report)
         # An alarm that could not close its gate tries again in each round.
@@ -248,18 +249,18 @@ class RiskWatch:
         standing = self._store.standing(gate)
         if standing is None:
             return None
-        page = self._page(standing, now)
+        page = self._page(standing, now, self._size)
         for _ in range(1, self._pages):
             if not page.more or self._stopping() or (standing := self._store.standing(gate)) is None:
                 break
-            page = self._page(standing, now)
+            page = self._page(standing, now, self._size)
         if standing is None:
             return None
         report = report_of(page.watch, standing.policy.settings)
         self._observer.show_risk(report)
         return report
 
-    def _page(self, standing: Standing, now: datetime) -> _Page:
+    def _page(self, standing: Standing, now: datetime, size: int) -> _Page:
         """Read one page and write it."""
         before, probe, policy = standing.watch, standing.probe, standing.policy
         watch, acknowledged = reset(before, standing)
@@ -268,7 +269,7 @@ class RiskWatch:
         settled = settled_number(watch.marks, probe)
         more, overdue_at = False, None
         if settled is not None:
-            watch, past, more, overdue_at = self._read(watch, standing, settled, now)
+            watch, past, more, overdue_at = self._read(watch, standing, settled, now, size)
             ended += past
         raised = [one for one in watch.alarms if one.raised_by is not None and one.alert_id is None]
         closing = _closing(watch, policy)
@@ -309,21 +310,21 @@ class RiskWatch:
         return _Page(watch, more, settled, overdue_at)
 
     def _read(
-        self, watch: GateWatch, standing: Standing, settled: Mark, now: datetime
+        self, watch: GateWatch, standing: Standing, settled: Mark, now: datetime, size: int
     ) -> tuple[GateWatch, list[WatchedSequence | WatchedAlarm], bool, datetime | None]:
         gate, until = watch.gate, settled.decisions
         if settled.labels > watch.labels:
             late = self._store.late_labels(gate, after=watch.labels, until=settled.labels, read=watch.read)
             watch = replace(watch, late=watch.late + late, labels=settled.labels)
-        page = self._store.decided(gate, after=watch.read, until=until, limit=self._size)
+        page = self._store.decided(gate, after=watch.read, until=until, limit=size)
         unseen = page
         if watch.seen != watch.read:
-            unseen = self._store.decided(gate, after=watch.seen, until=until, limit=self._size)
+            unseen = self._store.decided(gate, after=watch.seen, until=until, limit=size)
 
         drifting = Drifting(watch, now=now, salt=standing.salt, reference=self._store.reference)
         drifting.read(unseen)
         watch, drifted = drifting.result()
-        if len(unseen) < self._size:
+        if len(unseen) < size:
             watch = replace(watch, seen=max(watch.seen, until))
 
         seconds = min(standing.policy.settings.monitor_deadline_seconds, _LONGEST_SECONDS)
@@ -332,11 +333,11 @@ class RiskWatch:
         reading.read(self._store.labelled(gate, page, until=watch.labels))
         watch, sequences, alarms = reading.result()
         through = reading.blocked_at
-        if through is None and len(page) < self._size:
+        if through is None and len(page) < size:
             watch, through = replace(watch, read=max(watch.read, until)), settled.at
         elif through is None:
             through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
-        more = len(unseen) == self._size or (reading.blocked_at is None and len(page) == self._size)
+        more = len(unseen) == size or (reading.blocked_at is None and len(page) == size)
         watch = replace(
             watch,
             read_through=min(now, max(through, watch.read_through or through)),
