@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Much of a test's time is waiting for real services: two at once on two cores.
+# Much of a test's time is waiting for real services: two at once on two cores, and one thread of arithmetic each.
 PROCESSES ?= 2
 
 SHELL := /bin/bash
@@ -43,7 +43,7 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
-	$(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
 
 faults: $(INSTALLED)  ## Run every fault case in full, half an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services

@@ -22,6 +22,7 @@ from tests.services.requirements import missing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.experiments.offline import ScoredCloud
     from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
     from tests.services.browser import Browser
 
@@ -301,6 +302,18 @@ def gsm8k_path() -> Path:
 def tot_path() -> Path:
     """100 writing tasks with 20 texts each, severity by a judge."""
     return _shared("tot_text_gpt4_20x.jsonl.gz")
+
+
+@pytest.fixture(scope="session")
+def trivia(triviaqa_path: Path, real_encoder: SentenceTransformerEncoder) -> list[ScoredCloud]:
+    """The scored clouds of `triviaqa_path`, encoded once (half a minute)."""
+    from streamer.experiments.clouds import read_clouds, severity_kind
+    from streamer.experiments.offline import score_clouds
+    from streamer.scoring.encoder import CachedEncoder
+
+    clouds = list(read_clouds(triviaqa_path))
+    assert severity_kind(clouds) == "lexical"
+    return score_clouds(clouds, CachedEncoder(real_encoder, capacity_texts=50_000))
 
 
 # ---- the log

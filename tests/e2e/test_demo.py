@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.experiments.clouds import read_clouds
-from streamer.experiments.offline import run_scored, score_clouds
-from streamer.scoring.encoder import CachedEncoder
+from streamer.experiments.offline import run_scored
 from streamer.settings import load_settings
 from streamer.wiring import open_store
+from tests.clouds import first_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.experiments.offline import ScoredCloud
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
 
 pytestmark = [pytest.mark.slow, pytest.mark.encoder]
+
+CLOUDS = 150
 
 SAME_AS_OFFLINE = (
     "unit",
@@ -57,38 +57,32 @@ def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.fixture(scope="module")
-def scored(triviaqa_path: Path, real_encoder: SentenceTransformerEncoder) -> list[ScoredCloud]:
-    return score_clouds(list(read_clouds(triviaqa_path)), CachedEncoder(real_encoder, capacity_texts=50_000))
-
-
 @pytest.mark.parametrize(
     ("unit", "alpha", "method", "seed"), [("response", 0.05, "mean", 3), ("best", 0.1, "rbwa", 0)]
 )
 def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
     tmp_path: Path,
     triviaqa_path: Path,
-    scored: list[ScoredCloud],
+    trivia: list[ScoredCloud],
     unit: str,
     alpha: float,
     method: str,
     seed: int,
 ) -> None:
+    data = first_lines(triviaqa_path, CLOUDS, tmp_path / "clouds.jsonl")
     options = ["--gate-unit", unit, "--alpha", str(alpha), "--method", method, "--seed", str(seed)]
-    streamed: dict[str, Any] = json.loads(
-        demo(tmp_path, "--data", str(triviaqa_path), *options, "--json").stdout
-    )
-    offline = run_scored(scored, unit=unit, alpha=alpha, method=method, seed=seed)  # type: ignore[arg-type]
+    streamed: dict[str, Any] = json.loads(demo(tmp_path, "--data", str(data), *options, "--json").stdout)
+    offline = run_scored(trivia[:CLOUDS], unit=unit, alpha=alpha, method=method, seed=seed)  # type: ignore[arg-type]
     summary = offline.summary()
     assert {name: streamed[name] for name in SAME_AS_OFFLINE} == {
         name: summary[name] for name in SAME_AS_OFFLINE
     }
-    assert streamed["batches"] + streamed["calibration_groups"] == 500
+    assert streamed["batches"] + streamed["calibration_groups"] == CLOUDS
     assert streamed["batches_per_second"] > 0
 
     with open_store(load_settings(database={"url": streamed["database"]})) as store:
         recorded = store.reports.decided_batches("demo")
-        assert len(recorded) == 500
+        assert len(recorded) == CLOUDS
         for batch in offline.decided:
             assert recorded[batch.batch_id].scores == batch.scores
             assert recorded[batch.batch_id].shipped == batch.shipped

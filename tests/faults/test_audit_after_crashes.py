@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KILLS = 5 if LONG else 1
 
 
+@pytest.mark.long
 def test_a_killed_worker_leaves_nothing_that_does_not_fit(site: Site) -> None:
     key, file = site.directory / "key.pem", site.directory / "checkpoints.jsonl"
     site.command("audit", "keygen", "--out", str(key))

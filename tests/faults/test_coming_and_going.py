@@ -32,7 +32,7 @@ LARGEST_SLOPE = 1.0
 """MiB a minute, over the last two thirds of a soak of half an hour or more."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(SECONDS * 1.5 + 300)
 def test_workers_join_and_leave_while_one_stays(site: Site, matrix: Matrix) -> None:
     rng = random.Random(6)

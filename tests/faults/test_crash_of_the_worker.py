@@ -30,6 +30,7 @@ def test_two_thousand_batches_with_a_kill_in_the_middle(site: Site) -> None:
     assert second.terminate() == 0
 
 
+@pytest.mark.long
 def test_an_aborted_and_a_committed_transaction_in_between(
     site: Site, kafka_broker: KafkaBroker, matrix: Matrix
 ) -> None:

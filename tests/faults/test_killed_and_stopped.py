@@ -102,7 +102,7 @@ def test_killed_at_random_moments(site: Site, matrix: Matrix) -> None:
     assert worker.terminate() == 0
 
 
-@pytest.mark.parametrize("point", ["while_scoring", "in_transaction"])
+@pytest.mark.parametrize("point", [pytest.param("while_scoring", marks=pytest.mark.long), "in_transaction"])
 def test_told_to_stop_in_the_middle(site: Site, matrix: Matrix, point: str) -> None:
     publish(site, 0, 300)
     # The first transaction takes the leases, the second one writes the first decisions.
@@ -134,9 +134,9 @@ def test_told_to_stop_before_it_began(site: Site) -> None:
     wait_until(lambda: site.decided() == 10, "the next one decides", 60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("point", ["while_scoring", pytest.param("in_transaction", marks=pytest.mark.long)])
+@pytest.mark.parametrize("point", ["while_scoring", "in_transaction"])
 def test_frozen_past_the_session_timeout(site: Site, matrix: Matrix, point: str) -> None:
     with Traffic(site, seed=3, rate=120) as traffic:
         wait_until(lambda: traffic.total > 20, "there is work", 60)

@@ -60,7 +60,7 @@ def test_a_lag_of_a_million_does_not_fill_the_memory(site: Site) -> None:
     assert most < MOST
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slow_database_slows_reading_and_grows_no_queue(site: Site) -> None:
     # Each transaction takes three tenths of a second more; groups of at most 20 then make some 60 records a second.
     worker = site.start_worker(

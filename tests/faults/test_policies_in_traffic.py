@@ -25,7 +25,7 @@ def test_each_decision_follows_a_policy_that_exists(site: Site, matrix: Matrix) 
     (genuine, *_) = oracle.read_all(wiring.connection(site.settings), named.thresholds)
     rng = random.Random(7)
     workers = [site.start_worker(), site.start_worker()]
-    with Traffic(site, seed=7, rate=120) as traffic:
+    with Traffic(site, seed=7, rate=40) as traffic:
         wait_until(lambda: site.decided() > 100, "the first batches are decided")
         for command in (
             ("gate", "set", GATE, "--mode", "shadow"),

@@ -70,7 +70,7 @@ def labelled(site: Site) -> Site:
     return site
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_labels_from_anybody(labelled: Site, matrix: Matrix) -> None:
     site = labelled
     honest = calibrated(site)
@@ -94,7 +94,7 @@ def test_labels_from_anybody(labelled: Site, matrix: Matrix) -> None:
     matrix.add("13 labels flipped, flooded, repeated, of nothing, dated ahead", found)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibration_killed_at_each_step_and_twice_at_once(labelled: Site, matrix: Matrix) -> None:
     site = labelled
     expected = calibrated(site)

@@ -80,7 +80,7 @@ def upgrade(site: Site, settings: dict[str, str]) -> subprocess.CompletedProcess
 @pytest.mark.slow
 def test_old_and_new_workers_side_by_side(site: Site, next_version: dict[str, str], matrix: Matrix) -> None:
     old = site.start_worker()
-    with Traffic(site, seed=8, rate=120) as traffic:
+    with Traffic(site, seed=8, rate=60) as traffic:
         wait_until(lambda: site.recorded() > 50, "the old version decides")
         done = upgrade(site, next_version)
         assert done.returncode == 0, done.stderr

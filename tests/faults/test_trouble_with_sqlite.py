@@ -28,6 +28,7 @@ def file_site(kafka_broker: KafkaBroker, topic_prefix: str, tmp_path: Path) -> I
         yield one
 
 
+@pytest.mark.long
 def test_a_file_that_another_process_locks_delays_and_loses_nothing(
     file_site: Site, matrix: Matrix, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.services.kafka import KafkaBroker
 
 
+@pytest.mark.long
 def test_what_retention_removed_is_a_recorded_gap(
     site: Site, kafka_broker: KafkaBroker, matrix: Matrix
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_topic_made_anew_is_refused_with_what_to_do(
     assert not site.store.verify_chain()
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_at_the_start_is_waited_for(
     own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(
     assert [worker.terminate() for worker in workers] == [0, 0]
 
 
+@pytest.mark.long
 def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site, matrix: Matrix) -> None:
     topic = wiring.topics(site.settings).responses
     publish(site, 0, 50)

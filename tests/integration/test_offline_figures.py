@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamer.experiments.clouds import read_clouds, severity_kind
 from streamer.experiments.offline import ScoredCloud, score_clouds
 from streamer.experiments.offline_figures import ALPHAS, main, split_figures
 from streamer.experiments.simulation import simulate_clouds
 from streamer.scoring.encoder import CachedEncoder
+from tests.clouds import first_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 SEEDS = range(20)
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
-    clouds = list(read_clouds(triviaqa_path))
-    assert severity_kind(clouds) == "lexical"
-    return score_clouds(clouds, CachedEncoder(real_encoder))
 
 
 @pytest.mark.parametrize(
@@ -56,13 +49,16 @@ def test_unit_best(trivia: list[ScoredCloud], alpha: float, ship_rate: float) ->
     assert figures.exposure_risk <= alpha + 2 * figures.exposure_risk_se
 
 
-def test_the_command_prints_the_same_figures(trivia: list[ScoredCloud], triviaqa_path: Path) -> None:
+def test_the_command_prints_the_same_figures(
+    trivia: list[ScoredCloud], triviaqa_path: Path, tmp_path: Path
+) -> None:
+    path = first_lines(triviaqa_path, 60, tmp_path / "first.jsonl")
     out = io.StringIO()
     with redirect_stdout(out):
-        assert main([str(triviaqa_path), "--unit", "response", "--seeds", "2"]) == 0
+        assert main([str(path), "--unit", "response", "--seeds", "2"]) == 0
     lines = out.getvalue().splitlines()
     assert len(lines) == 2 + len(ALPHAS)
-    figures = split_figures(trivia, unit="response", alpha=0.10, seeds=range(2))
+    figures = split_figures(trivia[:60], unit="response", alpha=0.10, seeds=range(2))
     assert f"{figures.ship_rate:.3f}" in lines[4].split()
 
 
