@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.standalone import verify_bundle

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from streamer import wiring
 from tests.faults import oracle
 from tests.faults.site import GATE, Site, events, publish, wait_until
