@@ -36,6 +36,7 @@ class Runner:
     recalibrate : runs one gate now and returns what became of it. Raises `TryLater` when there is nothing to read yet,
         another run is under way or the gate was changed meanwhile, another `UsageError` when it cannot be recorded here,
         `Unavailable` when the database is away.
+    ended : called after each run.
     stopping : whether we were told to stop; no run is begun then any more.
     monotonic : seconds that only grow.
     """
@@ -45,11 +46,13 @@ class Runner:
         *,
         recalibrate: Callable[[GateStanding], str],
         observer: RunObserver,
+        ended: Callable[[], object],
         stopping: Callable[[], bool],
         monotonic: Callable[[], float],
     ) -> None:
         self._recalibrate = recalibrate
         self._observer = observer
+        self._tell_ended = ended
         self._stopping = stopping
         self._monotonic = monotonic
         self._schedule = Schedule(monotonic)
@@ -127,6 +130,7 @@ class Runner:
                 self._schedule.failed(name)
             else:
                 self._schedule.done(name, seconds)
+        self._tell_ended()
         if outcome is not None:
             self._observer.count_run(name, method, outcome, seconds)
             log.info("recalibrator.ran", gate=name, outcome=outcome, seconds=round(seconds, 3))

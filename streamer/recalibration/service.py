@@ -1,6 +1,7 @@
 """The recalibrator: round after round it looks after every gate, if it leads. One gate's trouble is no other's.
 
-A round takes little however long runs take: those are made beside it, see `runner`.
+A round takes little however long runs take and whatever a broker does: runs are made beside it, see `runner`, and so is what
+waits in the outbox published.
 """
 
 from __future__ import annotations
@@ -108,33 +109,55 @@ class Recalibrator:
         self._stopping = stopping
         self._monotonic = monotonic
         self._poll = poll_seconds
+        self._told = threading.Event()
         self._runner = Runner(
-            recalibrate=recalibrate, observer=observer, stopping=stopping, monotonic=monotonic
+            recalibrate=recalibrate,
+            observer=observer,
+            ended=self._told.set,
+            stopping=stopping,
+            monotonic=monotonic,
         )
         self._leads: bool | None = None
         self._shown: dict[str, GateStanding] = {}
         self._keyless: set[str] = set()
         self._pending_at = float("-inf")
-        self._logged = float("-inf")
-        self._unready: dict[str, str] = {"round": "the first round is not over"}
+        self._logged: dict[str, float] = {}
+        self._unready = {
+            "round": "the first round is not over",
+            "broker": "the broker was not asked yet",
+        }
 
     def unready(self) -> list[str]:
         """What stands against being ready; who stands by is ready."""
         return list(self._unready.values())
 
     def run(self, stop: threading.Event) -> None:
-        """Repeat `round` until `stop` is set, with runs beside it; a part that is away is tried again, later each time.
+        """Repeat `round` until `stop` is set, with runs and messages beside it; a part that is away is tried again.
 
         Returns when the run under way is over.
         """
-        runs = threading.Thread(target=self._runner.loop, args=(stop,), name="recalibrator-runs")
-        runs.start()
+        beside = [
+            threading.Thread(target=self._runner.loop, args=(stop,), name="recalibrator-runs"),
+            threading.Thread(target=self._messages, args=(stop,), name="recalibrator-messages"),
+        ]
+        for thread in beside:
+            thread.start()
         try:
             self._rounds(stop)
         finally:
             stop.set()
             self._runner.wake()
-            runs.join()
+            self._told.set()
+            for thread in beside:
+                thread.join()
+
+    def _messages(self, stop: threading.Event) -> None:
+        """Publish what waits, after each round and each run."""
+        while not stop.is_set():
+            self._told.wait()
+            self._told.clear()
+            if self._leads and not stop.is_set():
+                self.announce()
 
     def _rounds(self, stop: threading.Event) -> None:
         delay = self._poll
@@ -176,6 +199,7 @@ class Recalibrator:
         self._leads = leads
         self._observer.set_leader(leads)
         if not leads:
+            self._unready.pop("broker", None)  # who stands by does not need it
             self._shown = {}
             self._keyless = set()
             self._runner.offer([], now=now, asked=self._monotonic())
@@ -193,7 +217,7 @@ class Recalibrator:
         if self._stopping():
             return
         self._runner.offer(standings, now=now, asked=asked)
-        self._publish_pending()
+        self._told.set()
 
     def _show(self, standings: Sequence[GateStanding]) -> None:
         shown = {one.gate.gate: one for one in standings}
@@ -232,11 +256,17 @@ class Recalibrator:
         except Exception:
             log.exception("recalibrator.part_failed", part=part)
 
-    def _publish_pending(self) -> None:
+    def announce(self) -> None:
+        """Publish what waits in the outbox, and see whether the broker is there."""
         try:
             self._publish()
         except Unavailable as error:
             self._away("broker", error)
+        except Exception:
+            # No topic, no right to write to it: it waits for somebody.
+            self._unready["broker"] = "what waits cannot be published, see the log"
+            if self._may_log("publish"):
+                log.exception("recalibrator.publish_failed")
         else:
             self._answers("broker")
 
@@ -247,9 +277,15 @@ class Recalibrator:
     def _away(self, part: str, error: Unavailable) -> None:
         self._observer.set_part(part, False)
         self._unready[part] = f"the {part} does not answer"
-        if self._monotonic() - self._logged > _LOG_EVERY:
-            self._logged = self._monotonic()
+        if self._may_log(part):
             log.warning("recalibrator.part_away", part=part, error=str(error)[:300])
+
+    def _may_log(self, what: str) -> bool:
+        """Tell whether the log has not heard of this for a minute."""
+        if self._monotonic() - self._logged.get(what, float("-inf")) <= _LOG_EVERY:
+            return False
+        self._logged[what] = self._monotonic()
+        return True
 
 
 def _no_key(standing: GateStanding, missing: str, now: datetime) -> AlertsV1:

@@ -198,6 +198,23 @@ def test_a_worker_whose_clock_is_a_day_off_neither_loses_labels_nor_holds_up_the
     assert (report.exposure.decisions, report.exposure.overdue) == (10, len(ahead)), "a day later they are"
 
 
+def test_a_gate_that_was_quiet_for_long_takes_no_wrong_clock_at_its_word(
+    light_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = light_traffic(audit_probability=1.0)
+    shown = Shown()
+    watcher = traffic.watcher(shown)
+    gates = traffic.store.gates.list()
+    for hours in range(20):
+        watcher.round(gates, now=START + hours * 60 * MINUTE)
+    # Made after twenty quiet hours, of which nothing was written, by a worker that is two days behind.
+    traffic.decide(5, rng=np.random.default_rng(26), start=START - 2 * DAY)
+    for hours, overdue in ((20, None), (42, None), (45, 5)):
+        watcher.round(gates, now=START + hours * 60 * MINUTE)
+        exposure = shown.reports[GATE].exposure
+        assert (None if exposure is None else exposure.overdue) == overdue
+
+
 def test_our_own_clock_set_back_holds_nothing_up(light_traffic: Callable[..., Traffic]) -> None:
     traffic = light_traffic(audit_probability=1.0)
     shown = Shown()

@@ -51,6 +51,7 @@ class Stage:
         """A round, and the runs that it brings about."""
         self.service.round()
         self.service._runner.run_due()
+        self.service.announce()
 
     def pass_(self, name: str, *facts: Any) -> None:
         self.told.append((name, *facts))
@@ -116,6 +117,8 @@ def test_who_leads_watches_first_and_runs_what_is_due_the_longest_waiting_first(
     stage.seconds += 1
     stage.service._runner.run_due()
     assert stage.happened("count") == [["b", "proposed"], ["a", "proposed"]]
+    assert stage.service.unready() == ["the broker was not asked yet"]
+    stage.service.announce()
     assert stage.service.unready() == []
     # What a round found out before a run ended is no reason for another one.
     stage.new |= {"b": 500}
@@ -150,6 +153,7 @@ def test_a_long_run_holds_up_no_round_and_the_end_waits_for_it() -> None:
         go_on.set()
         service.join(10)
     assert stage.happened("count") == [["a", "applied"]]
+    assert stage.happened("publish"), "and what waited was published beside it"
 
 
 def test_nothing_is_run_once_it_was_told_to_stop() -> None:
@@ -240,14 +244,22 @@ def test_a_broken_watch_stops_no_run() -> None:
     assert stage.happened("count") == [["a", "proposed"]]
 
 
-def test_a_broker_that_is_away_makes_it_unready_and_stops_nothing() -> None:
+@pytest.mark.expected_errors("recalibrator.publish_failed")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Unavailable("nobody answers"), "the broker does not answer"),
+        (UsageError("no such topic"), "what waits cannot be published, see the log"),
+    ],
+)
+def test_what_cannot_be_published_makes_it_unready_and_stops_nothing(error: Exception, said: str) -> None:
     stage = Stage(a=500)
-    stage.raising["publish"] = Unavailable("nobody answers")
+    stage.raising["publish"] = error
     stage.step()
-    assert stage.service.unready() == ["the broker does not answer"]
+    assert stage.service.unready() == [said]
     assert stage.happened("count") == [["a", "proposed"]]
     stage.raising.clear()
-    stage.service.round()
+    stage.step()
     assert stage.service.unready() == []
 
 
@@ -271,10 +283,10 @@ def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     assert not thread.is_alive(), "it ends at once though it waits"
     stage.raising.clear()
     stage.seconds += 60
-    seen: list[list[str]] = []
-    stage.pass_ = lambda name, *_: seen.append([name, *stage.service.unready()])  # type: ignore[method-assign]
-    stage.service.round()
-    assert ["watch", "the first round is not over"] in seen, (
+    away: dict[str, bool] = {}
+    stage.pass_ = lambda name, *_: away.update({name: "database" in str(stage.service.unready())})  # type: ignore[method-assign]
+    stage.step()
+    assert away == {"held": True, "standings": True, "watch": False, "run a": False, "publish": False}, (
         "it answers: nobody waits for the rest of the round"
     )
     assert stage.service.unready() == []
