@@ -109,6 +109,7 @@ class GateStandings:
         self._counts: dict[str, _Count] = {}
         self._labels_seen: int | None = None
         self._labelled: set[str] = set()
+        self._labelled_at: dict[str, float] = {}
         self._one_at_a_time = threading.Lock()
 
     def standings(self, *, now: datetime, recount: bool = True) -> list[GateStanding]:
@@ -206,7 +207,9 @@ class GateStandings:
         seen = self._labels_seen
         if seen is not None and newest > seen:
             query = sa.select(label_revisions.c.gate).distinct().where(label_revisions.c.id > seen)
-            self._labelled.update(connection.execute(query).scalars())
+            came = set(connection.execute(query).scalars())
+            self._labelled |= came
+            self._labelled_at |= dict.fromkeys(came, time.monotonic())
         self._labels_seen = newest
 
     def _count(
@@ -240,12 +243,18 @@ class GateStandings:
             against = _against(self._in_force[name].gate, usable.get(name), since.get(name))
             if recount or count is None or count.against != against:
                 yield name, True
-            elif name in self._labelled:
+            elif name in self._labelled or self._ripens(name, count.at):
                 yield name, False
             elif time.monotonic() - count.at > _OLD_SECONDS:
                 aged.append(name)
         for name in aged[: ceil(len(self._in_force) / 20)]:
             yield name, False
+
+    def _ripens(self, name: str, counted_at: float) -> bool:
+        """Whether labels came for decisions that were too young to be read when they were counted."""
+        deadline = self._in_force[name].gate.settings.label_deadline_seconds
+        ripe = self._labelled_at.get(name, float("-inf")) + deadline
+        return counted_at <= ripe and time.monotonic() - counted_at > deadline
 
 
 def _against(gate: GateRevision, run: _Run | None, since: int | None) -> tuple[int | None, int | None, int]:

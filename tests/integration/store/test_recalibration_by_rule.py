@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -417,6 +419,23 @@ def test_labels_that_rise_bring_a_run_about_that_holds_more_and_none_that_holds_
     assert due() is None, "labels that fall bring no run about"
     assert one.run().outcome != "applied"
     assert one.policy == tighter
+
+
+def test_a_group_counts_once_it_is_old_enough_though_its_label_came_before(
+    site: Callable[..., LabelledGate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = site(label_deadline_seconds=6.0)
+    seconds = 1000.0
+    monkeypatch.setattr("streamer.store.gate_standings.time", SimpleNamespace(monotonic=lambda: seconds))
+    one.now = one.start
+    assert new_groups(one) == 0
+    one.label(one.decide(5), bad_below(0.3))
+    found = []
+    for _ in range(4):
+        found.append(new_groups(one))
+        seconds += 3
+        one.now += timedelta(seconds=2)  # and one by the reading of the clock
+    assert found == [0, 0, 0, 5]
 
 
 def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[..., LabelledGate]) -> None:
