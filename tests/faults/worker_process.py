@@ -56,11 +56,8 @@ class WorkerProcess:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"the worker ended:\n{self.log_tail()}"
-            with (
-                suppress(urllib.error.URLError, OSError),
-                urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer,
-            ):
-                if answer.status == 200:
+            with suppress(OSError):
+                if not self.unready():
                     return
             time.sleep(0.05)
         raise AssertionError(f"the worker was not ready:\n{self.log_tail()}")
