@@ -188,6 +188,7 @@ def test_from_the_first_label_to_an_alarm_and_back(
             mark="proposed",
         )
         assert store.policies.newest(GATE).state == "closed"
+        world.wait(lambda: gauge("proposal_pending") == 1, "Prometheus sees the proposal")
         world.streamer("threshold", "activate", GATE, "--by", "risk owner", "--reason", "looks right")
         world.streamer(
             "gate", "set", GATE, "--recalibrate", "auto", "--by", "risk owner", "--reason", "it may go on"
