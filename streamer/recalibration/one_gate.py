@@ -65,12 +65,13 @@ class RunStore(AuditSample, Protocol):
         now: datetime,
         why: str = "",
         expected: int | None = None,
+        unless_alarmed: bool = False,
         alert: AlertsV1 | None = None,
     ) -> Policy:
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
 
-        Raises `PolicyChanged` when the gate was revised since the run began, or the policy `expected` is not in force
-        any more, and `UsageError` when no policy can be made here.
+        Raises `PolicyChanged` when the gate was revised since the run began, the policy `expected` is not in force
+        any more, an alarm was raised that begins the sample anew, or one stands and `unless_alarmed`; and `UsageError` when no policy can be made here.
         """
         ...
 
@@ -269,6 +270,8 @@ def _record(
             now=now,
             why=decided.why,
             expected=before.version,
+            # A run takes its time, and alarms are raised meanwhile.
+            unless_alarmed=compared.direction == "looser",
             alert=_large_step(before, decided, compared, now) if decided.large else None,
         )
         return

@@ -122,14 +122,15 @@ class Runner:
         except Exception:
             log.exception("recalibrator.run_failed", gate=name)
             self._observer.count_run(name, method, "failed", self._monotonic() - began)
-        seconds = self._monotonic() - began
-        with self._lock:
-            self._running = None
-            self._ended[name] = self._monotonic()
-            if outcome is None:
-                self._schedule.failed(name)
-            else:
-                self._schedule.done(name, seconds)
+        finally:
+            seconds = self._monotonic() - began
+            with self._lock:
+                self._running = None
+                self._ended[name] = self._monotonic()
+                if outcome is None:
+                    self._schedule.failed(name)
+                else:
+                    self._schedule.done(name, seconds)
         self._tell_ended()
         if outcome is not None:
             self._observer.count_run(name, method, outcome, seconds)

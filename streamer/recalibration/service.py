@@ -110,6 +110,7 @@ class Recalibrator:
         self._monotonic = monotonic
         self._poll = poll_seconds
         self._told = threading.Event()
+        self._lost = False
         self._runner = Runner(
             recalibrate=recalibrate,
             observer=observer,
@@ -129,16 +130,21 @@ class Recalibrator:
 
     def unready(self) -> list[str]:
         """What stands against being ready; who stands by is ready."""
-        return list(self._unready.values())
+        return [why for part, why in self._unready.items() if part != "broker" or self._leads is not False]
 
     def run(self, stop: threading.Event) -> None:
         """Repeat `round` until `stop` is set, with runs and messages beside it; a part that is away is tried again.
 
         Returns when the run under way is over.
+
+        Raises
+        ------
+        RuntimeError
+            When what is done beside the rounds has ended by itself.
         """
         beside = [
-            threading.Thread(target=self._runner.loop, args=(stop,), name="recalibrator-runs"),
-            threading.Thread(target=self._messages, args=(stop,), name="recalibrator-messages"),
+            threading.Thread(target=self._part, args=(loop, stop), name=f"recalibrator-{name}")
+            for name, loop in (("runs", self._runner.loop), ("messages", self._messages))
         ]
         for thread in beside:
             thread.start()
@@ -150,6 +156,18 @@ class Recalibrator:
             self._told.set()
             for thread in beside:
                 thread.join()
+        if self._lost:
+            raise RuntimeError("a part of the recalibrator has ended, see the log; start it again")
+
+    def _part(self, loop: Callable[[threading.Event], None], stop: threading.Event) -> None:
+        """Do something beside the rounds; without it they would look well and nothing would come of them."""
+        try:
+            loop(stop)
+        except BaseException:
+            self._lost = True
+            log.exception("recalibrator.part_ended")
+        finally:
+            stop.set()
 
     def _messages(self, stop: threading.Event) -> None:
         """Publish what waits, after each round and each run."""
@@ -210,14 +228,15 @@ class Recalibrator:
         asked = self._monotonic()
         standings = self._standings.standings(now=now, recount=False)
         self._answers("database")  # whatever else the round takes: it does
-        self._show(standings)
-        self._guarded("keys", lambda: self._look_for_keys(standings, now))
-        # Before runs are begun: an alarm closes a gate, and begins its sample anew.
-        self._guarded("watch", lambda: self._watch.round([one.gate for one in standings], now=now))
-        if self._stopping():
-            return
-        self._runner.offer(standings, now=now, asked=asked)
-        self._told.set()
+        try:
+            self._show(standings)
+            self._guarded("keys", lambda: self._look_for_keys(standings, now))
+            # Before runs are begun: an alarm closes a gate, and begins its sample anew.
+            self._guarded("watch", lambda: self._watch.round([one.gate for one in standings], now=now))
+        finally:
+            self._told.set()  # whatever became of the round: what it recorded is for others to hear
+        if not self._stopping():
+            self._runner.offer(standings, now=now, asked=asked)
 
     def _show(self, standings: Sequence[GateStanding]) -> None:
         shown = {one.gate.gate: one for one in standings}

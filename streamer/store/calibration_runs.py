@@ -86,10 +86,8 @@ class Calibrations:
 
     def alarm_closure(self, gate: str) -> Since | None:
         """Where the newest alarm that closed the gate, or should have, begins its sample anew; None if none ever did."""
-        found = closures(gate).subquery()
         with self._database.reading() as connection:
-            row = connection.execute(sa.select(found).order_by(found.c.version.desc()).limit(1)).first()
-        return None if row is None else Since(row.version, row.moment, bool(row.closed))
+            return _alarm_closure(connection, gate)
 
     def labelled_rows(self, run: int) -> set[int]:
         """Rows (see `SampledGroup.row`) of the groups of which a stored run has read a label."""
@@ -103,14 +101,8 @@ class Calibrations:
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
         """Kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised: nobody has acknowledged them."""
-        query = sa.select(monitor_alarms.c.kind).where(
-            monitor_alarms.c.gate == gate,
-            monitor_alarms.c.kind.in_(("risk", "draws")),
-            monitor_alarms.c.raised_at.is_not(None),
-            monitor_alarms.c.ended.is_(None),
-        )
         with self._database.reading() as connection:
-            return frozenset(connection.execute(query).scalars())
+            return _standing_alarms(connection, gate)
 
     def record_run(
         self,
@@ -122,6 +114,7 @@ class Calibrations:
         now: datetime,
         why: str = "",
         expected: int | None = None,
+        unless_alarmed: bool = False,
         alert: AlertsV1 | None = None,
     ) -> Policy:
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
@@ -130,13 +123,14 @@ class Calibrations:
         ----------
         why : why it is put in force, for the record.
         expected : version of the policy that must still be in force; None: whichever is.
+        unless_alarmed : raise `PolicyChanged` where an alarm stands raised.
         alert : raised in the same transaction.
 
         Raises
         ------
         PolicyChanged
-            When `expected` is not in force any more, or the gate was revised since the run began: its settings are no
-            longer what was calibrated for.
+            When `expected` is not in force any more, the gate was revised since the run began (its settings are no
+            longer what was calibrated for), or an alarm was raised since that begins its sample anew.
         UsageError
             When the newest policy is not trusted, or there is no key to sign the next one with.
         """
@@ -145,6 +139,11 @@ class Calibrations:
             identity, present = self._store(
                 connection, run, expected, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
             )
+            if unless_alarmed and (standing := _standing_alarms(connection, run.gate.gate)):
+                raise PolicyChanged(
+                    f"an alarm ({', '.join(sorted(standing))}) of gate {run.gate.gate} was raised while a run was made"
+                    " that would hold less; run again"
+                )
             decided = run.decided
             policy = self._mint.next(
                 connection,
@@ -261,6 +260,11 @@ class Calibrations:
                 f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
                 f" {run.gate.revision} was calibrated; run again"
             )
+        since = _alarm_closure(connection, run.gate.gate)
+        if since is not None and (run.since is None or run.since.version != since.version):
+            raise PolicyChanged(
+                f"an alarm was raised while gate {run.gate.gate} was calibrated, and what was read came before it; run again"
+            )
         if (present.settings, present.seed) != (run.gate.settings, run.gate.seed):
             raise UsageError(
                 f"revision {run.gate.revision} of gate {run.gate.gate} was changed in the database while it was calibrated;"
@@ -326,6 +330,22 @@ class Calibrations:
             )
             for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
         ]
+
+
+def _alarm_closure(connection: sa.Connection, gate: str) -> Since | None:
+    found = closures(gate).subquery()
+    row = connection.execute(sa.select(found).order_by(found.c.version.desc()).limit(1)).first()
+    return None if row is None else Since(row.version, row.moment, bool(row.closed))
+
+
+def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
+    query = sa.select(monitor_alarms.c.kind).where(
+        monitor_alarms.c.gate == gate,
+        monitor_alarms.c.kind.in_(("risk", "draws")),
+        monitor_alarms.c.raised_at.is_not(None),
+        monitor_alarms.c.ended.is_(None),
+    )
+    return frozenset(connection.execute(query).scalars())
 
 
 def _write(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, ProducerClosed
+from aiokafka.errors import ProducerClosed
 
 if TYPE_CHECKING:
-    from aiokafka import AIOKafkaConsumer
+    from collections.abc import Awaitable, Callable
 
-_MAY_FAIL = (KafkaError, OSError, TimeoutError)
+    from aiokafka import AIOKafkaConsumer
 
 
 async def closed_within(client: AIOKafkaProducer | AIOKafkaConsumer, seconds: float) -> None:
@@ -22,30 +21,50 @@ async def closed_within(client: AIOKafkaProducer | AIOKafkaConsumer, seconds: fl
     client's tasks would go on for as long as the process lives, with their connections, and a second stop
     returns at once.
     """
+    stopped = False
     try:
-        async with asyncio.timeout(seconds):
-            await cast("Any", client).stop()
-    except _MAY_FAIL:
-        await _abandoned(client)
-    except asyncio.CancelledError:
-        await _abandoned(client)
-        raise
+        stopped = await _within(seconds, client.stop)
+    finally:
+        if not stopped:
+            await _abandoned(client)
+
+
+def cut(connections: Any) -> None:
+    """Close every connection of a library's client, waiting neither for what it has to send nor for the other side."""
+    for connection in list(connections._conns.values()):
+        writer = connection._writer
+        connection.close()
+        if writer is not None:
+            writer.transport.abort()
 
 
 async def _abandoned(client: Any) -> None:
     producing = isinstance(client, AIOKafkaProducer)
     connections = client.client if producing else client._client
     # Requests in flight fail with their connection, and the tasks that wait for them can end.
-    await connections.close()
-    parts = (client._sender,) if producing else (client._coordinator, client._fetcher)
-    for part in parts:
+    cut(connections)
+    for part in (client._sender,) if producing else (client._coordinator, client._fetcher):
         if part is not None:
-            with contextlib.suppress(*_MAY_FAIL, asyncio.CancelledError):
-                async with asyncio.timeout(1.0):
-                    await part.close()
+            await _within(1.0, part.close)
     if producing:
         _fail_all(client._message_accumulator)
-    await connections.close()  # a task may have connected anew before it ended
+    await _within(1.0, connections.close)
+    cut(connections)  # a task may have connected anew before it ended
+
+
+async def _within(seconds: float, end: Callable[[], Awaitable[object]]) -> bool:
+    """Whether something ended well in time. Raises `CancelledError` when we are told to end, and for nothing else.
+
+    What the library waits for may itself be cancelled, or fail in ways of its own in a client that is half closed.
+    """
+    task = asyncio.ensure_future(end())
+    try:
+        await asyncio.wait([task], timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=0.1)
+    return not task.cancelled() and task.done() and task.exception() is None
 
 
 def _fail_all(accumulator: Any) -> None:

@@ -27,6 +27,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP, ConsumerMessage
 
 from streamer.journal import Partition, Record
+from streamer.stream.closing import cut
 from streamer.stream.header_names import accept_any_header_name
 from streamer.stream.intake import RECORD_OVERHEAD, Fetched
 from streamer.stream.topic_identity import TopicIdsRequest, ids_in
@@ -155,7 +156,7 @@ class StampingThread(AIOKafkaConsumerThread):
         await super()._gather_remaining_tasks()
         if self._consumer is not None:
             # What asked the broker while the consumer stopped may have connected anew.
-            await self._consumer._client.close()
+            cut(self._consumer._client)
 
     async def _room(self, within: float) -> int:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from streamer.watching.store import Standing
 
 ACKNOWLEDGED = "acknowledged"
+RESTARTED = ("risk", "draws")
+"""Kinds of alarms that make room for the next one when somebody acknowledges them; drift alarms belong to a policy."""
 REOPENED = "the gate was opened again"
 
 

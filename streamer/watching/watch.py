@@ -25,7 +25,7 @@ from streamer.watching.drifting import Drifting
 from streamer.watching.horizon import joined, marked, pruned, settled_number, time_of
 from streamer.watching.reading import Reading
 from streamer.watching.report import RiskReport, report_of
-from streamer.watching.resetting import reset
+from streamer.watching.resetting import RESTARTED, reset
 from streamer.watching.store import Written
 from streamer.watching.words import alert_of, closed_alert, closing_reason
 
@@ -225,7 +225,10 @@ class RiskWatch:
             told = frozenset(
                 one.alert_id
                 for one in page.watch.alarms
-                if one.ended is None and one.raised_by is not None and one.alert_id is not None
+                if one.kind in RESTARTED
+                and one.ended is None
+                and one.raised_by is not None
+                and one.alert_id is not None
             )
             self._quiet[name] = _Quiet(report, standing.policy.version, told, page.overdue_at)
         return page.more

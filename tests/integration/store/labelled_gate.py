@@ -79,10 +79,15 @@ class LabelledGate:
         self.now += timedelta(seconds=1)
         return self.now
 
-    def run(self) -> Done:
+    def run(self, meanwhile: Callable[[str], object] = lambda _step: None) -> Done:
+        """Run it by its rule; `meanwhile` is called at each step."""
         self.now += timedelta(hours=1)
         return recalibrate_by_rule(
-            self.store.calibration, self.store.policies, self.store.gates.get(GATE), clock=self.clock
+            self.store.calibration,
+            self.store.policies,
+            self.store.gates.get(GATE),
+            clock=self.clock,
+            failpoint=meanwhile,
         )
 
     def open(self) -> Policy:

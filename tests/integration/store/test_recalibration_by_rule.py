@@ -102,11 +102,17 @@ def test_while_an_alarm_stands_nothing_is_loosened_by_itself(
     one.label(one.decide(200), bad_below(0.35))
     before = one.open()
     one.label(one.decide(60), bad_below(0.0))
-    one.world.tamper(
-        "INSERT INTO monitor_alarms (gate, kind, statistic, number, about, delta, evidence_ratio, after_batch,"
-        " after_policy, state, raised_by, raised_at)"
-        f" VALUES ('{GATE}', '{kind}', '', 1, '', 0.03, 1.5, 0, 0, '{{}}', 7, '2026-11-20 00:00:00+00:00')"
-    )
+
+    def alarm(step: str) -> None:
+        if step == "before_record":
+            one.world.tamper(
+                "INSERT INTO monitor_alarms (gate, kind, statistic, number, about, delta, evidence_ratio, after_batch,"
+                " after_policy, state, raised_by, raised_at)"
+                f" VALUES ('{GATE}', '{kind}', '', 1, '', 0.03, 1.5, 0, 0, '{{}}', 7, '2026-11-20 00:00:00+00:00')"
+            )
+
+    with pytest.raises(PolicyChanged, match="run again"):
+        one.run(meanwhile=alarm)
     done = one.run()
     assert (done.outcome, one.policy.version) == ("proposed", before.version)
     assert "stands" in done.why

@@ -258,9 +258,35 @@ def test_what_cannot_be_published_makes_it_unready_and_stops_nothing(error: Exce
     stage.step()
     assert stage.service.unready() == [said]
     assert stage.happened("count") == [["a", "proposed"]]
+    stage.leads = False
+    stage.service.round()
+    stage.service.announce()  # it was under way when another one took the lead
+    assert stage.service.unready() == [], "who stands by needs no broker"
+    stage.leads = True
     stage.raising.clear()
     stage.step()
     assert stage.service.unready() == []
+
+
+class _Death(BaseException):
+    """What no part of the service handles."""
+
+
+@pytest.mark.expected_errors("recalibrator.part_ended")
+@pytest.mark.parametrize("part", ["run a", "publish"])
+def test_where_a_part_beside_the_rounds_ends_all_of_it_ends(part: str) -> None:
+    stage = Stage(a=500)
+    stage.raising[part] = _Death()
+    with pytest.raises(RuntimeError, match="start it again"):
+        stage.service.run(threading.Event())
+
+
+def test_what_a_broken_round_recorded_is_published_all_the_same() -> None:
+    stage = Stage(a=500)
+    stage.raising["watch"] = Unavailable("one gate's rows are locked")
+    with pytest.raises(Unavailable):
+        stage.service.round()
+    assert stage.service._told.is_set()
 
 
 @pytest.mark.parametrize("place", ["held", "standings", "watch"])
