@@ -228,7 +228,9 @@ def test_from_the_first_label_to_an_alarm_and_back(
         band = (serving.threshold, 0.93)
         bad = worse(prompts, rng, between=band, times=30)
         tell("the population changes: answers agree on something wrong thirty times as often", mark="worse")
-        world.publish(bad, 400)
+        with people.at_rest():  # the labels of what is wrong come when all of it is out
+            world.publish(bad, 400)
+            world.wait(world.all_decided, "the worse population is decided")
         world.wait(lambda: store.policies.newest(GATE).created_by == "monitor", "the alarm closes the gate")
         closed = store.policies.newest(GATE)
         assert closed.state == "closed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from streamer import wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from streamer.settings import Settings
@@ -54,6 +55,7 @@ class Labellers:
         self._never = never
         self._due: dict[tuple[str, str], float] = {}
         self._stopping = threading.Event()
+        self._resting = threading.Event()
         self._error: BaseException | None = None
         self._newest = 0.0
         self.given = 0
@@ -68,6 +70,8 @@ class Labellers:
             ):
                 topic = wiring.topics(self._settings).labels
                 while not self._stopping.wait(0.2):
+                    if self._resting.is_set():
+                        continue
                     now = time.monotonic()
                     due = []
                     for item in store.labels.queue(self._gate, limit=5000):
@@ -103,6 +107,15 @@ class Labellers:
                         )
         except BaseException as error:
             self._error = error
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Nobody labels meanwhile."""
+        self._resting.set()
+        try:
+            yield
+        finally:
+            self._resting.clear()
 
     def check(self) -> None:
         """Raise what ended the thread, if anything did."""
