@@ -40,6 +40,7 @@ class AnyBytes(str):
 BAD_NAMES = (b"\xff\xfe", b"\xed\xa0\x80", b"ok\xc3", b"\x80" * 300)
 
 
+@pytest.mark.long
 def test_header_names_that_are_not_utf8_stop_nothing(site: Site) -> None:
     named = wiring.topics(site.settings)
     worker = site.start_worker()

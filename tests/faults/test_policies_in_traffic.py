@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.faults.site import Site
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_decision_follows_a_policy_that_exists(site: Site, matrix: Matrix) -> None:
     named = wiring.topics(site.settings)
     wiring.publish_pending(site.settings)

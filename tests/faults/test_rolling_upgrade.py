@@ -77,7 +77,7 @@ def upgrade(site: Site, settings: dict[str, str]) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_old_and_new_workers_side_by_side(site: Site, next_version: dict[str, str], matrix: Matrix) -> None:
     old = site.start_worker()
     with Traffic(site, seed=8, rate=60) as traffic:

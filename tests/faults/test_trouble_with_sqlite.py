@@ -53,6 +53,7 @@ def test_a_file_that_another_process_locks_delays_and_loses_nothing(
     assert worker.terminate() == 0
 
 
+@pytest.mark.long
 def test_a_full_disk_delays_and_loses_nothing(file_site: Site, matrix: Matrix) -> None:
     worker = file_site.start_worker()
     worker.wait_until_ready()

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka import Producer
 
 from streamer import wiring
@@ -19,6 +20,7 @@ DAY = 86_400
 PROGRAM = str(Path(__file__).with_name("shifted_clock.py"))
 
 
+@pytest.mark.long
 def test_clocks_a_day_off_both_ways(site: Site, matrix: Matrix) -> None:
     topic = wiring.topics(site.settings).responses
     refused: list[object] = []
