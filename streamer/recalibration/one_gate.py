@@ -65,13 +65,13 @@ class RunStore(AuditSample, Protocol):
         now: datetime,
         why: str = "",
         expected: int | None = None,
-        unless_alarmed: bool = False,
+        known_alarms: frozenset[str] | None = None,
         alert: AlertsV1 | None = None,
     ) -> Policy:
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
 
         Raises `PolicyChanged` when the gate was revised since the run began, the policy `expected` is not in force
-        any more, an alarm was raised that begins the sample anew, or one stands and `unless_alarmed`; and `UsageError` when no policy can be made here.
+        any more, an alarm was raised that begins the sample anew, or one stands that is not in `known_alarms`; and `UsageError` when no policy can be made here.
         """
         ...
 
@@ -170,16 +170,17 @@ def recalibrate_by_rule(
     before = policies.newest(gate.gate)
     run = _calibrate(store, gate, clock=clock)
     compared = _compare(store, before, run)
-    closed = None
+    closed = alarms = None
     if before.ships_nothing:
         closed = closing(policies.list(gate.gate))
     recorded = run
     if compared.direction == "looser" and gate.settings.recalibrate == "auto":
-        decided, recorded = _judge_loosening(store, before, run, compared, closed)
+        alarms = store.standing_alarms(gate.gate)
+        decided, recorded = _judge_loosening(store, before, run, compared, closed, alarms)
     else:
         decided = verdict(gate.settings, compared, closed=closed)
     failpoint("before_record")
-    _record(store, recorded, decided, before, compared, now=clock())
+    _record(store, recorded, decided, before, compared, alarms, now=clock())
     failpoint("after_record")
     return Done(outcome=decided.outcome, why=decided.why, run=recorded)
 
@@ -198,6 +199,7 @@ def _judge_loosening(
     run: CalibrationRun,
     compared: Comparison,
     closed: Closing | None,
+    alarms: frozenset[str],
 ) -> tuple[Verdict, CalibrationRun]:
     """Judge a run that holds less, beside the cautious one; returns the one of the two that is to be recorded."""
 
@@ -225,7 +227,7 @@ def _judge_loosening(
         safely_reopened=closed is not None
         and closed.served is not None
         and direction(closed.served, Reading.of_run(cautious)) != "looser",
-        alarms=store.standing_alarms(run.gate.gate),
+        alarms=alarms,
     )
     if not decided.cautious:
         return decided, run
@@ -258,6 +260,7 @@ def _record(
     decided: Verdict,
     before: Policy,
     compared: Comparison,
+    alarms: frozenset[str] | None,
     *,
     now: datetime,
 ) -> None:
@@ -270,8 +273,7 @@ def _record(
             now=now,
             why=decided.why,
             expected=before.version,
-            # A run takes its time, and alarms are raised meanwhile.
-            unless_alarmed=compared.direction == "looser",
+            known_alarms=alarms,  # a run takes its time, and others may be raised meanwhile
             alert=_large_step(before, decided, compared, now) if decided.large else None,
         )
         return

@@ -114,7 +114,7 @@ class Calibrations:
         now: datetime,
         why: str = "",
         expected: int | None = None,
-        unless_alarmed: bool = False,
+        known_alarms: frozenset[str] | None = None,
         alert: AlertsV1 | None = None,
     ) -> Policy:
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
@@ -123,7 +123,8 @@ class Calibrations:
         ----------
         why : why it is put in force, for the record.
         expected : version of the policy that must still be in force; None: whichever is.
-        unless_alarmed : raise `PolicyChanged` where an alarm stands raised.
+        known_alarms : kinds of standing alarms that whoever decided this knew of: raise `PolicyChanged` where another one
+            stands; None: whichever do.
         alert : raised in the same transaction.
 
         Raises
@@ -139,11 +140,13 @@ class Calibrations:
             identity, present = self._store(
                 connection, run, expected, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
             )
-            if unless_alarmed and (standing := _standing_alarms(connection, run.gate.gate)):
-                raise PolicyChanged(
-                    f"an alarm ({', '.join(sorted(standing))}) of gate {run.gate.gate} was raised while a run was made"
-                    " that would hold less; run again"
-                )
+            if known_alarms is not None:
+                new = _standing_alarms(connection, run.gate.gate) - known_alarms
+                if new:
+                    raise PolicyChanged(
+                        f"an alarm ({', '.join(sorted(new))}) of gate {run.gate.gate} was raised while a run was made"
+                        " that would hold less; run again"
+                    )
             decided = run.decided
             policy = self._mint.next(
                 connection,
