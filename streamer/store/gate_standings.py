@@ -347,15 +347,7 @@ def _raised_since(gate: GateRevision, run: _Run) -> sa.Select[tuple[int]]:
     """Batches of which a response got a higher label than the run read for it."""
     recent = _recent_labels(gate, run.labels_through)
     return (
-        sa.select(batches.c.id)
-        .distinct()
-        .select_from(recent)
-        .join(
-            batches,
-            (batches.c.gate == gate.gate)
-            & (batches.c.batch_id == recent.c.batch_id)
-            & (batches.c.attempt == recent.c.attempt),
-        )
+        _batches_of(gate, recent)
         .join(
             calibration_inputs,
             (calibration_inputs.c.run == run.number)
@@ -390,11 +382,8 @@ def _recent_labels(gate: GateRevision, through: int) -> sa.CTE:
     )
 
 
-def _labelled_since(
-    gate: GateRevision, through: int, conditions: Sequence[sa.ColumnElement[bool]]
-) -> sa.Select[tuple[int]]:
-    """Batches of which a drawn response got one of the labels after number `through`."""
-    recent = _recent_labels(gate, through)
+def _batches_of(gate: GateRevision, recent: sa.CTE) -> sa.Select[tuple[int]]:
+    """The gate's batches that such labels are of, each once; joined with `recent`."""
     return (
         sa.select(batches.c.id)
         .distinct()
@@ -405,6 +394,16 @@ def _labelled_since(
             & (batches.c.batch_id == recent.c.batch_id)
             & (batches.c.attempt == recent.c.attempt),
         )
+    )
+
+
+def _labelled_since(
+    gate: GateRevision, through: int, conditions: Sequence[sa.ColumnElement[bool]]
+) -> sa.Select[tuple[int]]:
+    """Batches of which a drawn response got one of the labels after number `through`."""
+    recent = _recent_labels(gate, through)
+    return (
+        _batches_of(gate, recent)
         .join(decisions, decisions.c.batch == batches.c.id)
         .join(
             responses,
