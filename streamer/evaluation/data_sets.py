@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamer.errors import UsageError
+from streamer.evaluation.results import JUDGE_FIELD
 from streamer.experiments.clouds import read_clouds, severity_kind
 from streamer.experiments.offline import ScoredCloud
 from streamer.gate import is_blank
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streamer.experiments.clouds import Cloud
-
-JUDGE_FIELD = "judge_score"
-"""The field of ``meta`` with the judge's score, unless told otherwise."""
 
 Scores = tuple[tuple[float | None, ...] | None, ...]
 """For each cloud the score of each response: None for a response without one, None for a cloud with none at all."""

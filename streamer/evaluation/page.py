@@ -12,6 +12,7 @@ import jinja2
 from streamer.evaluation.findings import LIMITS, findings, headline
 from streamer.evaluation.measures import JUDGE, MODES
 from streamer.evaluation.ranking import RESAMPLES
+from streamer.evaluation.results import JUDGE_FIELD
 from streamer.evaluation.tables import (
     calibrator_table,
     data_table,
@@ -152,7 +153,7 @@ def command(evaluation: Evaluation) -> str:
     words += ["--scorers", "all" if len(options.scorers) == len(SCORERS) else ",".join(options.scorers)]
     for field in options.external:
         words += ["--score-field", field]
-    if options.judge_field != "judge_score":
+    if options.judge_field != JUDGE_FIELD:
         words += ["--judge-field", options.judge_field]
     if options.answer_pattern is not None:
         words += ["--answer-pattern", options.answer_pattern]

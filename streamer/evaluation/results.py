@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+JUDGE_FIELD = "judge_score"
+"""The field of ``meta`` with the judge's score, unless told otherwise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
@@ -233,7 +236,7 @@ class Options:
     seed: int = 0
     scorers: tuple[str, ...] = ("gram",)
     external: tuple[str, ...] = ()
-    judge_field: str = "judge_score"
+    judge_field: str = JUDGE_FIELD
     answer_pattern: str | None = None
 
 

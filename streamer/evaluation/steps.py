@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamer.errors import UsageError
 from streamer.evaluation.data_sets import named_apart, read_data_set
 from streamer.evaluation.judge_marks import judged
-from streamer.evaluation.results import Options
+from streamer.evaluation.results import JUDGE_FIELD, Options
 from streamer.evaluation.run import NoWatch, check_options, evaluate_data_sets
 from streamer.experiments.score_cache import (
     OWN_EMBEDDINGS,
@@ -43,7 +43,7 @@ def evaluate(
     seed: int = 0,
     scorers: Sequence[str] | str = ("gram",),
     external: Sequence[str] = (),
-    judge_field: str = "judge_score",
+    judge_field: str = JUDGE_FIELD,
     answer_pattern: str | None = None,
     judge: PatientGrader | None = None,
     encoder: str = DEFAULT_ENCODER,
