@@ -54,7 +54,7 @@ lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 		echo "== $$check"; $(BIN)/$$check || failed="$$failed, $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-bench: $(INSTALLED)  ## Run the benchmarks, each at most a minute
+bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: a part of that)
 	@failed=; for file in $(BENCHMARKS); do \
 		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || failed="$$failed, $$file"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }

@@ -1,6 +1,6 @@
 """Time calibration at a million items, side by side with one `numpy.argsort` of the same scores.
 
-    python benchmarks/calibrate.py [--items N] [--groups G] [--rounds R] [--limit RATIO] [--memory-limit RATIO] [--json]
+    python benchmarks/calibrate.py [--items N] [--groups G] [--rounds R] [--limit RATIO] [--memory-limit RATIO] [--short] [--json]
 
 Times are taken in turns, so that whatever else the machine does falls on all alike; what counts are ratios of medians.
 `threshold` is the search alone, losses given; the weights of the random laws are made beside it. `grid` is what a
@@ -142,7 +142,10 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=1.5, help="largest ratio of mean or search to argsort")
     parser.add_argument("--memory-limit", type=float, default=5.0, help="largest ratio of memory to input")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     options = parser.parse_args()
+    if options.short:
+        options.rounds = 5
     problem = Problem(options.items, options.groups)
     medians = measure(problem, options.rounds)
     memory = {law: peak_bytes(lambda law=law: problem.calibrate(law)) / problem.nbytes for law in LAWS}

@@ -250,7 +250,10 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=40, help="calls of ten short answers")
     parser.add_argument("--clouds", type=Path, nargs="*", default=[])
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     arguments = parser.parse_args()
+    if arguments.short:
+        arguments.texts, arguments.rounds, arguments.calls = 20, 1, 10
     if arguments.texts < 1 and not arguments.clouds:
         parser.error("--texts must be at least 1 without --clouds")
     result = measure(arguments)

@@ -160,7 +160,10 @@ def main() -> None:
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--gate", help=argparse.SUPPRESS)
+    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     given = parser.parse_args()
+    if given.short:
+        given.responses = 5_000
     if given.gate:
         run(given.urls[0], given.gate, given.profile)
         return

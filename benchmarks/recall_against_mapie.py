@@ -65,7 +65,10 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     options = parser.parse_args()
+    if options.short:
+        options.samples = 2_000
     true, probabilities = problem(options.samples, options.classes)
     times = []
     for _ in range(ROUNDS):

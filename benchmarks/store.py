@@ -141,7 +141,10 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=5)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("urls", nargs="*")
+    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     given = parser.parse_args()
+    if given.short:
+        given.batches = 500
     with databases(given.urls) as urls:
         for url in urls:
             measure(url, given.batches, given.responses, given.commits, given.profile)

