@@ -44,7 +44,7 @@ class Since:
     Attributes
     ----------
     version : batches decided under this policy or a later one are read: the one that the alarm closed the gate with, or
-        the next after the one in force when the gate could not be closed.
+        the next after the one that it could not close.
     moment : when it came into force, or when the alarm was raised that could not close the gate.
     closed : whether the alarm closed the gate.
     """

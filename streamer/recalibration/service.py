@@ -32,6 +32,7 @@ PENDING_EVERY_SECONDS = 30.0
 _LAST_DELAY = 30.0
 _LAST_DELAY_AWAY = 5.0
 _LOG_EVERY = 60.0
+_PARTS = {"keys": "looking for keys to sign with", "watch": "watching the risk"}
 
 
 class Watch(Protocol):
@@ -130,7 +131,8 @@ class Recalibrator:
 
     def unready(self) -> list[str]:
         """What stands against being ready; who stands by is ready."""
-        return [why for part, why in self._unready.items() if part != "broker" or self._leads is not False]
+        leads = self._leads is not False
+        return [why for part, why in self._unready.items() if leads or part in ("round", "database")]
 
     def run(self, stop: threading.Event) -> None:
         """Repeat `round` until `stop` is set, with runs and messages beside it; a part that is away is tried again.
@@ -217,7 +219,6 @@ class Recalibrator:
         self._leads = leads
         self._observer.set_leader(leads)
         if not leads:
-            self._unready.pop("broker", None)  # who stands by does not need it
             self._shown = {}
             self._keyless = set()
             self._runner.offer([], now=now, asked=self._monotonic())
@@ -273,7 +274,12 @@ class Recalibrator:
         except Unavailable:
             raise
         except Exception:
-            log.exception("recalibrator.part_failed", part=part)
+            # What fails for every gate at once, in every round: a right or a table that is not there.
+            self._unready[part] = f"{_PARTS[part]} failed in the last round, see the log"
+            if self._may_log(part):
+                log.exception("recalibrator.part_failed", part=part)
+        else:
+            self._unready.pop(part, None)
 
     def announce(self) -> None:
         """Publish what waits in the outbox, and see whether the broker is there."""

@@ -119,8 +119,11 @@ def test_workers_obey_only_what_is_signed(signed: Signed, matrix: Matrix) -> Non
     alerts = [one.alert for one in site.store.alerts.list(GATE) if one.alert.kind == "policy_refused"]
     assert sorted(one.details["version"] for one in alerts) == [1, 2, 4, 5, 6, 7, 9], "each once"
     published = oracle.read_all(wiring.connection(site.settings), wiring.topics(site.settings).alerts)
-    assert (
-        len({json.loads(one.value or b"")["alert_id"] for one in published}) == len(published) == len(alerts)
+    told = {
+        one.value for one in published
+    }  # at least once: a message that comes again is the same to the byte
+    assert sorted(json.loads(value or b"")["alert_id"] for value in told) == sorted(
+        a.alert_id for a in alerts
     )
     verified = signed.command("audit", "verify", status=3)
     for version in (4, 5, 6, 7):

@@ -352,11 +352,19 @@ async function resume() {
       const shown = item;
       const told = await send();
       if (shown === null) await forward(told);
-    } else if (item === null) await forward("");
-    else calm();
+    } else if (item !== null) calm();
+    else if (document.hidden) await idle();
+    else await forward("");
   } finally {
     busy = false;
   }
+}
+
+/** Nobody looks at this page: it takes no answer that somebody else could have, until somebody does. */
+async function idle() {
+  clearTimeout(poll);
+  await progress();
+  poll = setTimeout(resume, 4000 + 2000 * Math.random());
 }
 
 /** Show what comes next; `told` is what was said of the last one, null when it is not stored yet. */
@@ -650,7 +658,10 @@ document.addEventListener("keydown", pressed);
 for (const kind of ["keydown", "pointerdown", "pointermove", "wheel", "scroll"]) {
   document.addEventListener(kind, () => (lastInput = Date.now()), { passive: true, capture: true });
 }
-document.addEventListener("visibilitychange", renew);
+document.addEventListener("visibilitychange", () => {
+  renew();
+  if (!document.hidden && item === null && load("key", "") !== "") resume();
+});
 setInterval(renew, 1000);
 window.addEventListener("hashchange", begin); // the new address was put into this tab: only its fragment is new
 window.addEventListener("storage", (event) => {

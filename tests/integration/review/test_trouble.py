@@ -141,16 +141,24 @@ def test_somebody_else_in_another_tab_takes_this_one_over_visibly_and_under_no_w
     ana = Person(browser, site.address("Ana"))
     ana.reads("Question 0?")
     first = ana.driver.current_window_handle
-    ana.driver.switch_to.new_window("tab")
+    ana.driver.minimize_window()  # a tab in the background, as far as its page can tell
+    ana.driver.switch_to.new_window("window")
     try:
         ben = Person(browser, site.address("Ben"))
-        ben.reads("Question 1?")
+        ben.reads("Question 1?")  # the page that nobody looks at has not taken it
+        browser.driver.switch_to.window(first)
+        ana.until(lambda: ana.text("name") == "Ben")
+        assert ana.run("return document.hidden")
+        assert not ana.sees("item")
+        browser.driver.switch_to.window(browser.driver.window_handles[-1])
         ben.press("h")
         ben.until(lambda: ben.sees("empty"))
     finally:
         ana.driver.close()
         ana.driver.switch_to.window(first)
-    ana.until(lambda: ana.text("name") == "Ben")
+        ana.driver.set_window_rect(width=1100, height=900)
+    ana.until(lambda: ana.sees("empty"))
+    assert ana.text("name") == "Ben"
     assert not ana.sees("item"), "Ana has it still, and Ben is not shown it"
     assert severities(world) == {"b0-1": [("Ben", 0.5)]}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from streamer.errors import UsageError
 from streamer.events.alerts import decode_alert
 from streamer.policy import MONITOR
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
@@ -91,8 +92,6 @@ def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(
 def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     light_traffic: Callable[..., Traffic],
 ) -> None:
-    from streamer.errors import UsageError
-
     traffic = light_traffic()
     mint = traffic.store.monitoring._mint
 
@@ -120,6 +119,30 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     assert closure is not None
     assert (closure.version, closure.closed) == (3, True)
     assert {one.alert.kind for one in traffic.store.alerts.list()} == {"risk", "gate_closed"}
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_an_alarm_that_is_to_close_the_gate_afterwards_and_cannot_begins_the_sample_anew(
+    light_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch, acknowledged: bool
+) -> None:
+    traffic = light_traffic(on_alarm="report")
+    store = traffic.store
+    raised(traffic)
+    (told,) = store.alerts.list()
+    if acknowledged:
+        store.alerts.acknowledge(told.alert.alert_id, by="ana", reason="a bad prompt", now=START + 0.6 * DAY)
+    store.gates.revise(GATE, {"on_alarm": "close"}, by="ana", reason="", now=START + 0.7 * DAY)
+    revised = store.policies.newest(GATE)
+    assert (revised.version, revised.settings.on_alarm) == (3, "close")
+
+    def refuses(*_: Any) -> Any:
+        raise UsageError("no key to sign with is configured.")
+
+    monkeypatch.setattr(store.monitoring, "_mint", type("Refusing", (), {"lock_to_close": refuses})())
+    traffic.watcher().watch(GATE, now=START + DAY)
+    assert store.policies.newest(GATE).state == "open"
+    closure = store.calibration.alarm_closure(GATE)
+    assert closure == (None if acknowledged else Since(4, START + DAY / 2, closed=False))
 
 
 def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(

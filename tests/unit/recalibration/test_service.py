@@ -237,11 +237,19 @@ def test_who_may_have_to_act_and_has_no_key_says_so_once(recalibrate: str, on_al
 
 
 @pytest.mark.expected_errors("recalibrator.part_failed")
-def test_a_broken_watch_stops_no_run() -> None:
+def test_a_broken_watch_stops_no_run_and_says_that_nobody_watches() -> None:
     stage = Stage(a=500)
-    stage.raising["watch"] = RuntimeError("broken")
+    stage.raising["watch"] = RuntimeError("a right was taken away")
     stage.step()
     assert stage.happened("count") == [["a", "proposed"]]
+    assert stage.service.unready() == ["watching the risk failed in the last round, see the log"]
+    stage.leads = False
+    stage.service.round()
+    assert stage.service.unready() == [], "who stands by watches nothing"
+    stage.leads = True
+    stage.raising.clear()
+    stage.step()
+    assert stage.service.unready() == []
 
 
 @pytest.mark.expected_errors("recalibrator.publish_failed")
