@@ -1,4 +1,8 @@
-"""Bringing a database's schema to this version's, and telling whether it is there."""
+"""Bringing a database's schema to this version's, and telling whether it is there.
+
+Alembic is imported where something is migrated or compared: every command and service starts here, and only looks whether
+the revision is right.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,12 @@ import random
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 import sqlalchemy as sa
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import exc
 
 from streamer.errors import Unavailable, UsageError
@@ -26,9 +26,12 @@ from streamer.store.schema import metadata, progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from alembic.config import Config
+
 T = TypeVar("T")
 
 VERSION_TABLE = "schema_version"
+_MIGRATIONS = Path(__file__).parent / "migrations"
 
 _ADVISORY_LOCK = 0x53_54_52_45_41_4D  # "STREAM"
 LOCK_SECONDS: float = 10
@@ -79,6 +82,8 @@ def migrate(
 
 def _upgrade(database: Database, revision: str, lock_seconds: float) -> str | None:
     """Returns the revision that the database was at."""
+    from alembic import command
+
     with _alone(database, lock_seconds) as (connection, config):
         before = _known_revision(connection)
         if not database.sqlite and before != head() and sa.inspect(connection).has_table(progress.name):
@@ -112,6 +117,8 @@ def _again_after_collisions(work: Callable[[], T], database: Database) -> T:
 
 def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState:
     """Go back to an older revision (``base``: no tables at all). What newer tables hold is lost."""
+    from alembic import command
+
     database = Database(url, insecure=insecure)
     try:
         require_file(database)
@@ -175,18 +182,24 @@ def require_file(database: Database) -> None:
 
 def head() -> str:
     """The newest revision that this version knows."""
-    newest = ScriptDirectory.from_config(_config()).get_current_head()
-    if newest is None:
-        raise RuntimeError("the package holds no migrations")
-    return newest
+    return revisions()[-1]
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Every revision that this version knows, the oldest first: files are named ``rNNNN_what.py`` after theirs."""
+    files = (_MIGRATIONS / "versions").glob("r[0-9][0-9][0-9][0-9]_*.py")
+    return tuple(sorted(file.name[1:5] for file in files))
 
 
 def _known_revision(connection: sa.Connection) -> str | None:
-    revision = _context(connection).get_current_revision()
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    versions = sa.table(VERSION_TABLE, sa.column("version_num", sa.Text))
+    revision: str | None = connection.execute(sa.select(versions.c.version_num)).scalar_one_or_none()
     if revision is None:
         return None
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if revision not in known:
+    if revision not in revisions():
         raise UsageError(
             f"the database is at revision {revision}, which a newer version made; upgrade streamer"
         )
@@ -194,21 +207,22 @@ def _known_revision(connection: sa.Connection) -> str | None:
 
 
 def _state(database: Database) -> SchemaState:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
     with database.reading() as connection:
         revision = _known_revision(connection)
-        drift = tuple(str(difference) for difference in compare_metadata(_context(connection), metadata))
+        options = {"version_table": VERSION_TABLE, "compare_type": True, "target_metadata": metadata}
+        context = MigrationContext.configure(connection, opts=options)
+        drift = tuple(str(difference) for difference in compare_metadata(context, metadata))
     return SchemaState(revision, head(), drift)
 
 
-def _context(connection: sa.Connection) -> MigrationContext:
-    return MigrationContext.configure(
-        connection, opts={"version_table": VERSION_TABLE, "compare_type": True, "target_metadata": metadata}
-    )
+def _config(connection: sa.Connection) -> Config:
+    from alembic.config import Config
 
-
-def _config(connection: sa.Connection | None = None) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 

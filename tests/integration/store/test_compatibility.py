@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from streamer.errors import Unavailable
 from streamer.store import check, downgrade, migrate, schema_state
 from streamer.store.engine import SCHEMA, Database
-from streamer.store.migrate import head
+from streamer.store.migrate import revisions
 from tests.integration.store.conftest import World
 
 if TYPE_CHECKING:
@@ -66,10 +66,6 @@ def shape_of(connection: sa.Connection) -> dict[str, list[str]]:
         for name in inspector.get_table_names()
         if name != "schema_version" and not name.startswith("control_")
     }
-
-
-def revisions() -> list[str]:
-    return [f"{number:04}" for number in range(1, int(head()) + 1)]
 
 
 def test_what_was_recorded_comes_through_every_migration_as_it_was(database_url: str) -> None:

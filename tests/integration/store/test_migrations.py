@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 from streamer.errors import Unavailable, UsageError
-from streamer.store import check, downgrade, migrate, open_store, schema_state
+from streamer.store import check, downgrade, migrate, migrations, open_store, schema_state
 from streamer.store.engine import SCHEMA, Database
-from streamer.store.migrate import head
+from streamer.store.migrate import head, revisions
 from streamer.store.schema import metadata
 from tests.integration.store.conftest import START, dead_letter_message, policy_message
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def tables_of(url: str) -> dict[str, Any]:
@@ -77,11 +79,23 @@ def test_migrations_and_tables_say_the_same(database_url: str) -> None:
     assert set(migrated) == set(metadata.tables)
 
 
+def test_revisions_are_named_by_their_files_in_the_order_that_alembic_runs_them() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    scripts = ScriptDirectory.from_config(config)
+    assert [script.revision for script in scripts.walk_revisions()] == list(reversed(revisions()))
+    assert scripts.get_current_head() == head()
+
+
+def test_no_command_pays_for_alembic_that_migrates_nothing() -> None:
+    code = "import sys, streamer.store; sys.exit('alembic' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_up_down_and_up_again_step_by_step(database_url: str) -> None:
-    revisions = [f"{number:04}" for number in range(1, int(head()) + 1)]
-    for revision in revisions:
+    for revision in revisions():
         assert migrate(database_url, revision).revision == revision
-    for revision in [*revisions[-2::-1], "base"]:
+    for revision in [*revisions()[-2::-1], "base"]:
         downgrade(database_url, revision)
     assert schema_state(database_url).revision is None
     state = migrate(database_url)
