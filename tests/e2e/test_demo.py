@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 
-CLOUDS = 150
+CLOUDS = 80
 
 SAME_AS_OFFLINE = (
     "unit",
