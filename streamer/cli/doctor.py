@@ -233,6 +233,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
         proposals = {
             name: found for name in policies if (found := store.calibration.proposal(name)) is not None
         }
+        closures = {name: store.calibration.alarm_closure(name) for name in policies}
     if not policies:
         yield Finding("warn", "gates", "there is none yet", "streamer gate create NAME")
     configured = settings.encoder.name
@@ -264,6 +265,15 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                     f"{counted(waiting, 'response waits', 'responses wait')} for a label",
                     f"streamer label queue --gate {name}",
                 )
+        closure = closures[name]
+        if closure is not None and not closure.closed and closure.version > policy.version:
+            yield Finding(
+                "fail",
+                f"gate {name}",
+                f"an alarm should have closed it on {closure.moment:%Y-%m-%d %H:%M:%SZ} and could not: nothing is calibrated "
+                "on what it decides before it has another policy",
+                f"where there is a key to sign with: streamer threshold close {name} --reason ...",
+            )
         if name in proposals:
             found = proposals[name]
             yield Finding(

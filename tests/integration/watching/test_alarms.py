@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from streamer.cli.doctor import _gates
 from streamer.errors import UsageError
 from streamer.events.alerts import decode_alert
 from streamer.policy import MONITOR
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
 from streamer.rules import Cut, Segments
+from streamer.settings import load_settings
 from streamer.watching.reading import chance_of
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 
@@ -112,6 +114,10 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
         calibrate_gate(
             traffic.store.calibration, traffic.store.gates.get(GATE), now=START + DAY, since=closure
         )
+    settings = load_settings(database={"url": traffic.world.url})
+    assert [one.level for one in _gates(settings) if "an alarm should have closed it on" in one.text] == [
+        "fail"
+    ]
     traffic.store.monitoring._mint = mint
     traffic.watcher().watch(GATE, now=START + DAY)
     assert traffic.store.policies.newest(GATE).state == "closed", "tried again until it can be done"

@@ -199,13 +199,13 @@ BAD: list[tuple[str, bytes | None, str]] = [
 
 @pytest.mark.parametrize(("value", "code"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_bad_input_is_refused_by_name(value: bytes | None, code: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     bad = refusal(value)
     assert bad.code == code
     assert code in codes.MEANINGS
     assert len(bad.detail) <= 300
     assert bad.detail.isprintable()
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 def test_every_code_that_reading_can_give_is_in_the_table() -> None:
