@@ -45,7 +45,7 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	fi
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
 
-faults: $(INSTALLED)  ## Run every fault case in full, half an hour, and print the table of docs/reliability.md
+faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services
 	STREAMER_TEST_FAULTS=long $(BIN)/pytest tests/faults tests/unit/events/test_fuzz.py $(ARGS)
 

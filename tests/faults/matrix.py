@@ -30,6 +30,8 @@ class Matrix:
 
     def add(self, case: str, found: Findings, *, seconds: float | None = None) -> None:
         """Keep the outcome of one case, which the oracle has found in order; `case` begins with its number."""
+        if not case.partition(" ")[0].isdigit():
+            raise ValueError(f"no case of the table in docs/reliability.md: {case!r} has no number")
         self.rows.append(Row(case, found, seconds))
 
     def table(self) -> str:
