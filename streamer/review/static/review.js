@@ -362,8 +362,12 @@ async function resume() {
 
 /** Nobody looks at this page: it takes no answer that somebody else could have, until somebody does. */
 async function idle() {
-  clearTimeout(poll);
   await progress();
+  lookAgain();
+}
+
+function lookAgain() {
+  clearTimeout(poll);
   poll = setTimeout(resume, 4000 + 2000 * Math.random());
 }
 
@@ -414,7 +418,7 @@ async function nothingWaits(told) {
     $("empty-title").focus();
     say(told);
   }
-  poll = setTimeout(resume, 4000 + 2000 * Math.random());
+  lookAgain();
 }
 
 // -- the other keys ------------------------------------------------------------------------------------------
