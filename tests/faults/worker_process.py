@@ -110,6 +110,17 @@ class WorkerProcess:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def peak_bytes(self) -> int:
+        """The most memory that it ever had in RAM."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("this system does not say how much memory a process had at most")
+
+    def open_files(self) -> int:
+        """File descriptors that it has open now."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.kill()
