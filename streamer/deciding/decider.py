@@ -122,7 +122,8 @@ class BatchDecider:
         """Decide `records`, one outcome each, in order.
 
         With `outdated`, earlier outcomes of the same records, they are decided again by the newest policies; scores that
-        are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when the database is away, and nothing for any content.
+        are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when the
+        database is away, and nothing for any content.
         """
         results: list[Outcome | _Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
