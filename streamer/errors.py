@@ -51,5 +51,9 @@ class TopicRecreated(StreamerError):
         self.topic = topic
 
 
+class Outdated(StreamerError):
+    """A decision that must not be recorded any more: its policy was superseded, or its deadline passed. Decide again."""
+
+
 class Fenced(StreamerError):
     """Another worker holds this partition's lease: whatever was to be written must not be."""

@@ -98,6 +98,7 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 class Decision:
     """Everything that is kept of one decided batch; `action` is the message that tells the world.
 
+    `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
     segments. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any.
     """
@@ -124,6 +125,7 @@ class Decision:
     decided_at: datetime
     action: OutboxMessage
     action_id: str
+    newest_seen: int = 0
     cut: Cut | None = None
     segment: str | None = None
     cloud: tuple[float, ...] | None = None
@@ -213,7 +215,15 @@ class Journal(Protocol):
     def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held.
+        Safe to repeat after a lost answer.
+
+        Raises
+        ------
+        Fenced
+            When a lease is no longer held.
+        Outdated
+            When a decision's gate has a newer policy than its decider looked at, or a decision ships past its
+            deadline. Nothing is written; the records must be decided again.
         """
         ...
 
@@ -244,9 +254,11 @@ class Journal(Protocol):
 class ActivePolicy:
     """A gate's newest policy with the secret that its audit draw derives from.
 
-    `trusted` False: nobody vouches for any policy of this gate; whatever comes is held.
+    `trusted` False: nobody vouches for any policy of this gate; whatever comes is held. `newest_seen` is the version of
+    the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused.
     """
 
     policy: Policy
     audit_salt: bytes
     trusted: bool = True
+    newest_seen: int = 0

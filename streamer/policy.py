@@ -142,6 +142,12 @@ class GateSettings:
     drift_delta: float = 0.05
     judge_kind: str | None = None
 
+    def is_late(self, created_at: datetime | None, now: datetime) -> bool:
+        """Whether a batch's decision deadline has passed; never for a gate without one, or a batch without a date."""
+        if self.decision_deadline_seconds is None or created_at is None:
+            return False
+        return (now - created_at).total_seconds() > self.decision_deadline_seconds
+
     def __post_init__(self) -> None:
         for name, allowed in (
             ("unit", UNITS),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from streamer.store import Store
     from streamer.store.proposals import Proposal
 
+_POLL_SECONDS = 0.5
+
 app = typer.Typer(no_args_is_help=True, help="The thresholds that gates had and have: who, why, when.")
 
 
@@ -183,13 +185,31 @@ def rollback(
 def close(
     gate: opt.GateArgument,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Return once no ship that was committed before waits to be published."),
+    ] = False,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="How long --wait waits, then it fails.")
+    ] = "60s",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Ship nothing from now on, at once. `rollback`, `activate` or `streamer recalibrate` opens the gate again."""
+    """Ship nothing from now on, at once. `rollback`, `activate` or `streamer recalibrate` opens the gate again.
+
+    Once this returns, no decision that ships is committed. Ships that were committed before and are not published yet
+    still reach consumers; their number is printed.
+    """
+    seconds = opt.seconds(timeout, "--timeout")
     _change(
-        gate, by, json, lambda store, actor, now: store.policies.close(gate, by=actor, reason=reason, now=now)
+        gate,
+        by,
+        json,
+        lambda store, actor, now: store.policies.close(gate, by=actor, reason=reason, now=now),
+        closing=True,
     )
+    if wait:
+        _wait_until_published(gate, seconds)
 
 
 @app.command()
@@ -240,10 +260,42 @@ def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]
     return about | signature_json(found, keys)
 
 
+def _wait_until_published(gate: str, seconds: float) -> None:
+    """Return once no committed ship of a gate waits to be published. Raises `Unavailable` after so long."""
+    import time
+
+    from streamer import wiring
+    from streamer.cli.console import note
+    from streamer.errors import Unavailable
+    from streamer.settings import load_settings
+
+    deadline = time.monotonic() + seconds
+    with wiring.open_store(load_settings()) as store:
+        while (waiting := store.reports.unpublished_ships(gate)) > 0:
+            if time.monotonic() >= deadline:
+                raise Unavailable(
+                    f"gate {gate} is closed; after {seconds:g} s {_unpublished(waiting)}. Workers publish them as soon"
+                    " as they can: `streamer doctor` shows whether one runs and reaches the broker"
+                )
+            time.sleep(_POLL_SECONDS)
+    note("No ship waits to be published any more.")
+
+
+def _unpublished(number: int) -> str:
+    from streamer.cli.console import counted
+
+    return f"{counted(number, 'ship', 'ships')} committed before {'is' if number == 1 else 'are'} not published yet"
+
+
 def _change(
-    gate: str, by: str | None, json: bool, change: "Callable[[Store, str, datetime], Policy]"
+    gate: str,
+    by: str | None,
+    json: bool,
+    change: "Callable[[Store, str, datetime], Policy]",
+    *,
+    closing: bool = False,
 ) -> None:
-    """Mint a policy, say what it is, and tell the workers."""
+    """Mint a policy, say what it is, and tell the workers; when `closing`, count the ships that may still come."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.cli.outbox import announce_now
@@ -254,8 +306,9 @@ def _change(
     with wiring.open_store(settings) as store:
         before = store.policies.versions([gate]).get(gate)
         policy = change(store, actor, wiring.now())
+        waiting = store.reports.unpublished_ships(gate) if closing else None
     if json:
-        print_json(policy_json(policy))
+        print_json(policy_json(policy) | ({} if waiting is None else {"unpublished_ships": waiting}))
     else:
         was = (
             "unreadable" if before is None or before.active is None else threshold_text(before.active.policy)
@@ -265,4 +318,6 @@ def _change(
             f"(version {policy.version})."
         )
         say(standing(policy))
+        if waiting is not None:
+            say(f"{_unpublished(waiting)}." if waiting else "No ship waits to be published.")
     announce_now(settings)

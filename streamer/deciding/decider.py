@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,18 @@ class _Pending:
     cloud: tuple[float, ...] | None = None
 
 
+def _keep_scores(p: _Pending, before: Decision) -> None:
+    """Take over the scores of an earlier decision of the same event, if the policy still asks for these."""
+    settings = p.active.policy.settings
+    asked = (settings.scorer, settings.encoder, p.embeddings)
+    if p.held is not None or asked != (before.scorer, before.encoder, before.embedding_source):
+        return
+    scores = tuple(one.score for one in before.responses if one.score is not None)
+    raw = tuple(one.raw_energy for one in before.responses if one.raw_energy is not None)
+    if scores:
+        p.scores, p.raw, p.cloud = scores, raw or None, before.cloud
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
     """What became of one batch; `ruling` is None when it was not scored."""
@@ -105,17 +118,21 @@ class BatchDecider:
         self._clock = clock
         self._gates: dict[str, tuple[int, PolicyGate]] = {}
 
-    def outcomes(self, records: Sequence[Record]) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Record], outdated: Sequence[Outcome] = ()) -> list[Outcome]:
         """Decide `records`, one outcome each, in order.
 
-        Blocks (database, encoder); raises `Unavailable` when the database is away, and nothing for any content.
+        With `outdated`, earlier outcomes of the same records, they are decided again by the newest policies; scores that
+        are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when the
+        database is away, and nothing for any content.
         """
         results: list[Outcome | _Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
             (record, self._decode(record)) for record in records
         ]
         self._learn_unknown_gates(decoded)
-        for record, item in decoded:
+        if outdated:
+            self._book.refresh({one.key.gate for one in outdated if isinstance(one, Decision)})
+        for (record, item), before in zip(decoded, outdated or repeat(None, len(decoded)), strict=True):
             if isinstance(item, DeadLetter):
                 results.append(item)
             else:
@@ -132,9 +149,12 @@ class BatchDecider:
                 elif isinstance(item, LabelRevision):
                     results.append(item)
                 else:
-                    results.append(self._admit(record, item, active))
-        pending = self._set_known_aside(results)
-        self._score([p for p in pending if p.held is None])
+                    pending = self._admit(record, item, active)
+                    if isinstance(before, Decision):
+                        _keep_scores(pending, before)
+                    results.append(pending)
+        undecided = self._set_known_aside(results)
+        self._score([p for p in undecided if p.held is None and p.scores is None])
         return [self._decide(item) if isinstance(item, _Pending) else item for item in results]
 
     def _decode(self, record: Record) -> ResponsesV1 | LabelRevision | DeadLetter:
@@ -170,7 +190,7 @@ class BatchDecider:
             held = "no_threshold"
         elif event.attempt > settings.max_attempts:
             held = "attempts_exhausted"
-        elif self._is_late(event, settings.decision_deadline_seconds):
+        elif settings.is_late(event.created_at, self._clock()):
             held = "deadline_passed"
         elif len(event.responses) < self._limits.min_responses:
             held = "too_few_responses"
@@ -204,11 +224,6 @@ class BatchDecider:
             return True
         first = event.responses[0].embedding
         return first is not None and len(first) == self._encoder.identity.dimension
-
-    def _is_late(self, event: ResponsesV1, deadline_seconds: float | None) -> bool:
-        if deadline_seconds is None or event.created_at is None:
-            return False
-        return (self._clock() - event.created_at).total_seconds() > deadline_seconds
 
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
         """Replace batches that are decided already by redeliveries, in place; return those that are not."""
@@ -330,6 +345,7 @@ class BatchDecider:
                 event, topic=self._topics.actions, key=p.record.key, trace=p.record.headers
             ),
             action_id=event.action_id,
+            newest_seen=p.active.newest_seen,
             cut=judged.cut
             if isinstance(policy.rule, Transductive | Segments) and p.scores is not None
             else None,

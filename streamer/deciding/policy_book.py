@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -61,6 +62,8 @@ class PolicyBook:
             with self._lock:
                 held = self._active.get(gate)
                 if held is not None and not _replaces(active, held):
+                    if active.newest_seen > held.newest_seen:  # and it is refused
+                        self._active[gate] = replace(held, newest_seen=active.newest_seen)
                     continue
                 self._active[gate] = active
                 # Within the lock: two threads that take up two versions must not be heard the wrong way round.

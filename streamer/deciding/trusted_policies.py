@@ -65,7 +65,7 @@ class TrustedPolicies:
         self._on_refused = on_refused
         self._tell = tell
         self._now = now
-        self._good: dict[str, int] = {}
+        self._good: dict[str, ActivePolicy] = {}
         self._refused: dict[tuple[str, int, Refusal], bool] = {}
         self._lock = threading.Lock()
 
@@ -73,32 +73,27 @@ class TrustedPolicies:
         """Return the newest trusted policy of each gate (of all when None).
 
         A gate none of whose policies is trusted gets one that is not: it holds everything. A gate whose newest policy is
-        refused, and which has a trusted one from before, is left out: nothing has changed for it. Blocks; raises
-        `Unavailable`.
+        refused keeps the one that was found to be trusted before. Blocks; raises `Unavailable`.
         """
         with self._lock:
-            found = {}
-            for gate, newest in sorted(self._source.versions(names).items()):
-                active = self._trusted(newest)
-                if active is not None:
-                    found[gate] = active
-            return found
+            return {
+                gate: replace(self._trusted(newest), newest_seen=newest.version)
+                for gate, newest in sorted(self._source.versions(names).items())
+            }
 
-    def _trusted(self, newest: PolicyVersion) -> ActivePolicy | None:
-        gate, known = newest.gate, self._good.get(newest.gate, 0)
+    def _trusted(self, newest: PolicyVersion) -> ActivePolicy:
+        gate, kept = newest.gate, self._good.get(newest.gate)
         refusals: list[tuple[int, Refusal]] = []
-        active: ActivePolicy | None = None
-        for found in self._from(newest, known):
+        for found in self._from(newest, 0 if kept is None else kept.policy.version):
             refusal = self._keys.refusal(found)
-            if refusal is None:
-                active = found.active
-                self._good[gate] = max(known, found.version)
+            if refusal is None and found.active is not None:
+                if kept is None or found.version > kept.policy.version:
+                    kept = self._good[gate] = found.active
                 break
-            refusals.append((found.version, refusal))
-        kept = self._good.get(gate)
+            refusals.append((found.version, refusal or "unreadable"))
         for version, refusal in reversed(refusals):
-            self._report(gate, version, refusal, kept)
-        return _holding(newest, self._now()) if kept is None else active
+            self._report(gate, version, refusal, None if kept is None else kept.policy.version)
+        return _holding(newest, self._now()) if kept is None else kept
 
     def _from(self, newest: PolicyVersion, known: int) -> Iterator[PolicyVersion]:
         """The newest version and those before it, down to the one that was found to be trusted before."""

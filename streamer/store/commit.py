@@ -2,7 +2,8 @@
 
 The progress rows are locked first, in one order for everybody; they tell whether the lease is still held and
 whether this very commit was made before (its answer was lost). Then keys are settled, everything is written and
-chained, and progress is moved by compare-and-set.
+chained, and progress is moved by compare-and-set. Last, the fence: what was decided must still be what the newest
+policies say.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 
 from streamer.journal import BatchKey, Decision
 from streamer.store import bulk, chain
+from streamer.store.fence import require_current
 from streamer.store.outbox import outbox_row
 from streamer.store.progress import advance, fenced, in_partition, lock
 from streamer.store.rows import check_decision, check_slice
@@ -20,7 +22,7 @@ from streamer.store.schema import batches, decisions, outbox, outcomes, response
 from streamer.store.settle import entry_of, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from streamer.journal import OutcomeKind, Slice
@@ -44,15 +46,20 @@ def commit_slices(
     slices: Sequence[Slice],
     *,
     now: datetime,
+    clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
+
+    `now` is when they are recorded; `clock` tells the present moment at the end, for deadlines.
 
     Raises
     ------
     Fenced
         When one of the leases is no longer held, or its progress is neither where the slice begins nor where
         it ends. Nothing is written then.
+    Outdated
+        When a new decision must not be made any more; see `streamer.store.fence`. Nothing is written then.
     """
     positions = lock(connection, [piece.lease.partition for piece in slices])
     kinds: list[list[OutcomeKind]] = []
@@ -107,6 +114,15 @@ def commit_slices(
             head=heads[index],
             now=now,
         )
+    require_current(
+        connection,
+        [
+            entry.outcome
+            for entry in entries
+            if entry.decision is not None and isinstance(entry.outcome, Decision)
+        ],
+        clock,
+    )
     return kinds
 
 

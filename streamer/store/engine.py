@@ -135,6 +135,8 @@ class Database:
                     "tcp_user_timeout": 20_000,
                 },
                 pool_pre_ping=True,
+                # Whatever the server's default: who has waited for a lock must see what was committed meanwhile.
+                isolation_level="READ COMMITTED",
                 pool_timeout=BUSY_SECONDS,
                 json_serializer=_document,
                 hide_parameters=True,  # they hold people's texts

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.signed_policy import NO_KEYS, REFUSAL_TEXTS
-from streamer.store import control
+from streamer.store import control, fence
 from streamer.store.outbox import enqueue
 from streamer.store.policy_rows import keys_below, newest_keys, no_gate, policy_row, read_versions
 from streamer.store.schema import gates, policies, policy_events
@@ -97,6 +97,8 @@ class Mint:
     ) -> Policy:
         """Write a new version of a policy, its events, and the message about it.
 
+        Once the transaction has committed, no decision by an older version is: see `streamer.store.fence`.
+
         `changed` has the number of its gate's newest policy, which is locked, and what is to be in force from now on.
         """
         policy = replace(changed, version=changed.version + 1, valid_from=now, created_by=by, reason=reason)
@@ -151,6 +153,7 @@ class Mint:
                 now=policy.valid_from,
             )
         enqueue(connection, self._message(policy, signature), policy.valid_from)
+        fence.close_to_older(connection, policy.gate)  # last: commits wait from here on
 
     def message_of(self, found: PolicyVersion) -> OutboxMessage | None:
         """The message about a policy that is trusted, as it was when it was minted; None for one that is not."""

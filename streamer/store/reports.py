@@ -14,6 +14,7 @@ from streamer.store import outbox, roles
 from streamer.store.progress import in_partition
 from streamer.store.schema import batches, data_gaps, decisions, outcomes, progress, responses
 from streamer.store.schema.types import UtcDateTime
+from streamer.store.unpublished_ships import unpublished_ships
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,6 +104,11 @@ class Reports:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def unpublished_ships(self, gate: str) -> int:
+        """How many enforced decisions of a gate that ship something are committed and not yet published."""
+        with self._database.reading() as connection:
+            return unpublished_ships(connection, gate)
 
     def outbox_pending(self) -> int:
         """Messages that wait to be published."""

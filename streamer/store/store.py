@@ -122,13 +122,17 @@ class Store:
     def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Unavailable` when
-        the database is away, and `ValueError` for slices that contradict themselves.
+        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Outdated` when the records
+        must be decided again, `Unavailable` when the database is away, and `ValueError` for slices that contradict themselves.
         """
         commit.check_slices(slices)
         return self._database.writing(
             lambda connection: commit.commit_slices(
-                connection, slices, now=now, dead_letter_message=self._dead_letter_message
+                connection,
+                slices,
+                now=now,
+                clock=self._clock,
+                dead_letter_message=self._dead_letter_message,
             )
         )
 

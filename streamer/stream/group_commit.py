@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from streamer.errors import Fenced
+from streamer.errors import Fenced, Outdated
 from streamer.journal import Decision, Journal, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
@@ -91,16 +91,19 @@ class GroupCommit:
             runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
             began = time.monotonic()
             try:
-                await self._commit(runs)
+                outdated = await self._commit(runs)
+                while outdated:
+                    outdated = await self._commit(runs, outdated)
                 self._size.observe(sum(len(run.records) for run in runs), time.monotonic() - began)
             finally:
                 self._intake.settle(runs)
 
-    async def _commit(self, runs: list[Run]) -> None:
-        outcomes = await self._decide(runs)
+    async def _commit(self, runs: list[Run], outdated: Sequence[Outcome] = ()) -> Sequence[Outcome]:
+        """Decide and commit a group once; returns what was decided if that must be decided again, else nothing."""
+        outcomes = await self._decide(runs, outdated)
         if outcomes is None:
             self._stale(runs)
-            return
+            return ()
         self._failpoint("after_score")
         slices = _slices(runs, outcomes)
         self._failpoint("before_commit")
@@ -109,24 +112,28 @@ class GroupCommit:
             kinds = await self._while_held(
                 runs, lambda: self._journal.commit(slices, now=self._clock()), part="database"
             )
+        except Outdated as error:
+            log.info("stream.decided_again", records=len(outcomes), reason=str(error))
+            return outcomes
         except Fenced as error:
             if self._all_held(runs):
                 raise WorkerHalted(WorkerExit.FENCED, f"another worker holds the lease: {error}") from error
             kinds = None
         if kinds is None:
             self._stale(runs)
-            return
+            return ()
         self._failpoint("after_commit")
         self._observer.stage("commit", time.monotonic() - began)
         self._told(slices, kinds)
+        return ()
 
-    async def _decide(self, runs: list[Run]) -> list[Outcome] | None:
+    async def _decide(self, runs: list[Run], outdated: Sequence[Outcome]) -> list[Outcome] | None:
         records = [record for run in runs for record in run.records]
         began = time.monotonic()
 
         def decide() -> list[Outcome]:
             self._failpoint("while_scoring")
-            return self._decider.outcomes(records)
+            return self._decider.outcomes(records, outdated)
 
         outcomes = await self._while_held(runs, decide, part="decider")
         if outcomes is None:

@@ -42,7 +42,7 @@ class EchoDecider:
         self._before = before
         self.calls: list[int] = []
 
-    def outcomes(self, records: Sequence[Record]) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Record], outdated: Sequence[Outcome] = ()) -> list[Outcome]:
         self._before(records)
         self.calls.append(len(records))
         return [self._outcome(record) for record in records]

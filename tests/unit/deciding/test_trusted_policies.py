@@ -97,7 +97,8 @@ def test_however_many_bad_ones_lie_on_top_the_last_good_one_is_found_and_not_loo
     assert len(told.counted) == len(told.lasting) == 200
     assert told.lasting[0] == (2, 1)
     table.read = 0
-    assert told.policies(None) == {}, "nothing new"
+    kept = told.policies(None)["g"]
+    assert (kept.policy.version, kept.newest_seen) == (1, 201), "nothing new"
     assert table.read <= 250
     assert len(told.counted) == len(told.lasting) == 200
     table.rows.append(version(202))
@@ -137,7 +138,18 @@ def test_a_trusted_policy_takes_the_place_of_one_that_only_holds_and_never_the_o
     assert taken.trusted
     table.rows = [version(6, signed=False)]
     book.refresh()
-    assert book.get("g") is taken
+    assert book.get("g") == replace(taken, newest_seen=6)
+
+
+def test_a_gate_without_any_trusted_policy_notices_each_new_one_that_is_refused() -> None:
+    table = Table(version(5, signed=False))
+    book = PolicyBook(Told(table).policies, limits=DEFAULT_LIMITS)
+    book.refresh()
+    table.rows.append(version(6, signed=False))
+    book.refresh()
+    held = book.get("g")
+    assert held is not None
+    assert (held.trusted, held.newest_seen) == (False, 6)
 
 
 class Messages:

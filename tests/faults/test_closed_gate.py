@@ -1,0 +1,71 @@
+"""Case 21: a gate is closed while what was decided before waits to be committed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from streamer.store.schema import batches, decisions
+from tests.faults.matrix import LONG
+from tests.faults.site import GATE, wait_until
+from tests.faults.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.matrix import Matrix
+    from tests.faults.site import Site
+
+LOCKED_SECONDS = 60 if LONG else 4
+"""How long the table stays locked after the gate was closed."""
+
+
+@pytest.mark.slow
+def test_nothing_is_shipped_once_a_gate_is_closed(site: Site, matrix: Matrix) -> None:
+    workers = [site.start_worker() for _ in range(3)]
+    for worker in workers:
+        worker.wait_until_ready()
+    with Traffic(site, seed=21, rate=120) as traffic:
+        wait_until(lambda: site.decided() > 300, "the first batches are decided")
+        with _locked(site, "decisions"):
+            time.sleep(2)  # every worker has a group that it has decided and cannot commit
+            open_version = site.store.policies.newest(GATE).version
+            assert "closed" in site.command("threshold", "close", GATE, "--reason", "incident").stdout
+            shipped = _shipped(site)
+            time.sleep(LOCKED_SECONDS)
+        unlocked = time.monotonic()
+        before = site.decided()
+        wait_until(lambda: site.decided() > before + 300, "batches are decided again")
+        working = time.monotonic() - unlocked
+    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 120)
+    late = _shipped(site) - shipped
+    assert not late, f"{len(late)} ships were committed after the gate was closed"
+    assert {version for _, version in shipped} == {open_version}
+    matrix.add("21 closed while commits wait for a lock", site.check(), seconds=working)
+    assert [worker.terminate() for worker in workers] == [0, 0, 0]
+
+
+def _shipped(site: Site) -> set[tuple[str, int]]:
+    """Every batch that ships something, with the policy that it was decided by."""
+    query = (
+        sa.select(batches.c.batch_id, decisions.c.policy_version)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .where(decisions.c.outcome.in_(("ship", "mixed")))
+    )
+    with site.store._database.reading() as connection:
+        return {(row.batch_id, row.policy_version) for row in connection.execute(query)}
+
+
+@contextmanager
+def _locked(site: Site, table: str) -> Iterator[None]:
+    """Another session holds a lock that readers do not notice and writers wait for."""
+    with site.store._database.engine.connect() as connection:
+        connection.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
+        connection.exec_driver_sql(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+        yield
+        connection.rollback()
+        connection.invalidate()
