@@ -213,7 +213,9 @@ class Journal(Protocol):
     def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held.
+        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `BadData` when a value
+        cannot be kept, and `DatabaseFault` when nothing can. A Python error of any other kind is taken for one of
+        the content as well.
         """
         ...
 

@@ -108,7 +108,8 @@ class BatchDecider:
     def outcomes(self, records: Sequence[Record]) -> list[Outcome]:
         """Decide `records`, one outcome each, in order.
 
-        Blocks (database, encoder); raises `Unavailable` when the database is away, and nothing for any content.
+        Blocks (database, encoder); raises `Unavailable` when the database is away. Nothing is raised for any content
+        on purpose; should it be all the same, the stream finds the record (`streamer.stream.isolation`).
         """
         results: list[Outcome | _Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
@@ -123,7 +124,7 @@ class BatchDecider:
                 active = self._book.get(gate)
                 if active is None:
                     results.append(
-                        self._dead_letter(
+                        self.dead_letter(
                             record,
                             codes.UNKNOWN_GATE,
                             f"there is no gate {gate!r}; create it with `streamer gate create`",
@@ -143,9 +144,10 @@ class BatchDecider:
                 return label_revision(decode_label(record.value, self._limits), record)
             return decode_responses(record.value, self._limits)
         except BadMessage as bad:
-            return self._dead_letter(record, bad.code, bad.detail)
+            return self.dead_letter(record, bad.code, bad.detail)
 
-    def _dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
+    def dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
+        """The outcome of a record that is refused, with the message that says so."""
         message = dead_letter_message(
             record, code, detail, topic=self._topics.dead_letters, max_bytes=self._limits.max_output_bytes
         )

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from streamer.errors import Fenced
+from streamer.events import codes
 from streamer.journal import Decision, Journal, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
+from streamer.stream.isolation import blaming_content, commit_isolating, without_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,7 +93,7 @@ class GroupCommit:
             runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
             began = time.monotonic()
             try:
-                await self._commit(runs)
+                await commit_isolating(runs, self._commit, self._refuse)
                 self._size.observe(sum(len(run.records) for run in runs), time.monotonic() - began)
             finally:
                 self._intake.settle(runs)
@@ -102,6 +104,15 @@ class GroupCommit:
             self._stale(runs)
             return
         self._failpoint("after_score")
+        await self._record(runs, outcomes)
+
+    async def _refuse(self, run: Run, detail: str, *, withheld: bool) -> None:
+        """Record that the run's only record is refused; `withheld`: without its bytes."""
+        record = run.records[0]
+        kept = without_bytes(record) if withheld else record
+        await self._record([run], [self._decider.dead_letter(kept, codes.INTERNAL_ERROR, detail)])
+
+    async def _record(self, runs: list[Run], outcomes: Sequence[Outcome]) -> None:
         slices = _slices(runs, outcomes)
         self._failpoint("before_commit")
         began = time.monotonic()
@@ -158,7 +169,7 @@ class GroupCommit:
 
     async def _while_held(self, runs: Sequence[Run], call: Callable[[], T], *, part: str) -> T | None:
         return await until_available(
-            self._executor, call, part=part, wanted=lambda: self._all_held(runs), tell=self._tell
+            self._executor, blaming_content(call), part=part, wanted=lambda: self._all_held(runs), tell=self._tell
         )
 
     @staticmethod
