@@ -231,7 +231,9 @@ class Database:
             if not isinstance(error, exc.IntegrityError):
                 if _blames_a_value(error):
                     raise bad_data(error) from None
-                raise DatabaseFault(f"{self}: {_first_line(error)}; `streamer doctor` looks closer") from error
+                raise DatabaseFault(
+                    f"{self}: {_first_line(error)}; `streamer doctor` looks closer"
+                ) from error
             if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
                 # PostgreSQL's detail quotes the row, people's texts included; logs must not.
                 bare = type(error.orig)(error.orig.diag.message_primary or "")

@@ -169,7 +169,11 @@ class GroupCommit:
 
     async def _while_held(self, runs: Sequence[Run], call: Callable[[], T], *, part: str) -> T | None:
         return await until_available(
-            self._executor, blaming_content(call), part=part, wanted=lambda: self._all_held(runs), tell=self._tell
+            self._executor,
+            blaming_content(call),
+            part=part,
+            wanted=lambda: self._all_held(runs),
+            tell=self._tell,
         )
 
     @staticmethod
