@@ -1,4 +1,4 @@
-"""Kinds of trouble: the message is bad, a part is away, another worker has the lease, the question is wrong."""
+"""Kinds of trouble: the message is bad, a dependency is unavailable, another worker has the lease, the question is wrong."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ class BadMessage(StreamerError):
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
+
+
+class BadData(StreamerError):
+    """The database refuses a value: the same one never passes, others may.
+
+    The text names the kind of error and never quotes a value: those are people's texts.
+    """
+
+
+class DatabaseFault(StreamerError):
+    """The database refuses whatever it is asked (a table is missing, an index is damaged): somebody must repair it."""
 
 
 class Unavailable(StreamerError):

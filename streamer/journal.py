@@ -215,7 +215,7 @@ class Journal(Protocol):
     def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        Safe to repeat after a lost answer.
+        Safe to repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
 
         Raises
         ------
@@ -224,6 +224,10 @@ class Journal(Protocol):
         Outdated
             When a decision's gate has a newer policy than its decider looked at, or a decision ships past its
             deadline. Nothing is written; the records must be decided again.
+        BadData
+            When a value cannot be kept.
+        DatabaseFault
+            When nothing can.
         """
         ...
 

@@ -136,7 +136,7 @@ def _event(line: bytes, gate: str | None, limits: Limits, where: str) -> Publica
         return Publication(key=decode_responses(line, limits).batch_id.encode(), value=line)
     except BadMessage as error:
         raise UsageError(f"{where} would be refused: {error.detail}") from None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise UsageError(f"{where} is not a JSON object") from None
 
 

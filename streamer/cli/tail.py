@@ -134,7 +134,8 @@ def _attempt(event: dict[str, Any]) -> str:
 def _time(timestamp_ms: int) -> str:
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(max(0, timestamp_ms) / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    # The time of day alone: a publisher may date a record past the year 9999.
+    return datetime.fromtimestamp(timestamp_ms % 86_400_000 / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def _text(value: bytes | None) -> str:

@@ -123,7 +123,8 @@ class BatchDecider:
 
         With `outdated`, earlier outcomes of the same records, they are decided again by the newest policies; scores that
         are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when the
-        database is away, and nothing for any content.
+        database is unavailable. Nothing is raised for any content on purpose; should it be all the same, the stream finds
+        the record (`streamer.stream.isolation`).
         """
         results: list[Outcome | _Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
@@ -140,7 +141,7 @@ class BatchDecider:
                 active = self._book.get(gate)
                 if active is None:
                     results.append(
-                        self._dead_letter(
+                        self.dead_letter(
                             record,
                             codes.UNKNOWN_GATE,
                             f"there is no gate {gate!r}; create it with `streamer gate create`",
@@ -163,9 +164,10 @@ class BatchDecider:
                 return label_revision(decode_label(record.value, self._limits), record)
             return decode_responses(record.value, self._limits)
         except BadMessage as bad:
-            return self._dead_letter(record, bad.code, bad.detail)
+            return self.dead_letter(record, bad.code, bad.detail)
 
-    def _dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
+    def dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
+        """The outcome of a record that is refused, with the message that says so."""
         message = dead_letter_message(
             record, code, detail, topic=self._topics.dead_letters, max_bytes=self._limits.max_output_bytes
         )

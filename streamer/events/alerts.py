@@ -85,12 +85,11 @@ class AlertsV1(Event, frozen=True, gc=False, kw_only=True):
     raised_at: Annotated[datetime, Meta(tz=True)]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         # The writer would silently write null for a number that is not finite.
         for name, value in self.details.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"the detail {name} must be finite, not {value!r}")
-        if self.raised_at.tzinfo is None:
-            raise ValueError("raised_at needs a zone")
 
 
 _reader = Reader(AlertsV1, SCHEMA)

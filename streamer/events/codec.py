@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Generic, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -57,12 +58,39 @@ def canonical_json(value: object) -> bytes:
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What all events have in common: they name their schema."""
+    """What all events have in common: they name their schema, and their times are moments that UTC can express.
+
+    A subclass that has a ``__post_init__`` of its own calls this one.
+
+    Raises
+    ------
+    ValueError
+        On construction, for a time without zone, or one outside the years 1 to 9999 in UTC.
+    """
 
     schema: str
 
+    def __post_init__(self) -> None:
+        # Here, so that no event, decoded or made, has a time that fails wherever it is first converted.
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, datetime):
+                _check_moment(name, value)
+
 
 E = TypeVar("E", bound=Event)
+
+
+def _check_moment(name: str, moment: datetime) -> None:
+    if moment.tzinfo is None:
+        raise ValueError(f"{name} needs a zone")
+    if 1 < moment.year < 9999:  # no offset leads out of the calendar from here
+        return
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        # Written like the decoder's own errors, which name the path last.
+        raise ValueError(f"{moment.isoformat()} {BEYOND_UTC} - at `$.{name}`") from None
 
 
 class _SchemaOnly(msgspec.Struct, gc=False):
@@ -71,6 +99,9 @@ class _SchemaOnly(msgspec.Struct, gc=False):
 
 _schema_only = msgspec.json.Decoder(_SchemaOnly)
 _encoder = msgspec.json.Encoder()
+
+BEYOND_UTC: Final = "is outside the years 1 to 9999 in UTC"
+"""What is said of a time that no UTC timestamp can express, such as what .NET writes where there is no date."""
 
 _NUL_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*+\\u0000")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")

@@ -29,6 +29,7 @@ BAD_EMBEDDING: Final = "bad_embedding"
 MIXED_EMBEDDING_DIMENSIONS: Final = "mixed_embedding_dimensions"
 UNKNOWN_GATE: Final = "unknown_gate"
 CONFLICTING_CONTENT: Final = "conflicting_content"
+INTERNAL_ERROR: Final = "internal_error"
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -60,6 +61,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         UNKNOWN_GATE: "No gate of this name exists; create it, then replay the dead letter.",
         CONFLICTING_CONTENT: "The same gate, batch_id and attempt was decided before with other content; "
         "the first decision stands.",
+        INTERNAL_ERROR: "The record is well formed, and deciding or storing it failed all the same: a fault of this "
+        "product or of its database. The detail names the error. Replay the dead letter once the fault is repaired.",
     }
 )
 """Every code with one sentence for people. The dead-letter metric starts at zero for each."""

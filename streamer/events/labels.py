@@ -34,7 +34,9 @@ class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
     severity: Severity
     kind: Annotated[GateName, Meta(description="How the severity was found, for example `human`.")]
     labeller: Annotated[Identifier, Meta(description="Who or what found it.")]
-    labelled_at: Annotated[datetime, Meta(tz=True, description="RFC 3339 with a zone.")]
+    labelled_at: Annotated[
+        datetime, Meta(tz=True, description="RFC 3339 with a zone; within the years 1 to 9999 in UTC.")
+    ]
 
     @property
     def key(self) -> BatchKey:

@@ -97,7 +97,13 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
         Meta(description="Whatever the publisher wants to keep with the batch; integers fit 64 bits."),
     ] = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
     created_at: (
-        Annotated[datetime, Meta(tz=True, description="RFC 3339 with a zone: when the batch was made.")]
+        Annotated[
+            datetime,
+            Meta(
+                tz=True,
+                description="RFC 3339 with a zone: when the batch was made; within the years 1 to 9999 in UTC.",
+            ),
+        ]
         | None
     ) = None
 

@@ -141,6 +141,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     ) = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         # The writer would silently write null for a number that is not finite.
         if not all(
             math.isfinite(number)
@@ -167,8 +168,6 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
             )
         ):
             raise ValueError("numbers of a policy must be finite")
-        if self.valid_from.tzinfo is None:
-            raise ValueError("valid_from needs a zone")
 
 
 _reader = Reader(ThresholdsV1, SCHEMA)

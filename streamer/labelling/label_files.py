@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 import msgspec
 
 from streamer.errors import BadMessage, UsageError
+from streamer.events.codec import BEYOND_UTC
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import check_structure
 from streamer.events.labels import SCHEMA, LabelsV1, check_label, label_revision
@@ -386,6 +387,8 @@ def _explain(problem: str, fields: Mapping[str, object]) -> tuple[str | None, st
     shown = excerpt(str(fields.get(column))) if column is not None else ""
     if column == "severity":
         return column, f"{shown} is not a number from 0 (fine) to 1 (worst)"
+    if column == "labelled_at" and BEYOND_UTC in what:
+        return column, f"{one_line(what)}; correct it, or leave it empty"
     if column == "labelled_at":
         return (
             column,

@@ -14,7 +14,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from streamer.errors import Unavailable, Unreadable, UsageError
+from streamer.errors import BadData, DatabaseFault, Unavailable, Unreadable, UsageError
 from streamer.events.codec import canonical_json
 from streamer.failpoints import disarmed
 from streamer.redaction import redact_text
@@ -55,6 +55,20 @@ _PASSING_SQLITE = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
+_REFUSED_SQLITE = frozenset(
+    {
+        sqlite3.SQLITE_TOOBIG,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_RANGE,
+    }
+)
+_REFUSED_POSTGRESQL = ("21", "22", "23", "54")
+"""Classes of SQLSTATE that blame a value: cardinality, data, integrity, program limits."""
+_TOO_MUCH_MEMORY = "invalid memory alloc request size"
+"""What PostgreSQL says, as an internal error, of a value that is larger than any that it keeps."""
+_UNSUPPORTED = ("Error binding parameter", "cannot adapt type")
+"""How the drivers begin when a value has a type or size that they cannot send; they have no code for it."""
 _COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
@@ -94,8 +108,9 @@ class Database:
     """One database: a pool of connections that threads may share, and the two kinds of transaction.
 
     Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
-    `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`; a broken rule (a
-    constraint) is raised as it is, for it is a bug.
+    `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`. A value that the
+    database cannot keep is `BadData`; a broken constraint is raised as it is, for the caller to say what it means.
+    Everything else, such as a missing table, is a `DatabaseFault`.
 
     Parameters
     ----------
@@ -213,11 +228,23 @@ class Database:
                 raise UsageError(f"{self.url.database} is not a SQLite database") from error
             if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
                 raise UsageError(f"{self}: this database user may not do it: {_first_line(error)}") from error
+            if isinstance(error.orig, _COLLISIONS):
+                raise  # tried again by `writing`
+            if not isinstance(error, exc.IntegrityError):
+                if _blames_a_value(error):
+                    raise bad_data(error) from None
+                raise DatabaseFault(
+                    f"{self}: {_first_line(error)}; `streamer doctor` looks closer"
+                ) from error
             if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
                 # PostgreSQL's detail quotes the row, people's texts included; logs must not.
                 bare = type(error.orig)(error.orig.diag.message_primary or "")
                 raise type(error)(error.statement, None, bare, hide_parameters=True) from None
             raise
+        except exc.StatementError as error:
+            if error.orig is None or isinstance(error.orig, exc.SQLAlchemyError):
+                raise  # SQLAlchemy's own complaints are not about values
+            raise bad_data(error) from None
 
     def make_file(self) -> None:
         """Make a SQLite file, and its folder, where there is none; raises `UsageError` when it cannot be.
@@ -304,12 +331,36 @@ def _may_pass(error: exc.DBAPIError) -> bool:
         return _sqlite_code(original) in _PASSING_SQLITE
     if isinstance(original, _COLLISIONS):
         return False  # tried again by `writing`
-    return error.connection_invalidated or isinstance(
+    if error.connection_invalidated:
+        return True
+    # A program limit that a value is beyond (class 54) is an operational error to the driver, and stays one for ever.
+    return not _blames_a_value(error) and isinstance(
         original, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
     )
 
 
-def _first_line(error: exc.DBAPIError) -> str:
+def _blames_a_value(error: exc.DBAPIError) -> bool:
+    """Whether other values may pass where these did not."""
+    original: Any = error.orig
+    if isinstance(original, sqlite3.Error):
+        return _sqlite_code(original) in _REFUSED_SQLITE or str(original).startswith(_UNSUPPORTED)
+    if original.sqlstate is None:  # the driver's own error
+        return isinstance(original, psycopg.DataError) or str(original).startswith(_UNSUPPORTED)
+    return original.sqlstate.startswith(_REFUSED_POSTGRESQL) or _TOO_MUCH_MEMORY in str(original)
+
+
+def bad_data(error: exc.StatementError) -> BadData:
+    """The error for a value that the database refuses, without the value."""
+    if isinstance(error, exc.IntegrityError):  # its first line has names of ours alone
+        return BadData(f"the database refuses a row: {_first_line(error)}")
+    state = getattr(error.orig, "sqlstate", None)
+    return BadData(
+        f"the database refuses a value: {type(error.orig).__name__}"
+        + (f", SQLSTATE {state}" if state else "")
+    )
+
+
+def _first_line(error: exc.StatementError) -> str:
     return str(error.orig).strip().partition("\n")[0]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import IntegrityError
+
 from streamer.events.alerts import AlertsV1, alert_message
 from streamer.events.topics import Topics
 from streamer.failpoints import disarmed
@@ -17,7 +19,7 @@ from streamer.store.calibration_runs import Calibrations
 from streamer.store.checkpoints import Checkpoints
 from streamer.store.dead_letters import DeadLetters
 from streamer.store.encoders import Encoders
-from streamer.store.engine import Database
+from streamer.store.engine import Database, bad_data
 from streamer.store.evidence import Evidence
 from streamer.store.gate_standings import GateStandings
 from streamer.store.gates import Gates
@@ -123,18 +125,22 @@ class Store:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
         Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Outdated` when the records
-        must be decided again, `Unavailable` when the database is away, and `ValueError` for slices that contradict themselves.
+        must be decided again, `Unavailable` when the database is unavailable, `BadData` when it refuses a value, and
+        `ValueError` for slices that contradict themselves.
         """
         commit.check_slices(slices)
-        return self._database.writing(
-            lambda connection: commit.commit_slices(
-                connection,
-                slices,
-                now=now,
-                clock=self._clock,
-                dead_letter_message=self._dead_letter_message,
+        try:
+            return self._database.writing(
+                lambda connection: commit.commit_slices(
+                    connection,
+                    slices,
+                    now=now,
+                    clock=self._clock,
+                    dead_letter_message=self._dead_letter_message,
+                )
             )
-        )
+        except IntegrityError as error:
+            raise bad_data(error) from None
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
         """Content hashes of those keys that are decided already; empty bytes where the content was erased."""

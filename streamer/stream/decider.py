@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.journal import Outcome, Record
+    from streamer.journal import DeadLetter, Outcome, Record
 
 
 class Decider(Protocol):
@@ -19,7 +19,12 @@ class Decider(Protocol):
         `outdated` are earlier outcomes of the same records that `Journal.commit` found `Outdated`: decide again with the
         newest policies, and compute nothing anew that does not depend on a policy.
 
-        A message that is bad is an outcome, not an error. Raises `Unavailable` when a part that it needs
-        is away (the same records are then offered again); anything else that it raises ends the worker.
+        A message that is bad is an outcome, not an error. Raises `Unavailable` when a dependency is unavailable
+        (the same records are then offered again). Another `StreamerError` or an `OSError` ends the worker. Whatever
+        else it raises is blamed on a record: fewer are offered until it is found.
         """
+        ...
+
+    def dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
+        """The outcome of a record that is refused for this reason. Does not block."""
         ...

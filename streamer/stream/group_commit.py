@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from streamer.errors import Fenced, Outdated
+from streamer.events import codes
 from streamer.journal import Decision, Journal, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
+from streamer.stream.isolation import blaming_content, commit_isolating, without_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,20 +93,32 @@ class GroupCommit:
             runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
             began = time.monotonic()
             try:
-                outdated = await self._commit(runs)
-                while outdated:
-                    outdated = await self._commit(runs, outdated)
+                await commit_isolating(runs, self._commit, self._refuse)
                 self._size.observe(sum(len(run.records) for run in runs), time.monotonic() - began)
             finally:
                 self._intake.settle(runs)
 
-    async def _commit(self, runs: list[Run], outdated: Sequence[Outcome] = ()) -> Sequence[Outcome]:
-        """Decide and commit a group once; returns what was decided if that must be decided again, else nothing."""
-        outcomes = await self._decide(runs, outdated)
-        if outcomes is None:
-            self._stale(runs)
-            return ()
-        self._failpoint("after_score")
+    async def _commit(self, runs: list[Run]) -> None:
+        """Decide and commit a group; decide it again for as long as a policy changes before the commit."""
+        outdated: Sequence[Outcome] = ()
+        while (outcomes := await self._decide(runs, outdated)) is not None:
+            self._failpoint("after_score")
+            try:
+                await self._record(runs, outcomes)
+            except Outdated as error:
+                log.info("stream.decided_again", records=len(outcomes), reason=str(error))
+                outdated = outcomes
+            else:
+                return
+        self._stale(runs)
+
+    async def _refuse(self, run: Run, detail: str, *, withheld: bool) -> None:
+        """Record that the run's only record is refused; `withheld`: without its bytes."""
+        record = run.records[0]
+        kept = without_bytes(record) if withheld else record
+        await self._record([run], [self._decider.dead_letter(kept, codes.INTERNAL_ERROR, detail)])
+
+    async def _record(self, runs: list[Run], outcomes: Sequence[Outcome]) -> None:
         slices = _slices(runs, outcomes)
         self._failpoint("before_commit")
         began = time.monotonic()
@@ -112,20 +126,16 @@ class GroupCommit:
             kinds = await self._while_held(
                 runs, lambda: self._journal.commit(slices, now=self._clock()), part="database"
             )
-        except Outdated as error:
-            log.info("stream.decided_again", records=len(outcomes), reason=str(error))
-            return outcomes
         except Fenced as error:
             if self._all_held(runs):
                 raise WorkerHalted(WorkerExit.FENCED, f"another worker holds the lease: {error}") from error
             kinds = None
         if kinds is None:
             self._stale(runs)
-            return ()
+            return
         self._failpoint("after_commit")
         self._observer.stage("commit", time.monotonic() - began)
         self._told(slices, kinds)
-        return ()
 
     async def _decide(self, runs: list[Run], outdated: Sequence[Outcome]) -> list[Outcome] | None:
         records = [record for run in runs for record in run.records]
@@ -165,7 +175,11 @@ class GroupCommit:
 
     async def _while_held(self, runs: Sequence[Run], call: Callable[[], T], *, part: str) -> T | None:
         return await until_available(
-            self._executor, call, part=part, wanted=lambda: self._all_held(runs), tell=self._tell
+            self._executor,
+            blaming_content(call),
+            part=part,
+            wanted=lambda: self._all_held(runs),
+            tell=self._tell,
         )
 
     @staticmethod

@@ -47,13 +47,14 @@ class EchoDecider:
         self.calls.append(len(records))
         return [self._outcome(record) for record in records]
 
+    def dead_letter(self, record: Record, code: str, detail: str) -> DeadLetter:
+        message = OutboxMessage(self._actions, record.key, record.value, (*record.headers, ("refused", b"1")))
+        return DeadLetter(record=record, code=code, detail=detail, message=message)
+
     def _outcome(self, record: Record) -> Outcome:
         value = record.value or b""
         if not value.startswith(b"ok"):
-            message = OutboxMessage(
-                self._actions, record.key, record.value, (*record.headers, ("refused", b"1"))
-            )
-            return DeadLetter(record=record, code="not_ok", detail="not ok", message=message)
+            return self.dead_letter(record, "not_ok", "not ok")
         batch_id = value.decode()
         identity = f"id-{batch_id}"
         return Decision(

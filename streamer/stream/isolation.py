@@ -1,0 +1,161 @@
+"""A record that fails whatever is done with it: found by halving its group, and refused alone.
+
+The decoders refuse what is wrong with a message by name. This is for what they do not foresee: an error that some
+record's content raises in the decider or in the commit. One such record must neither end the worker, which would end the
+next one as well, nor keep its partition waiting for ever.
+
+What another record could raise just as well is not content: `Unavailable` is waited for before it comes here, and
+the other errors that this package raises on purpose (a lost lease, a missing table) and those of the operating system
+end the worker as they always did. Whatever else comes up is blamed on a record. Should it be a fault that every record
+meets, the cap on dead letters halts the worker, and no record is lost: dead letters can be replayed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import structlog
+
+from streamer.errors import BadData, StreamerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from streamer.journal import Record
+    from streamer.stream.intake import Run
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class ContentError(Exception):
+    """The decider or the journal failed in a way that is blamed on a record. The text never quotes the record.
+
+    Parameters
+    ----------
+    detail : the error's type, and where in this package it was raised; `BadData` by its own text.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class Refuse(Protocol):
+    """Records the refusal of a run's only record."""
+
+    def __call__(self, run: Run, detail: str, *, withheld: bool) -> Awaitable[None]:
+        """May raise `ContentError`; `withheld` asks for the row without the record's bytes."""
+
+
+def blaming_content(call: Callable[[], T]) -> Callable[[], T]:
+    """Return `call` with the errors of content raised as `ContentError`, all others as they are."""
+
+    def blaming() -> T:
+        try:
+            return call()
+        except BadData as error:
+            raise ContentError(str(error)) from None
+        except (StreamerError, OSError, ImportError):
+            raise
+        except Exception as error:
+            raise ContentError(_described(error)) from None
+
+    return blaming
+
+
+async def commit_isolating(
+    runs: list[Run], commit: Callable[[list[Run]], Awaitable[None]], refuse: Refuse
+) -> None:
+    """Commit `runs`; where a record's content prevents it, commit the others and refuse that one.
+
+    Halves are committed in the order of their records, so that each partition moves on offset by offset.
+
+    Parameters
+    ----------
+    runs : not empty; each has a record at least.
+    commit : decides and commits some runs; raises `ContentError` before anything is written, or not at all.
+    refuse : called for a single record that failed twice; once more, without its bytes, if that fails too.
+
+    Raises
+    ------
+    ContentError
+        When not even the refusal without bytes can be recorded: that is no matter of content.
+    """
+    try:
+        await commit(runs)
+    except ContentError as error:
+        failed = error
+    else:
+        return
+    if sum(len(run.records) for run in runs) > 1:
+        for half in halves(runs):
+            await commit_isolating(half, commit, refuse)
+        return
+    try:
+        await commit(runs)  # what fails by chance, such as for want of memory, deserves another attempt
+    except ContentError as error:
+        failed = error
+    else:
+        return
+    await _refuse(runs[0], failed.detail, refuse)
+
+
+async def _refuse(run: Run, detail: str, refuse: Refuse) -> None:
+    record = run.records[0]
+    log.error(
+        "stream.record_refused",
+        topic=record.partition.topic,
+        partition=record.partition.number,
+        offset=record.offset,
+        error=detail,
+    )
+    try:
+        await refuse(run, detail, withheld=False)
+    except ContentError as error:
+        content = record.value or b""
+        left_out = f"value of {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}, left out"
+        await refuse(run, f"{detail}; {left_out}: {error.detail}", withheld=True)
+
+
+def halves(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """Split runs of two records or more, in their order; one run may be cut in two."""
+    left = sum(len(run.records) for run in runs) // 2
+    first: list[Run] = []
+    second: list[Run] = []
+    for run in runs:
+        here = min(left, len(run.records))
+        left -= here
+        if here == len(run.records):
+            first.append(run)
+        elif here == 0:
+            second.append(run)
+        else:
+            head = replace(run, records=run.records[:here], size=0)
+            rest = replace(run, expected_offset=head.next_offset, records=run.records[here:], size=0)
+            first.append(head)
+            second.append(rest)
+    return first, second
+
+
+def without_bytes(record: Record) -> Record:
+    """The record by its place alone, as it may be kept where its bytes cannot."""
+    return replace(record, key=None, value=None, headers=())
+
+
+def _described(error: Exception) -> str:
+    """An error's type and the last place of ours that it passed; its text may quote people's."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        parts = PurePath(frame.filename).parts
+        if _PACKAGE in parts[:-1]:
+            inside = parts[len(parts) - 1 - parts[::-1].index(_PACKAGE) :]
+            return f"{name} in {'/'.join(inside)}, line {frame.lineno}"
+    return name
