@@ -7,10 +7,6 @@ import time
 import urllib.request
 from typing import TYPE_CHECKING
 
-import pytest
-from aiokafka.partitioner import murmur2
-from kafka.admin import NewPartitions
-
 from streamer import wiring
 from streamer.stream.topics import log_bounds
 from tests.faults.site import event, wait_until
@@ -29,7 +25,10 @@ WITHIN = 1.2
 """Actions may take so much longer than without the fault."""
 
 # Refusals are what these tests are about, and no reason to halt.
-MANY_REFUSALS = {"STREAMER_WORKER_DEAD_LETTER_MAX_RATIO": "1", "STREAMER_WORKER_DEAD_LETTER_MAX_RUN": "100000"}
+MANY_REFUSALS = {
+    "STREAMER_WORKER_DEAD_LETTER_MAX_RATIO": "1",
+    "STREAMER_WORKER_DEAD_LETTER_MAX_RUN": "100000",
+}
 
 
 class Pace:
@@ -110,6 +109,9 @@ def test_actions_keep_their_pace_without_a_topic_for_dead_letters(
     recovered = time.monotonic() - back
     wait_until(lambda: not stuck(worker), "and nothing is stuck")
     assert worker.metrics()[gauge] == 0
-    assert sum(end for _, end in log_bounds(wiring.connection(site.settings), [dead_letters]).values()) == waiting
+    assert (
+        sum(end for _, end in log_bounds(wiring.connection(site.settings), [dead_letters]).values())
+        == waiting
+    )
     assert worker.terminate() == 0
     del recovered, matrix

@@ -105,13 +105,14 @@ class MemoryJournal:
         self.recorded.setdefault(record.partition, []).append((record.offset, kind))
         return kind
 
-    def enqueue(self, message: OutboxMessage) -> None:
+    def enqueue(self, message: OutboxMessage, source: Partition | None = None) -> int:
         with self._lock:
-            self._enqueue(None, message)
+            return self._enqueue(source, message)
 
-    def _enqueue(self, source: Partition | None, message: OutboxMessage) -> None:
+    def _enqueue(self, source: Partition | None, message: OutboxMessage) -> int:
         row = len(self.outbox) + 1
         self.outbox[row] = _Row(source, replace(message, id=row, queued=source is not None))
+        return row
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
         with self._lock:
