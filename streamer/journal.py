@@ -65,13 +65,21 @@ class BatchKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """A message that must reach Kafka exactly as stored. `id` is 0 before it is stored."""
+    """A message that must reach Kafka exactly as stored.
+
+    Attributes
+    ----------
+    id : 0 before it is stored.
+    queued : whether it waits in the queue of a partition, where `id` grows with the partition's offsets; otherwise it is a
+        row of the outbox. The two count their ids apart.
+    """
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers
     id: int = 0
+    queued: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,22 +243,36 @@ class Journal(Protocol):
         """Content hashes of those keys that are decided already (so that duplicates are not scored again)."""
         ...
 
+    def unpublished_topics(
+        self, sources: Sequence[Partition], *, ownerless: timedelta | None = _AT_ONCE
+    ) -> list[str]:
+        """The topics that messages wait for; see `unpublished`. Those of other workers' partitions may be among them."""
+        ...
+
     def unpublished(
-        self, sources: Sequence[Partition], *, limit: int, ownerless: timedelta | None = _AT_ONCE
+        self,
+        sources: Sequence[Partition],
+        *,
+        limit: int,
+        ownerless: timedelta | None = _AT_ONCE,
+        topic: str | None = None,
+        after: int = 0,
+        max_bytes: int | None = None,
     ) -> list[OutboxMessage]:
-        """The oldest outbox rows of these source partitions, in id order.
+        """The oldest messages that wait for one topic, or for any: rows of the outbox, then queued ones; by id each.
 
         Rows of no partition (policies, which commands write and publish themselves) are among them once they have
-        waited for `ownerless`; with None they never are.
+        waited for `ownerless`; with None they never are. Queued messages are those of `sources` with an id greater than
+        `after`. After the first message none is read that brings their values above `max_bytes`.
         """
         ...
 
-    def mark_published(self, ids: Sequence[int]) -> None:
-        """These rows have been acknowledged by the broker."""
+    def mark_published(self, messages: Sequence[OutboxMessage]) -> None:
+        """These have been acknowledged by the broker."""
         ...
 
-    def park(self, row: int, error: str) -> None:
-        """This row can never be published; keep it, with its error, out of the others' way."""
+    def park(self, message: OutboxMessage, error: str) -> None:
+        """This can never be published; keep it, with its error, out of the others' way."""
         ...
 
 

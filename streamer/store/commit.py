@@ -15,10 +15,10 @@ import sqlalchemy as sa
 from streamer.journal import BatchKey, Decision
 from streamer.store import bulk, chain
 from streamer.store.fence import require_current
-from streamer.store.outbox import outbox_row
+from streamer.store.outbox import pending_row
 from streamer.store.progress import advance, fenced, in_partition, lock
 from streamer.store.rows import check_decision, check_slice
-from streamer.store.schema import batches, decisions, outbox, outcomes, responses
+from streamer.store.schema import batches, decisions, outcomes, pending_messages, responses
 from streamer.store.settle import entry_of, settle
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ def commit_slices(
     bulk.append(connection, outcomes, ledger)
     bulk.append(
         connection,
-        outbox,
+        pending_messages,
         [
-            outbox_row(entry.message, entry.record.partition, now)
+            pending_row(entry.message, entry.record.partition, _whose_action(entry))
             for entry in entries
             if entry.message is not None
         ],
@@ -166,6 +166,11 @@ def _outcome_row(entry: Entry, height: int, now: datetime) -> dict[str, Any]:
         "recorded_at": now,
         "chain_height": height,
     }
+
+
+def _whose_action(entry: Entry) -> int | None:
+    """The batch whose stored action is the entry's message; None for a message of its own."""
+    return entry.batch["id"] if entry.batch and entry.kind in ("decision", "duplicate") else None
 
 
 def _facts(entry: Entry) -> Row:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -16,7 +17,15 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.store.engine import Database
 from streamer.store.migrate import require_migrated
-from streamer.store.schema import batches, dead_letters, decisions, judgements, outbox, responses
+from streamer.store.schema import (
+    batches,
+    dead_letters,
+    decisions,
+    judgements,
+    outbox,
+    pending_messages,
+    responses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -96,15 +105,13 @@ def prune(
     database = Database(url, insecure=insecure)
     try:
         require_migrated(database)
-        counts = {}
+        counts = dict.fromkeys((field.name for field in fields(Pruned)), 0)
         for name, table, old, erase in _parts(before, now):
             if dry_run:
                 with database.reading() as connection:
-                    counts[name] = (
-                        connection.scalar(sa.select(sa.func.count()).select_from(old.subquery())) or 0
-                    )
+                    count = sa.select(sa.func.count()).select_from(old.subquery())
+                    counts[name] += connection.scalar(count) or 0
                 continue
-            counts[name] = 0
             for ids in _chunks(database, table, old, erase, chunk):
                 counts[name] += ids
                 progress(name, ids)
@@ -150,14 +157,19 @@ def _parts(
         sa.select(outbox.c.id).where(outbox.c.published_at < before),
         lambda ids: [sa.delete(outbox).where(outbox.c.id.in_(ids))],
     )
-    yield (
-        "parked",
-        outbox,
-        sa.select(outbox.c.id).where(
-            outbox.c.parked_at < before, outbox.c.key.is_not(None) | outbox.c.value.is_not(None)
-        ),
-        lambda ids: [sa.update(outbox).where(outbox.c.id.in_(ids)).values(key=None, value=None, headers=())],
-    )
+    for table in (outbox, pending_messages):
+        yield (
+            "parked",
+            table,
+            sa.select(table.c.id).where(
+                table.c.parked_at < before, table.c.key.is_not(None) | table.c.value.is_not(None)
+            ),
+            partial(_emptied, table),
+        )
+
+
+def _emptied(table: sa.Table, ids: Sequence[int]) -> list[sa.Executable]:
+    return [sa.update(table).where(table.c.id.in_(ids)).values(key=None, value=None, headers=())]
 
 
 def _erased(table: sa.Table, ids: Sequence[int], now: datetime, *columns: str) -> sa.Update:

@@ -30,14 +30,16 @@ APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
         "selective", "selective_lower", "selective_upper", "state", "ended",
     ),
     "outbox": ("published_at", "parked_at", "error"),
+    "pending_messages": ("parked_at", "error"),
     "progress": None,
     "review_claims": ("labeller", "holder", "expires_at"),
     "review_offers": ("skipped_at", "marks", "mark", "marked_at"),
 }  # fmt: skip
 """State that moves on, by column (None: all). Everything else the app can only add to."""
 
-APP_MAY_DELETE = ("outbox", "review_claims")
-"""A trigger keeps what is not published; a claim is worth nothing once it is given up."""
+APP_MAY_DELETE = ("outbox", "pending_messages", "review_claims")
+"""A trigger keeps what is not published of the outbox. What is gone from the queue of a partition is still in `decisions` or
+`dead_letters`; a claim is worth nothing once it is given up."""
 
 _VERSION_TABLE = "schema_version"
 

@@ -147,34 +147,62 @@ class Store:
         with self._database.reading() as connection:
             return commit.known_content(connection, keys)
 
-    def unpublished(
-        self, sources: Sequence[Partition], *, limit: int, ownerless: timedelta | None = timedelta(0)
-    ) -> list[OutboxMessage]:
-        """The oldest outbox rows of these source partitions, in id order.
-
-        Rows of no partition are among them once they have waited for `ownerless`; with None they never are.
-        """
-        # No clock where nothing has to be waited for: another machine's may have dated the row ahead.
-        before = self._clock() - ownerless if ownerless else None
+    def unpublished_topics(
+        self, sources: Sequence[Partition], *, ownerless: timedelta | None = timedelta(0)
+    ) -> list[str]:
+        """The topics that messages wait for; those of other workers' partitions may be among them."""
         with self._database.reading() as connection:
-            return outbox.unpublished(
-                connection, sources, limit, ownerless=ownerless is not None, before=before
+            return outbox.unpublished_topics(
+                connection,
+                queued=bool(sources),
+                ownerless=ownerless is not None,
+                before=self._before(ownerless),
             )
+
+    def unpublished(
+        self,
+        sources: Sequence[Partition],
+        *,
+        limit: int,
+        ownerless: timedelta | None = timedelta(0),
+        topic: str | None = None,
+        after: int = 0,
+        max_bytes: int | None = None,
+    ) -> list[OutboxMessage]:
+        """The oldest messages that wait for one topic, or for any; see `streamer.journal.Journal.unpublished`."""
+        with self._database.reading() as connection:
+            found = outbox.unpublished(
+                connection,
+                sources,
+                limit,
+                ownerless=ownerless is not None,
+                before=self._before(ownerless),
+                topic=topic,
+            )
+            if sources and len(found) < limit:
+                found += outbox.queued(
+                    connection, sources, limit - len(found), topic=topic, after=after, max_bytes=max_bytes
+                )
+            return found
+
+    def _before(self, ownerless: timedelta | None) -> datetime | None:
+        # No clock where nothing has to be waited for: another machine's may have dated the row ahead.
+        return self._clock() - ownerless if ownerless else None
 
     def newer(self, messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
         """Of each topic and key of these the newest message of no partition, if it is newer than all of these."""
         with self._database.reading() as connection:
             return outbox.newer(connection, messages)
 
-    def mark_published(self, ids: Sequence[int]) -> None:
-        """These rows have been acknowledged by the broker."""
+    def mark_published(self, messages: Sequence[OutboxMessage]) -> None:
+        """These have been acknowledged by the broker: queued ones go, rows of the outbox say since when."""
         now = self._clock()
-        self._database.writing(lambda connection: outbox.mark_published(connection, ids, now))
+        self._database.writing(lambda connection: outbox.mark_published(connection, messages, now))
 
-    def park(self, row: int, error: str) -> None:
-        """Give up on a row that can never be published: keep it, with its error, out of the others' way."""
+    def park(self, message: OutboxMessage, error: str) -> None:
+        """Give up on one that can never be published: keep it, with its error, out of the others' way."""
         now = self._clock()
-        self._database.writing(lambda connection: outbox.park(connection, row, error, now))
+        self._database.writing(lambda connection: outbox.park(connection, message, error, now))
 
     def verify_chain(self, partition: Partition | None = None) -> list[ChainFault]:
         """Recompute the hash chain of one partition (of all when None) from the tables.

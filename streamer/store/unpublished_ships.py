@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.store import bulk
-from streamer.store.schema import decisions, outbox
+from streamer.store.schema import decisions, outbox, pending_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,17 +21,30 @@ def unpublished_ships(connection: sa.Connection, gate: str) -> int:
 
     What was parked does not wait: it is never published.
     """
-    ships = sa.select(decisions.c.action_id).where(
+    ships = sa.select(decisions.c.batch).where(
         decisions.c.gate == gate, decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed"))
     )
-    waiting = sorted(set(_waiting(connection)))
-    return sum(
-        1 for _ in bulk.look_up(connection, ships, [decisions.c.action_id, decisions.c.action_topic], waiting)
+    queued = connection.scalars(
+        sa.select(pending_messages.c.batch)
+        .where(pending_messages.c.batch.is_not(None), pending_messages.c.parked_at.is_(None))
+        .distinct()
     )
+    found = {
+        row["batch"]
+        for columns, keys in (
+            ([decisions.c.batch], sorted((batch,) for batch in queued)),
+            ([decisions.c.action_id, decisions.c.action_topic], sorted(set(_left_in_outbox(connection)))),
+        )
+        for row in bulk.look_up(connection, ships, columns, keys)
+    }
+    return len(found)
 
 
-def _waiting(connection: sa.Connection) -> Iterator[tuple[str, str]]:
-    """Action id and topic of every action that waits; other messages may bring headers of that name, and match nothing."""
+def _left_in_outbox(connection: sa.Connection) -> Iterator[tuple[str, str]]:
+    """Action id and topic of every action that an earlier version left in the outbox.
+
+    Other messages may bring headers of that name, and match nothing.
+    """
     rows = connection.execute(
         sa.select(outbox.c.topic, outbox.c.headers).where(
             outbox.c.published_at.is_(None), outbox.c.parked_at.is_(None), outbox.c.source_topic.is_not(None)

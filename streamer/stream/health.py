@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind, Partition
     from streamer.stream.observer import Stage, StreamObserver
@@ -23,6 +23,7 @@ class WorkerHealth:
     Parameters
     ----------
     observer : who else is told.
+    essential : topics without which a worker is of no use: it is not ready while one of them takes no messages.
     clock : monotonic seconds.
 
     Attributes
@@ -32,8 +33,16 @@ class WorkerHealth:
     stopping : why the worker ends; empty while it does not.
     """
 
-    def __init__(self, observer: StreamObserver, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        observer: StreamObserver,
+        *,
+        essential: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._next = observer
+        self._essential = frozenset(essential)
+        self._stuck: dict[tuple[str, int | None], str] = {}
         self._clock = clock
         self._parts: dict[str, bool | None] = {"database": None, "broker": None}
         self._lag: dict[tuple[str, int], int] = {}
@@ -62,7 +71,25 @@ class WorkerHealth:
         silent = self._clock() - self._progress_at
         if waiting and silent > PROGRESS_WITHIN:
             reasons.append(f"{waiting} records wait and none was recorded for {silent:.0f} s")
-        return reasons
+        return reasons + [
+            line
+            for topic, partition, line in self._stuck_lanes()
+            if partition is None and topic in self._essential
+        ]
+
+    def stuck(self) -> list[str]:
+        """The topics and partitions that messages cannot be published to, a line each; the others' go out."""
+        return [line for _, _, line in self._stuck_lanes()]
+
+    def _stuck_lanes(self) -> list[tuple[str, int | None, str]]:
+        return [
+            (
+                topic,
+                partition,
+                f"messages wait for topic {topic}{'' if partition is None else f', partition {partition}'}: {reason}",
+            )
+            for (topic, partition), reason in tuple(self._stuck.items())
+        ]
 
     def reads(self, partition: Partition) -> bool:
         """Whether the worker has this partition now, as far as its lag was ever told."""
@@ -109,3 +136,11 @@ class WorkerHealth:
         """Remember whether a part answers."""
         self._parts[part] = reachable
         self._next.part(part, reachable)
+
+    def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:
+        """Remember which topics and partitions are stuck, and why."""
+        if stuck is None:
+            self._stuck.pop((topic, partition), None)
+        else:
+            self._stuck[topic, partition] = stuck
+        self._next.lane(topic, partition, stuck)

@@ -51,6 +51,10 @@ class StreamObserver(Protocol):
         """The database or the broker answered, or did not."""
         ...
 
+    def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:
+        """Messages for a topic, or for one partition of it, cannot be published: why; None once they can again."""
+        ...
+
 
 class SilentObserver:
     """Counts nothing."""
@@ -80,4 +84,7 @@ class SilentObserver:
         """Ignore."""
 
     def part(self, part: str, reachable: bool) -> None:
+        """Ignore."""
+
+    def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:
         """Ignore."""

@@ -180,6 +180,11 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "Messages that the broker will never accept; kept aside with their error, for a person to look at.",
     ),
     _metric(
+        "gauge", "relay_lane_stuck", "topic partition",
+        "1 while messages for the topic, or for one partition of it, cannot be published, 0 once they can; `all`"
+        " partitions where the topic itself is missing or forbidden. Other topics and partitions are not held up.",
+    ),
+    _metric(
         "gauge", "consumer_lag_records", "topic partition",
         "Records on the partition after the last committed one.",
     ),

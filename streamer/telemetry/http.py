@@ -31,6 +31,7 @@ class TelemetryServer:
     metrics : renders the metrics in Prometheus' text format.
     alive, ready : return what stands against being alive or ready, one reason a text, or reasons by part;
         empty when all is well. They are asked at each request and must not block for long.
+    stuck : returns what does not work although the service is ready, a text each; `/readyz` names it.
     host : address to listen on.
     port : 0 takes a free one.
 
@@ -45,6 +46,7 @@ class TelemetryServer:
         *,
         alive: Health,
         ready: Health,
+        stuck: Callable[[], Sequence[str]] = tuple,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -56,6 +58,7 @@ class TelemetryServer:
                 "choose another address with STREAMER_HTTP_HOST and STREAMER_HTTP_PORT (0: any free port)"
             ) from error
         self._server.metrics, self._server.alive, self._server.ready = metrics, alive, ready
+        self._server.stuck = stuck
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.1},
@@ -96,6 +99,7 @@ class _Server(ThreadingHTTPServer):
     metrics: Callable[[], bytes]
     alive: Health
     ready: Health
+    stuck: Callable[[], Sequence[str]]
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
         """A client that hung up is no event."""
@@ -114,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/healthz":
             self._state(self.server.alive)
         elif path == "/readyz":
-            self._state(self.server.ready)
+            self._state(self.server.ready, self.server.stuck)
         else:
             self._answer(
                 HTTPStatus.NOT_FOUND, b"try /metrics, /healthz or /readyz\n", "text/plain; charset=utf-8"
@@ -131,16 +135,19 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.OK, body, METRICS_CONTENT_TYPE)
 
-    def _state(self, state: Health) -> None:
+    def _state(self, state: Health, stuck: Callable[[], Sequence[str]] = tuple) -> None:
+        also: dict[str, object] = {}
         try:
             reasons = state()
+            if named := stuck():
+                also = {"stuck": list(named)}
         except Exception as error:
             log.warning("telemetry.check_failed", path=self.path, exc_info=True)
             reasons = [f"the check itself failed: {type(error).__name__}"]
         if reasons:
-            self._json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})
+            self._json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons} | also)
         else:
-            self._json(HTTPStatus.OK, {"status": "ok"})
+            self._json(HTTPStatus.OK, {"status": "ok"} | also)
 
     def _json(self, status: HTTPStatus, value: Mapping[str, object]) -> None:
         self._answer(status, json.dumps(value, ensure_ascii=False).encode() + b"\n", "application/json")

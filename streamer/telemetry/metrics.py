@@ -212,6 +212,11 @@ class Metrics:
         """One of `PARTS` answers, or does not."""
         self._of["streamer_part_reachable"].labels(part).set(reachable)
 
+    def set_lane_stuck(self, topic: str, partition: int | None, stuck: bool) -> None:
+        """Messages for a topic (or one partition of it) cannot be published, or can again."""
+        of_lane = "all" if partition is None else str(partition)
+        self._of["streamer_relay_lane_stuck"].labels(topic, of_lane).set(stuck)
+
     def count_reader_reset(self) -> None:
         """The reader was set back because a record that was due had not arrived."""
         self._of["streamer_reader_resets_total"].inc()

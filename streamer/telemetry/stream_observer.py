@@ -56,3 +56,7 @@ class StreamTelemetry:
         """Show whether a part answers."""
         if part in PARTS:
             self._metrics.set_reachable(part, reachable)
+
+    def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:
+        """Show where messages cannot be published."""
+        self._metrics.set_lane_stuck(topic, partition, stuck is not None)

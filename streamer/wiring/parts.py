@@ -190,7 +190,7 @@ def publish_waiting(settings: Settings, store: Store) -> int:
                 sending.flush()
                 overtaken = store.newer(overtaken)
             failpoint("after_publish")
-            store.mark_published([message.id for message in batch])
+            store.mark_published(batch)
             failpoint("after_mark")
             published += len(batch)
         return published

@@ -68,7 +68,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings.encoder.name)
     encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id)
-    health = WorkerHealth(StreamTelemetry(metrics))
+    health = WorkerHealth(StreamTelemetry(metrics), essential=[named.actions])
     loading = threading.Event()
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.
     deadline = StopDeadline(WorkerLimits().stop_timeout, exit_at_once)
@@ -78,6 +78,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                 metrics.exposition,
                 alive=lambda: {} if health.alive else {"worker": "stopping"},
                 ready=lambda: _unready(health, loading),
+                stuck=health.stuck,
                 host=settings.http.host,
                 port=settings.http.port,
             )

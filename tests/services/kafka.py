@@ -211,6 +211,16 @@ class KafkaBroker:
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.remove)
 
+    def add_log_folder(self) -> Path:
+        """A second folder for partitions, from the next start on, which takes those that are made first then.
+
+        Remove it, and its partitions lose their leader as soon as the broker wants to write a file there.
+        """
+        first, second = self.folder / "data", self.folder / "data-2"
+        with self._properties.open("a") as properties:
+            properties.write(f"\nlog.dirs={first},{second}\nmetadata.log.dir={first}\n")
+        return second
+
     def create_topic(self, name: str, partitions: int = 1, **config: object) -> str:
         """Make a topic, wait until each of its partitions has a leader, and return its name.
 

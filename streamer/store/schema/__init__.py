@@ -10,7 +10,7 @@ from streamer.store.schema.encoders import encoders
 from streamer.store.schema.gates import gate_revisions, gates, policies, policy_events
 from streamer.store.schema.judgements import judgements
 from streamer.store.schema.labels import label_revisions
-from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes, progress
+from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes, pending_messages, progress
 from streamer.store.schema.monitoring import monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.schema.review import review_claims, review_offers
 from streamer.store.schema.types import metadata
@@ -39,6 +39,7 @@ __all__ = [
     "monitor_sequences",
     "outbox",
     "outcomes",
+    "pending_messages",
     "policies",
     "policy_events",
     "progress",

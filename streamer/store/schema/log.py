@@ -1,4 +1,5 @@
-"""The log's side of the record: progress, one outcome per offset in a hash chain, dead letters, gaps, the outbox."""
+"""The log's side of the record: progress, one outcome per offset in a hash chain, dead letters, gaps, and the messages
+that wait for the broker."""
 
 from __future__ import annotations
 
@@ -143,3 +144,43 @@ outbox = sa.Table(
 )
 _waiting = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
 sa.Index("ix_outbox_unpublished", outbox.c.id, postgresql_where=_waiting, sqlite_where=_waiting)
+
+pending_messages = sa.Table(
+    "pending_messages",
+    metadata,
+    identity_column(),
+    sa.Column("source_log_id", sa.Text, nullable=False),
+    sa.Column("source_topic", sa.Text, nullable=False),
+    sa.Column("source_partition", sa.Integer, nullable=False),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column(
+        "batch", BIGINT, sa.ForeignKey("batches.id"), comment="its decision has key, value and headers"
+    ),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("headers", HeaderPairs, comment="NULL for a decision's action"),
+    sa.Column("parked_at", UtcDateTime),
+    sa.Column("error", sa.Text),
+    sa.ForeignKeyConstraint(
+        ["source_log_id", "source_topic", "source_partition"],
+        ["progress.log_id", "progress.topic", "progress.partition"],
+        name="fk_pending_messages_source_progress",  # the convention's would be too long for PostgreSQL
+    ),
+    sized_text("topic", 249),
+    check("content", "(batch IS NULL) = (headers IS NOT NULL)"),
+    check("reference", "batch IS NULL OR (key IS NULL AND value IS NULL)"),
+    check("parked", "(parked_at IS NULL) = (error IS NULL)"),
+    sqlite_autoincrement=True,
+)
+"""What input records caused and the broker has not acknowledged: a queue, from which acknowledged rows are deleted.
+
+An action is its decision's, and only referred to. `outbox` has the messages that no input record caused, and those that
+workers of an earlier version left.
+"""
+sa.Index(
+    "ix_pending_messages_lane",
+    pending_messages.c.topic,
+    pending_messages.c.id,
+    postgresql_where=pending_messages.c.parked_at.is_(None),
+    sqlite_where=pending_messages.c.parked_at.is_(None),
+)

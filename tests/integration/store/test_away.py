@@ -16,13 +16,14 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.errors import BadData, Unavailable
+from streamer.journal import OutboxMessage
 from streamer.store import engine, migrate, open_store
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamer.journal import OutboxMessage, Record
+    from streamer.journal import Record
     from streamer.store import Store
     from tests.services.postgres import PostgresServer
 
@@ -295,7 +296,7 @@ def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServe
         lambda: world.lease(1),
         lambda: world.store.known([world.decision(0).key]),
         lambda: world.store.unpublished([], limit=1),
-        lambda: world.store.mark_published([1]),
+        lambda: world.store.mark_published([OutboxMessage("t", None, None, (), id=1, queued=True)]),
         lambda: world.store.policies.active(),
     ]
     for call in calls:

@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
 from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.journal import DataGap, OutboxMessage
+from streamer.store.schema import outbox
+from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +34,15 @@ def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: Worl
     decisions = [world.decision(offset) for offset in range(3)]
     assert world.commit(world.slice(lease, *decisions)) == [["decision"] * 3]
     waiting = world.store.unpublished([lease.partition], limit=10)
-    assert [replace(message, id=0) for message in waiting[1:]] == [decision.action for decision in decisions]
+    assert [replace(message, id=0, queued=False) for message in waiting[1:]] == [
+        decision.action for decision in decisions
+    ]
     assert waiting[0].topic == "streamer.thresholds"
-    assert [message.id for message in waiting] == sorted(message.id for message in waiting)
+    ids = [message.id for message in waiting[1:]]
+    assert ids == sorted(ids)
+    assert world.rows("SELECT count(*) FROM pending_messages WHERE batch IS NOT NULL AND value IS NULL") == [
+        (3,)
+    ]
     assert world.store.known([d.key for d in decisions]) == {d.key: d.content_hash for d in decisions}
     (row,) = world.rows("SELECT text FROM responses WHERE position = 1 ORDER BY batch LIMIT 1")
     assert row.text == decisions[0].responses[1].text
@@ -49,7 +58,7 @@ def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: Wor
     actions = [
         m for m in world.store.unpublished([lease.partition], limit=10) if m.topic == "streamer.actions"
     ]
-    assert [replace(message, id=0) for message in actions] == [first.action] * 3
+    assert [replace(message, id=0, queued=False) for message in actions] == [first.action] * 3
 
 
 def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World) -> None:
@@ -183,16 +192,74 @@ def test_published_and_parked_messages_do_not_come_again(world: World) -> None:
     )
     (policy, *_rest) = world.store.unpublished([], limit=10)
     assert len(_rest) == 0
-    world.store.mark_published([policy.id])
+    world.store.mark_published([policy])
     first, second = world.store.unpublished([zero.partition], limit=10)
-    world.store.park(first.id, "too large\x00")
-    world.store.mark_published([first.id])
+    world.store.park(first, "too large\x00")
     assert [m.id for m in world.store.unpublished([zero.partition], limit=10)] == [second.id]
     assert len(world.store.unpublished([zero.partition, one.partition], limit=10)) == 2
     assert len(world.store.unpublished([zero.partition, one.partition], limit=1)) == 1
-    assert world.rows("SELECT published_at, error FROM outbox WHERE id = :id", id=first.id) == [
-        (None, "too large\ufffd")
+    assert world.rows("SELECT error FROM pending_messages WHERE id = :id", id=first.id) == [
+        ("too large\ufffd",)
     ]
+    world.store.mark_published([second])
+    world.store.mark_published([second])
+    assert world.store.unpublished([zero.partition], limit=10) == []
+    assert world.rows("SELECT count(*) FROM pending_messages") == [(2,)]
+    (published,) = world.rows("SELECT published_at FROM outbox")
+    assert published.published_at is not None
+
+
+def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: World) -> None:
+    lease = world.lease()
+    world.commit(
+        world.slice(lease, *(world.decision(offset) for offset in range(3)), world.dead(3), world.dead(4))
+    )
+    sources = [lease.partition]
+    assert world.store.unpublished_topics(sources) == [
+        "streamer.actions",
+        "streamer.dead-letters",
+        "streamer.thresholds",
+    ]
+    assert world.store.unpublished_topics([]) == ["streamer.thresholds"]
+    assert world.store.unpublished_topics(sources, ownerless=None) == [
+        "streamer.actions",
+        "streamer.dead-letters",
+    ]
+
+    actions = world.store.unpublished(sources, limit=10, topic="streamer.actions")
+    assert [action.value for action in actions] == [
+        world.decision(offset).action.value for offset in range(3)
+    ]
+    later = world.store.unpublished(sources, limit=10, topic="streamer.actions", after=actions[0].id)
+    assert later == actions[1:]
+    letters = world.store.unpublished(sources, limit=10, topic="streamer.dead-letters")
+    assert [letter.key for letter in letters] == [world.dead(3).record.key, world.dead(4).record.key]
+    some = world.store.unpublished(sources, limit=10, topic="streamer.dead-letters", max_bytes=1)
+    assert some == letters[:1]
+
+
+def test_what_an_earlier_version_left_in_the_outbox_comes_first(world: World) -> None:
+    lease = world.lease()
+    world.commit(world.slice(lease, world.decision(0)))
+    log_id, topic, number = lease.partition
+    world.store._database.writing(
+        lambda connection: connection.execute(
+            sa.insert(outbox).values(
+                source_log_id=log_id,
+                source_topic=topic,
+                source_partition=number,
+                topic="streamer.actions",
+                value=b"left",
+                headers=(),
+                created_at=START,
+            )
+        )
+    )
+    left, own = world.store.unpublished([lease.partition], limit=10, topic="streamer.actions", after=0)
+    assert (left.value, left.queued, own.queued) == (b"left", False, True)
+    assert world.store.unpublished([lease.partition], limit=1, topic="streamer.actions") == [left]
+    world.store.mark_published([left, own])
+    assert world.store.unpublished([lease.partition], limit=10, topic="streamer.actions") == []
 
 
 def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: World) -> None:

@@ -106,8 +106,8 @@ def test_the_app_role_does_everything_that_the_product_does(recorded: World, use
     assert store.gates.get("support-bot").settings.alpha == 0.2 != gate.settings.alpha
     waiting = store.unpublished([recorded.partition()], limit=10)
     assert waiting
-    store.mark_published([waiting[0].id])
-    store.park(waiting[1].id, "too large")
+    store.mark_published([waiting[0]])
+    store.park(waiting[1], "too large")
     (letter,) = store.dead_letters.list()
     assert store.dead_letters.replay([letter.id], by="ana") == 1
     assert store.verify_chain() == []

@@ -409,7 +409,7 @@ def test_the_same_policy_is_announced_again_only_while_it_is_the_records_own(pla
     first = store.unpublished([], limit=10)
     assert store.policies.announce(good)
     assert store.unpublished([], limit=10) == first, "one waits already"
-    store.mark_published([row.id for row in first])
+    store.mark_published(first)
     assert store.policies.announce(good)
     (again,) = store.unpublished([], limit=10)
     assert replace(again, id=first[-1].id) == first[-1], "byte for byte"

@@ -105,20 +105,35 @@ class MemoryJournal:
         self.recorded.setdefault(record.partition, []).append((record.offset, kind))
         return kind
 
-    def enqueue(self, message: OutboxMessage) -> None:
+    def enqueue(self, message: OutboxMessage, source: Partition | None = None) -> int:
         with self._lock:
-            self._enqueue(None, message)
+            return self._enqueue(source, message)
 
-    def _enqueue(self, source: Partition | None, message: OutboxMessage) -> None:
+    def _enqueue(self, source: Partition | None, message: OutboxMessage) -> int:
         row = len(self.outbox) + 1
-        self.outbox[row] = _Row(source, replace(message, id=row))
+        self.outbox[row] = _Row(source, replace(message, id=row, queued=source is not None))
+        return row
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
         with self._lock:
             return {key: self.decided[key] for key in keys if key in self.decided}
 
+    def unpublished_topics(
+        self, sources: Sequence[Partition], *, ownerless: timedelta | None = timedelta(0)
+    ) -> list[str]:
+        return sorted(
+            {message.topic for message in self.unpublished(sources, limit=1_000_000, ownerless=ownerless)}
+        )
+
     def unpublished(
-        self, sources: Sequence[Partition], *, limit: int, ownerless: timedelta | None = timedelta(0)
+        self,
+        sources: Sequence[Partition],
+        *,
+        limit: int,
+        ownerless: timedelta | None = timedelta(0),
+        topic: str | None = None,
+        after: int = 0,
+        max_bytes: int | None = None,
     ) -> list[OutboxMessage]:
         self.before("unpublished")
         with self._lock:
@@ -129,19 +144,20 @@ class MemoryJournal:
                 row.message
                 for row in self.outbox.values()
                 if not row.published and row.parked is None and row.source in wanted
+                if topic in (None, row.message.topic) and (row.source is None or row.message.id > after)
             ]
             return rows[:limit]
 
-    def mark_published(self, ids: Sequence[int]) -> None:
+    def mark_published(self, messages: Sequence[OutboxMessage]) -> None:
         self.before("mark_published")
         with self._lock:
-            for one in ids:
-                self.outbox[one].published = True
+            for one in messages:
+                self.outbox[one.id].published = True
 
-    def park(self, row: int, error: str) -> None:
+    def park(self, message: OutboxMessage, error: str) -> None:
         self.before("park")
         with self._lock:
-            self.outbox[row].parked = error
+            self.outbox[message.id].parked = error
 
     # ---- what tests ask
 

@@ -1,0 +1,517 @@
+"""One topic's lane of the relay: its messages to Kafka, each partition at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import structlog
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    InvalidTopicError,
+    KafkaConnectionError,
+    KafkaError,
+    LeaderNotAvailableError,
+    MessageSizeTooLargeError,
+    NodeNotReadyError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+)
+from aiokafka.partitioner import murmur2
+
+from streamer.stream.backoff import Backoff, until_available
+from streamer.stream.relay_producers import Producers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from aiokafka import AIOKafkaProducer
+
+    from streamer.failpoints import Failpoint
+    from streamer.journal import Journal, Lease, OutboxMessage, Partition
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.latency import LatencyLedger
+    from streamer.stream.observer import StreamObserver
+
+    Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+_HOPELESS = (
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    InvalidTopicError,
+    UnsupportedForMessageFormatError,
+    # What the producer refuses before it sends: a header name that no broker takes.
+    ValueError,
+    TypeError,
+)
+_SILENT = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, OSError)
+"""Errors without an answer: if nothing else is acknowledged, the broker is away."""
+
+_OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
+"""Errors that all partitions of a topic have in common."""
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LOG_EVERY = 10.0
+_LINGER = 0.005
+"""Seconds in which what is nearly acknowledged is marked together with what is."""
+
+_LOOK_AHEAD = 0.02
+"""Seconds after which a lane reads past the messages of a partition that is slow."""
+
+_READ_ANEW = 30.0
+"""Seconds between readings from the first message on; in between only new ones are read."""
+
+_IDLE = 60.0
+"""Seconds without a message after which a lane ends and its producer is closed."""
+
+_METADATA_WITHIN = 5.0
+_SLOW = 1.0
+"""Seconds without an answer after which a lane looks whether the partition still has a leader."""
+
+_LAST_DELAY = 5.0
+_OPEN_AFTER = 2
+"""Failures in a row after which a partition is said to be stuck; one alone may be a leader that moves."""
+
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+class _Circuit:
+    """Opens with a failure and lets one attempt through after each delay; closes with a success."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._backoff = Backoff(last=_LAST_DELAY)
+        self.retry_at = 0.0
+
+    def fail(self) -> None:
+        self.failures += 1
+        self.retry_at = time.monotonic() + self._backoff.next_delay()
+
+    def close(self) -> None:
+        self.failures = 0
+        self.retry_at = 0.0
+        self._backoff.reset()
+
+
+@dataclass(eq=False)
+class _Destination:
+    """One partition of the topic, or (None) whichever the producer takes for messages without a key.
+
+    Attributes
+    ----------
+    sending : what is on its way, until it is settled.
+    behind : the lowest id in the queue that was passed over while this one could not take it.
+    singly : messages to be sent one by one: one of them may be hopeless.
+    stuck : whether this was reported.
+    """
+
+    number: int | None
+    circuit: _Circuit = field(default_factory=_Circuit)
+    sending: asyncio.Task[_Sent] | None = None
+    behind: int | None = None
+    singly: int = 0
+    stuck: bool = False
+
+    @property
+    def free(self) -> bool:
+        return self.sending is None and time.monotonic() >= self.circuit.retry_at
+
+    def passed_over(self, message: OutboxMessage) -> None:
+        if message.queued:
+            self.behind = message.id if self.behind is None else min(self.behind, message.id)
+
+
+@dataclass
+class _Sent:
+    """What became of some messages of one destination: acknowledged, hopeless for sure, or to be sent again.
+
+    `spoiled`: a batch failed, and an idempotent producer's sequence numbers have a hole.
+    """
+
+    began: float
+    acknowledged: list[OutboxMessage] = field(default_factory=list)
+    hopeless: list[tuple[OutboxMessage, BaseException]] = field(default_factory=list)
+    again: Sequence[OutboxMessage] = ()
+    errors: list[BaseException] = field(default_factory=list)
+    spoiled: bool = False
+
+
+class RelayLane:
+    """Publishes the messages of one topic; see `streamer.stream.relay.Relay` for the arguments.
+
+    Messages of a partition are in flight one group at a time, in the order of their ids; a partition that failed is
+    asked again after a delay, with one message, and the lane reads past its messages meanwhile.
+
+    Parameters
+    ----------
+    read : (topic, sources, after, max_bytes) to the oldest messages, at most `batch`; called in `executor`.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        connection: KafkaConnection,
+        journal: Journal,
+        *,
+        executor: Executor,
+        sources: Callable[[], Mapping[Partition, Lease]],
+        read: Read,
+        max_request_size: int,
+        batch: int,
+        idle_poll: float,
+        ledger: LatencyLedger,
+        observer: StreamObserver,
+        tell: Callable[[str, bool], None],
+        failpoint: Failpoint,
+    ) -> None:
+        self._topic = topic
+        self._journal = journal
+        self._executor = executor
+        self._sources = sources
+        self._read = read
+        self._batch = batch
+        self._idle_poll = idle_poll
+        self._ledger = ledger
+        self._observer = observer
+        self._tell = tell
+        self._failpoint = failpoint
+        self._producers = Producers(connection, max_request_size=max_request_size)
+        self._whole = _Destination(None)  # the topic itself, before any partition of it is known
+        self._destinations: dict[int | None, _Destination] = {}
+        self._held: dict[Partition, Lease] = {}
+        self._after = 0
+        self._anew_at = 0.0
+        self._wake = asyncio.Event()
+        self._finishing = False
+        self._logged = float("-inf")
+
+    def wake(self) -> None:
+        """There may be something to publish."""
+        self._wake.set()
+
+    def finish(self) -> None:
+        """Let `run` return once it finds nothing that it can publish."""
+        self._finishing = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish until cancelled, finished, or idle for a while."""
+        waking = asyncio.create_task(self._wake.wait())
+        used = time.monotonic()
+        try:
+            while True:
+                finishing = self._finishing
+                if waking.done():
+                    self._wake.clear()
+                    waking = asyncio.create_task(self._wake.wait())
+                more = await self._publish_some()
+                if self._waits() or more:
+                    used = time.monotonic()
+                idle = time.monotonic() - used > _IDLE
+                if (finishing or idle) and not self._underway() and not more:
+                    return
+                await self._wait(waking, more=more)
+                await self._settle()
+        finally:
+            waking.cancel()
+            tasks = [waking, *self._underway()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for one in (self._whole, *self._destinations.values()):
+                self._flows(one)
+            await self._producers.close()
+
+    async def _wait(self, waking: asyncio.Task[object], *, more: bool) -> None:
+        """Until something was sent, there is something new, or it is time to try again."""
+        underway = self._underway()
+        now = time.monotonic()
+        # Each one's own time: what is passed over is looked at again then.
+        due = [
+            one.circuit.retry_at - now for one in self._all() if one.circuit.failures and one.sending is None
+        ]
+        timeout = max(0.0, min([self._idle_poll, *due]))
+        if more:
+            timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
+        await asyncio.wait([waking, *underway], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if underway:
+            await asyncio.wait(underway, timeout=_LINGER)
+
+    async def _publish_some(self) -> bool:
+        """Read on and send what can be sent; whether there may be more that can."""
+        if not self._whole.free:
+            return False
+        self._choose_start()
+        from_first = self._after == 0
+        messages = await self._in_database(
+            lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
+        )
+        full = len(messages) >= self._batch or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
+        if not messages:
+            if from_first:
+                self._none_waits(self._all())
+            return False
+        self._after = max([self._after, *(one.id for one in messages if one.queued)])
+        if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
+            # The library would look for such a topic without a pause until its time is up.
+            for message in messages:
+                await self._park(message, InvalidTopicError(self._topic))
+            return True
+        partitions = await self._partitions()
+        if partitions is None:
+            for message in messages:
+                self._whole.passed_over(message)
+            return False
+        groups: dict[_Destination, list[OutboxMessage]] = {}
+        seen = {self._whole}
+        for message in messages:
+            one = self._destination(message.key, partitions)
+            most = 1 if one.circuit.failures or self._whole.circuit.failures else self._batch
+            seen.add(one)
+            if one.free and len(groups.get(one, ())) < most:
+                groups.setdefault(one, []).append(message)
+            else:
+                one.passed_over(message)
+        if from_first and not full:
+            self._none_waits(set(self._destinations.values()) - seen)
+        for one, group in groups.items():
+            one.sending = asyncio.create_task(
+                self._send(one, group), name=f"stream-relay-{self._topic}-{one.number}"
+            )
+        taken = sum(not one.free for one in self._destinations.values() if one.number is not None)
+        return full and taken < len(partitions)
+
+    def _choose_start(self) -> None:
+        """Go back to what was passed over for a destination that can take it now, and to the start now and then."""
+        held = dict(self._sources())
+        now = time.monotonic()
+        if held != self._held or now >= self._anew_at:
+            # Ids grow within the partitions that we hold, and only there.
+            self._held, self._anew_at, self._after = held, now + _READ_ANEW, 0
+            for one in self._all():
+                one.behind = None
+        for one in self._all():
+            if one.behind is not None and one.free:
+                self._after = min(self._after, one.behind - 1)
+                one.behind = None
+
+    def _none_waits(self, destinations: Collection[_Destination]) -> None:
+        """What has no message here is not stuck, whatever it was: another worker may have its messages now."""
+        for one in destinations:
+            if one.sending is None:
+                one.circuit.close()
+                self._flows(one)
+
+    async def _partitions(self) -> Sequence[int] | None:
+        """The topic's partitions; None when they cannot be had now."""
+        try:
+            async with self._producers.one() as producer, asyncio.timeout(_METADATA_WITHIN):
+                found = await producer.partitions_for(self._topic)
+        except TimeoutError:
+            self._failed(self._whole, UnknownTopicOrPartitionError(self._topic), 1)
+        except (KafkaError, OSError) as error:
+            self._failed(self._whole, error, 1)
+        else:
+            return sorted(found)
+        return None
+
+    def _destination(self, key: bytes | None, partitions: Sequence[int]) -> _Destination:
+        number = None if key is None else partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]
+        if number not in self._destinations:
+            self._destinations[number] = _Destination(number)
+        return self._destinations[number]
+
+    async def _send(self, to: _Destination, messages: Sequence[OutboxMessage]) -> _Sent:
+        sent = _Sent(time.monotonic())
+        self._failpoint("before_publish")
+        try:
+            async with self._producers.one() as producer:
+                await self._require_leader(producer, to.number)
+                for group in _one_by_one(messages, to.singly):
+                    await self._send_group(producer, to, group, sent)
+                    if sent.spoiled or sent.errors:
+                        self._producers.retire(producer)
+                        break
+        except (KafkaError, OSError, TimeoutError) as error:
+            sent.errors.append(error)
+        done = {message.id for message in (*sent.acknowledged, *(message for message, _ in sent.hopeless))}
+        sent.again = [message for message in messages if message.id not in done]
+        return sent
+
+    async def _require_leader(self, producer: AIOKafkaProducer, number: int | None) -> None:
+        """Raise where a message would wait in the producer for a leader, and all that come after it behind it."""
+        if number is None:
+            return
+        if not self._has_leader(producer, number):
+            async with asyncio.timeout(_METADATA_WITHIN):
+                await producer.client.force_metadata_update()
+            if not self._has_leader(producer, number):
+                raise LeaderNotAvailableError(f"{self._topic}, partition {number}")
+
+    def _has_leader(self, producer: AIOKafkaProducer, number: int) -> bool:
+        leader = producer.client.cluster.leader_for_partition(TopicPartition(self._topic, number))
+        return leader is not None and leader != -1
+
+    async def _send_group(
+        self, producer: AIOKafkaProducer, to: _Destination, group: Sequence[OutboxMessage], sent: _Sent
+    ) -> None:
+        underway: list[tuple[OutboxMessage, asyncio.Future[object]]] = []
+        for message in group:
+            try:
+                underway.append((message, await _handed_over(producer, message, to.number)))
+            except _HOPELESS as error:
+                sent.hopeless.append((message, error))
+            except (
+                KafkaError,
+                OSError,
+                AssertionError,
+            ) as error:  # it asserts that the topic has the partition
+                sent.errors.append(error)
+                break
+        answers = await self._answers(producer, to, [future for _, future in underway])
+        now_ms = time.time() * 1000
+        for (message, _), answer in zip(underway, answers, strict=True):
+            if answer is None:
+                sent.acknowledged.append(message)
+                seconds = self._ledger.acknowledged(message, now_ms)
+                if seconds is not None:
+                    self._observer.acknowledged(seconds)
+                continue
+            sent.spoiled = True
+            if isinstance(answer, _HOPELESS) and len(group) == 1:
+                sent.hopeless.append((message, answer))
+            else:
+                sent.errors.append(answer)
+
+    async def _answers(
+        self, producer: AIOKafkaProducer, to: _Destination, futures: Sequence[asyncio.Future[object]]
+    ) -> list[BaseException | None]:
+        """What the broker says of each: None where it has it. A partition that has lost its leader is not waited for.
+
+        The library would ask for the leader without a pause until the messages' time is up.
+        """
+        waiting = set(futures)
+        for future in waiting:
+            future.add_done_callback(_looked_at)
+        while waiting:
+            _, waiting = await asyncio.wait(waiting, timeout=_SLOW)
+            if waiting and to.number is not None and not self._has_leader(producer, to.number):
+                break
+        lost = LeaderNotAvailableError(f"{self._topic}, partition {to.number}")
+        return [future.exception() if future.done() else lost for future in futures]
+
+    async def _settle(self) -> None:
+        """Mark what the broker has, park what it never takes, and open or close circuits."""
+        ended = [(one, one.sending.result()) for one in self._all() if one.sending and one.sending.done()]
+        if not ended:
+            return
+        published = [message for _, sent in ended for message in sent.acknowledged]
+        if published:
+            self._failpoint("after_publish")
+            await self._in_database(lambda: self._journal.mark_published(published))
+            self._failpoint("after_mark")
+            self._tell("broker", True)
+            self._whole.circuit.close()
+            self._flows(self._whole)
+            self._observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
+        for one, sent in ended:
+            for message, error in sent.hopeless:
+                await self._park(message, error)
+            for message in sent.again:
+                one.passed_over(message)
+            one.sending = None
+            doubtful = any(isinstance(error, _HOPELESS) for error in sent.errors)
+            settled = len(sent.acknowledged) + len(sent.hopeless)
+            one.singly = len(sent.again) if doubtful else max(0, one.singly - settled)
+            if sent.errors and not doubtful:
+                error = sent.errors[0]
+                shared = isinstance(error, _OF_THE_TOPIC)
+                self._failed(self._whole if shared else one, error, len(sent.again), broker=bool(published))
+            elif not sent.errors:
+                one.circuit.close()
+                self._flows(one)
+
+    def _failed(
+        self, one: _Destination, error: BaseException, messages: int, *, broker: bool = False
+    ) -> None:
+        one.circuit.fail()
+        if not broker:
+            self._tell("broker", not isinstance(error, _SILENT))
+        reason = f"{type(error).__name__}: {error}"[:300]
+        if one.circuit.failures >= _OPEN_AFTER and not one.stuck:
+            one.stuck = True
+            self._observer.lane(self._topic, one.number, reason)
+        now = time.monotonic()
+        if now - self._logged > _LOG_EVERY:
+            self._logged = now
+            log.warning(
+                "stream.publish_failed",
+                topic=self._topic,
+                partition=one.number,
+                messages=messages,
+                error=reason,
+            )
+
+    def _flows(self, one: _Destination) -> None:
+        if one.stuck:
+            one.stuck = False
+            self._observer.lane(self._topic, one.number, None)
+
+    async def _park(self, message: OutboxMessage, error: BaseException) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        await self._in_database(lambda: self._journal.park(message, reason[:1000]))
+        log.error("stream.message_parked", row=message.id, topic=message.topic, error=reason[:300])
+        self._observer.parked(message, reason)
+
+    def _all(self) -> Sequence[_Destination]:
+        return [self._whole, *self._destinations.values()]
+
+    def _underway(self) -> list[asyncio.Task[_Sent]]:
+        return [one.sending for one in self._all() if one.sending is not None]
+
+    def _waits(self) -> bool:
+        return any(one.sending or one.circuit.failures or one.behind is not None for one in self._all())
+
+    async def _in_database(self, call: Callable[[], T]) -> T:
+        answer = await until_available(self._executor, call, part="database", tell=self._tell)
+        return cast("T", answer)  # it is always wanted, so a None is the call's own
+
+
+def _looked_at(future: asyncio.Future[object]) -> None:
+    """Take the error of a message that nobody waits for any more, which asyncio would report."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _one_by_one(messages: Sequence[OutboxMessage], singly: int) -> list[Sequence[OutboxMessage]]:
+    """Groups to send one after the other: the first `singly` messages alone, the rest together."""
+    return [[message] for message in messages[:singly]] + ([messages[singly:]] if messages[singly:] else [])
+
+
+async def _handed_over(
+    producer: AIOKafkaProducer, message: OutboxMessage, partition: int | None
+) -> asyncio.Future[object]:
+    """Hand a message to the producer; the future is done when the broker has it."""
+    headers = list(message.headers)
+    if message.key is not None or message.value is not None:
+        sent: asyncio.Future[object] = await producer.send(
+            message.topic, message.value, key=message.key, partition=partition, headers=headers
+        )
+        return sent
+    # A tombstone without a key (the dead letter of one): the library refuses it by itself, in a batch not.
+    batch = producer.create_batch()
+    batch.append(key=None, value=None, timestamp=None, headers=headers)
+    partitions = await producer.partitions_for(message.topic)
+    return cast(
+        "asyncio.Future[object]", await producer.send_batch(batch, message.topic, partition=min(partitions))
+    )

@@ -1,0 +1,90 @@
+"""The relay's lanes: what becomes of one topic or partition does not hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from aiokafka.partitioner import murmur2
+from kafka.admin import NewPartitions
+
+from streamer.stream.connection import KafkaConnection
+from tests.integration.stream.memory_journal import MemoryJournal
+from tests.integration.stream.relaying import WITHIN, a_relay
+from tests.integration.stream.running import all_records
+
+if TYPE_CHECKING:
+    from tests.integration.stream.brokers import TestedBroker
+    from tests.services.kafka import KafkaBroker
+
+NOT_FOUND = r"aiokafka\.cluster: Topic .* (not found|is not available)"
+
+
+def keys_of(partition: int, partitions: int, count: int) -> list[bytes]:
+    """Keys that the producer puts into one partition."""
+    found = (b"key-%d" % number for number in range(10_000))
+    return [key for key in found if (murmur2(key) & 0x7FFFFFFF) % partitions == partition][:count]
+
+
+@pytest.mark.kafka
+@pytest.mark.expected_errors(NOT_FOUND)
+def test_a_topic_that_is_missing_holds_up_nobody_else(real: TestedBroker) -> None:
+    actions, missing = real.topic("actions"), real.prefix + "missing"
+
+    async def scenario() -> None:
+        async with a_relay(real.connection, MemoryJournal()) as relaying:
+            keys = keys_of(0, 4, 15) + keys_of(1, 4, 15)
+            await relaying.pace(actions, keys[:2], rounds=1)
+            healthy = await relaying.pace(actions, keys)
+            waiting = [relaying.put(missing, b"k%d" % number, b"%d" % number) for number in range(2000)]
+            without = await relaying.pace(actions, keys)
+            assert without <= WITHIN * healthy
+            await relaying.until(lambda: len(relaying.health.stuck()) == 1)
+            assert f"topic {missing}: UnknownTopicOrPartition" in relaying.health.stuck()[0]
+            await asyncio.to_thread(real.topic, "missing")
+            await relaying.until(lambda: relaying.published(waiting))
+            assert relaying.health.stuck() == []
+
+    asyncio.run(scenario())
+    numbers: dict[bytes, list[int]] = {}
+    for record in all_records(real.connection, missing):
+        numbers.setdefault(record.key or b"", []).append(int(record.value or b""))
+    assert sum(map(len, numbers.values())) == 2000
+
+
+@pytest.mark.kafka
+@pytest.mark.expected_errors(NOT_FOUND, r"aiokafka\.producer\.sender: Got error produce response")
+def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_broker: KafkaBroker) -> None:
+    folder = own_kafka_broker.add_log_folder()
+    own_kafka_broker.create_topic("actions", 3)
+    own_kafka_broker.restart()
+    admin = own_kafka_broker.admin()
+    try:
+        admin.create_partitions({"actions": NewPartitions(total_count=4)})  # into the empty folder
+
+        async def scenario() -> None:
+            async with a_relay(KafkaConnection(own_kafka_broker.bootstrap), MemoryJournal()) as relaying:
+                others = [key for number in range(3) for key in keys_of(number, 4, 10)]
+                lost = keys_of(3, 4, 5)
+                await relaying.until(lambda: (folder / "actions-3").is_dir())
+                assert not (folder / "actions-2").exists()
+                await relaying.pace("actions", others + lost, rounds=1)
+                healthy = await relaying.pace("actions", others)
+                shutil.rmtree(folder)
+                await asyncio.to_thread(own_kafka_broker.create_topic, "another", 4)  # notices what is gone
+                # More than a lane reads at a time.
+                waiting = [relaying.put("actions", key) for key in lost * 500]
+                without = await relaying.pace("actions", others)
+                print(f"{healthy:.2f} s, with a partition without a leader {without:.2f} s")
+                await relaying.until(lambda: len(relaying.health.stuck()) == 1)
+                assert "topic actions, partition 3: LeaderNotAvailable" in relaying.health.stuck()[0]
+                again = await relaying.pace("actions", others)
+                assert not relaying.published(waiting[:1])
+                assert without <= WITHIN * healthy
+                assert again <= WITHIN * healthy
+
+        asyncio.run(scenario())
+    finally:
+        admin.close()
