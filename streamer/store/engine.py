@@ -140,12 +140,9 @@ class Database:
                 hide_parameters=True,  # they hold people's texts
             )
             event.listen(self.engine, "connect", _prepare_postgresql, insert=True)
-        self._readers = self.engine.execution_options(sqlite_begin="DEFERRED")
-        self._snapshots = (
-            self._readers
-            if self.sqlite
-            else self._readers.execution_options(isolation_level="REPEATABLE READ")
-        )
+            event.listen(self.engine, "begin", _begin_postgresql)
+        self._readers = self.engine.execution_options(only_reads=True)
+        self._snapshots = self._readers.execution_options(snapshot=True)
 
     def __str__(self) -> str:
         return shown(self.url)
@@ -267,28 +264,45 @@ def _refuse_damage(context: ExceptionContext) -> None:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A writer takes the lock at once: one that reads first and upgrades later can fail without waiting.
-    kind = connection.get_execution_options().get("sqlite_begin", "IMMEDIATE")
-    connection.exec_driver_sql(f"BEGIN {kind}")
+    only_reads = connection.get_execution_options().get("only_reads", False)
+    connection.exec_driver_sql("BEGIN DEFERRED" if only_reads else "BEGIN IMMEDIATE")
 
 
 def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
-    before = connection.autocommit
+    # The driver's own habit of opening transactions is off; `_begin_postgresql` opens them, with their settings.
     connection.autocommit = True
+    if is_pooled(connection):
+        # The pooler gives each transaction another session, which knows none of this connection's prepared statements,
+        # or another client's by the same name.
+        connection.prepare_threshold = None
+
+
+def is_pooled(connection: DBAPIConnection) -> bool:
+    """Tell whether a pooler stands between: the session that answers is not the one that was greeted."""
     cursor = connection.cursor()
-    for name, value in (
-        ("search_path", SCHEMA),
-        ("timezone", "UTC"),
-        ("lock_timeout", f"{int(BUSY_SECONDS * 1000)}ms"),
-        ("idle_in_transaction_session_timeout", f"{int(FROZEN_SECONDS * 1000)}ms"),
-    ):
-        cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
-    # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
-    cursor.execute(
-        "SELECT set_config('synchronous_commit', 'on', false)"
-        " WHERE current_setting('synchronous_commit') = 'off'"
-    )
+    cursor.execute("SELECT pg_backend_pid()")
+    (answering,) = cursor.fetchone() or (None,)
     cursor.close()
-    connection.autocommit = before
+    return bool(answering != connection.info.backend_pid)
+
+
+def _begin_postgresql(connection: sa.Connection) -> None:
+    # In each transaction and for it alone, in one round trip: what a session was set to, a pooler may give to somebody
+    # else, and our next transaction a session that was never set.
+    options = connection.get_execution_options()
+    statements = [
+        "BEGIN ISOLATION LEVEL REPEATABLE READ" if options.get("snapshot", False) else "BEGIN",
+        f"SET LOCAL search_path = {SCHEMA}",
+        "SET LOCAL timezone = 'UTC'",
+        f"SET LOCAL lock_timeout = {int(BUSY_SECONDS * 1000)}",
+        f"SET LOCAL idle_in_transaction_session_timeout = {int(FROZEN_SECONDS * 1000)}",
+    ]
+    if not options.get("only_reads", False):
+        # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
+        statements.append(
+            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+    connection.exec_driver_sql("; ".join(statements))
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
