@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +38,9 @@ BUSY_SECONDS: float = 10
 
 FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
+
+LEASED_SECONDS: float = 5
+"""The same under a lease: whoever takes the lease over needs the rows that a stopped process has locked."""
 
 THINKING_SECONDS: float = 900
 """The same for a transaction that holds nothing others wait for, while it computes."""
@@ -110,6 +114,7 @@ class Database:
     def __init__(self, url: str, *, insecure: bool = False, failpoint: Failpoint = disarmed) -> None:
         self.url = parse_url(url)
         self.failpoint = failpoint
+        self._checks: tuple[Callable[[sa.Connection], None], ...] = ()
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
             self.engine = sa.create_engine(
@@ -153,6 +158,16 @@ class Database:
         with self.errors(), (self._snapshots if snapshot else self._readers).begin() as connection:
             yield connection
 
+    def under(self, check: Callable[[sa.Connection], None]) -> Database:
+        """The same database, where whatever writes calls `check` before it commits, and writes nothing if that raises.
+
+        Such a transaction may sit idle for `LEASED_SECONDS` only, whoever is stopped in it: others wait for its locks.
+        """
+        other = copy(self)
+        other._checks = (*self._checks, check)
+        other.engine = self.engine.execution_options(idle_seconds=LEASED_SECONDS)
+        return other
+
     def take_time(self, connection: sa.Connection) -> None:
         """Let this transaction think between two statements for as long as a million rows take.
 
@@ -162,7 +177,7 @@ class Database:
 
     def be_brief(self, connection: sa.Connection) -> None:
         """From here on a stopped process must not hold up the others: see `FROZEN_SECONDS`."""
-        self._idle_at_most(connection, FROZEN_SECONDS)
+        self._idle_at_most(connection, _idle_seconds(connection))
 
     def _idle_at_most(self, connection: sa.Connection, seconds: float) -> None:
         if not self.sqlite:
@@ -180,6 +195,8 @@ class Database:
             try:
                 with self.errors(), self.engine.begin() as connection:
                     done = work(connection)
+                    for check in self._checks:
+                        check(connection)
                     self.failpoint("in_transaction")
                 self.failpoint("after_transaction")
                 return done
@@ -295,7 +312,7 @@ def _begin_postgresql(connection: sa.Connection) -> None:
         f"SET LOCAL search_path = {SCHEMA}",
         "SET LOCAL timezone = 'UTC'",
         f"SET LOCAL lock_timeout = {int(BUSY_SECONDS * 1000)}",
-        f"SET LOCAL idle_in_transaction_session_timeout = {int(FROZEN_SECONDS * 1000)}",
+        f"SET LOCAL idle_in_transaction_session_timeout = {int(_idle_seconds(connection) * 1000)}",
     ]
     if not options.get("only_reads", False):
         # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
@@ -303,6 +320,10 @@ def _begin_postgresql(connection: sa.Connection) -> None:
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
         )
     connection.exec_driver_sql("; ".join(statements))
+
+
+def _idle_seconds(connection: sa.Connection) -> float:
+    return float(connection.get_execution_options().get("idle_seconds", FROZEN_SECONDS))
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
