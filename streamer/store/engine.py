@@ -19,6 +19,7 @@ from streamer.errors import Unavailable, Unreadable, UsageError
 from streamer.events.codec import canonical_json
 from streamer.failpoints import disarmed
 from streamer.redaction import redact_text
+from streamer.store.pooling import STATEMENT_MODE, is_pooled
 from streamer.store.transport import protected
 
 if TYPE_CHECKING:
@@ -216,6 +217,11 @@ class Database:
         except exc.TimeoutError as error:
             raise Unavailable(f"{self}: every connection is in use") from error
         except exc.DBAPIError as error:
+            if STATEMENT_MODE in str(error.orig):
+                raise UsageError(
+                    f"{self}: the pooler gives each statement another session, and so permits no transactions; let it"
+                    " pool transactions (PgBouncer: pool_mode = transaction), or connect to PostgreSQL itself"
+                ) from error
             if _may_pass(error):
                 raise Unavailable(f"{self}: {_first_line(error)}") from error
             if (
@@ -292,15 +298,6 @@ def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
         # The pooler gives each transaction another session, which knows none of this connection's prepared statements,
         # or another client's by the same name.
         connection.prepare_threshold = None
-
-
-def is_pooled(connection: DBAPIConnection) -> bool:
-    """Tell whether a pooler stands between: the session that answers is not the one that was greeted."""
-    cursor = connection.cursor()
-    cursor.execute("SELECT pg_backend_pid()")
-    (answering,) = cursor.fetchone() or (None,)
-    cursor.close()
-    return bool(answering != connection.info.backend_pid)
 
 
 def _begin_postgresql(connection: sa.Connection) -> None:

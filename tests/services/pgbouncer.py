@@ -66,9 +66,7 @@ class PgBouncer:
         users.write_text('"postgres" ""\n')
         settings = self._folder / "pgbouncer.ini"
         settings.write_text(
-            _SETTINGS.format(
-                folder=server.folder, port=self._port, users=users, mode=mode, sessions=sessions
-            )
+            _SETTINGS.format(folder=server.folder, port=self._port, users=users, mode=mode, sessions=sessions)
         )
         self._log = self._folder / "log"
         # It refuses to run as root, and has to reach the server's socket.
