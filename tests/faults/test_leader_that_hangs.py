@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import pytest
 from sqlalchemy.engine import make_url
 
 from tests.faults.matrix import LONG
