@@ -7,6 +7,12 @@ ARGS ?=
 # Much of a test's time is waiting for real services: two at once on two cores, and one thread of arithmetic each.
 PROCESSES ?= 2
 
+# Tests on PostgreSQL once more, through PgBouncer in transaction mode: some of them always, all with `make faults`.
+POOLED = STREAMER_TEST_POOLER=pgbouncer $(BIN)/pytest -m postgres
+POOLED_TESTS = $(addprefix tests/,integration/store/test_commit.py integration/store/test_leases.py \
+	integration/store/test_labels_and_calibration.py integration/store/test_reviews.py integration/watching/test_reading.py \
+	faults/test_recalibrators.py faults/test_killed_and_stopped.py)
+
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -44,10 +50,14 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
+	@if [ -z '$(ARGS)' ]; then \
+		OMP_NUM_THREADS=1 $(POOLED) --numprocesses=$(PROCESSES) --dist=loadfile $(POOLED_TESTS); \
+	fi
 
 faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services
 	STREAMER_TEST_FAULTS=long $(BIN)/pytest tests/faults tests/unit/events/test_fuzz.py $(ARGS)
+	@if [ -z '$(ARGS)' ]; then $(POOLED) tests; fi
 
 lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 	@failed=; for check in "ruff format --check ." "ruff check ." mypy lint-imports; do \

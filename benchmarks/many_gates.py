@@ -37,7 +37,7 @@ def service(store: Store) -> Recalibrator:
     metrics = RecalibratorMetrics()
     return Recalibrator(
         standings=store.standings,
-        leadership=store.locks.leadership(),
+        leadership=store.leases.leadership(),
         recalibrate=lambda _: "unchanged",
         raise_alert=store.alerts.raise_,
         publish=lambda: None,

@@ -45,6 +45,10 @@ class Unavailable(StreamerError):
     """A part (database, broker, encoder) is away; the same call may succeed later, so retry with back-off."""
 
 
+class LeaseLost(Unavailable):
+    """The lease under which something was to be written is another process's, or has expired: nothing was written."""
+
+
 class Unreadable(StreamerError):
     """What is stored has a value that this program never writes; no retry helps, `streamer audit verify` names its row."""
 

@@ -15,6 +15,7 @@ import structlog
 
 from tests.services.error_log import ErrorLog
 from tests.services.kafka import KafkaBroker, what_kafka_needs
+from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
 from tests.services.prometheus import Prometheus, what_prometheus_needs
 from tests.services.requirements import missing
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+POOLED = os.environ.get("STREAMER_TEST_POOLER") == "pgbouncer"
+"""Whether every PostgreSQL is reached through PgBouncer in transaction mode, whatever the test."""
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -107,12 +111,19 @@ def _new_kafka_broker(config: pytest.Config, name: str) -> Iterator[KafkaBroker]
 def _new_postgres_server(config: pytest.Config, name: str, *, durable: bool) -> Iterator[PostgresServer]:
     if need := what_postgres_needs():
         missing(*need)
+    if POOLED and (need := what_pgbouncer_needs()):
+        missing(*need)
     server = PostgresServer(durable=durable)
     config.stash[_running][name] = server
     try:
         server.start()
+        if POOLED:
+            server.pooler = PgBouncer(server)
+            server.pooler.wait()
         yield server
     finally:
+        if server.pooler is not None:
+            server.pooler.remove()
         server.remove()
 
 
@@ -206,7 +217,8 @@ def _migrated_postgres_database(postgres_server: PostgresServer) -> str:
     from streamer.store import migrate
 
     url = postgres_server.create_database("migrated")
-    migrate(url)
+    # Not through a pooler: it keeps a session, and a database with a session is no template.
+    migrate(postgres_server.direct_url_of("migrated"))
     return url
 
 

@@ -19,6 +19,13 @@ Level = Literal["ok", "warn", "fail"]
 QUICK_LINKS = 50_000
 """The longest record that is verified without being asked to: a few seconds."""
 
+_CONNECTIONS = {
+    "direct": "straight to PostgreSQL, no pooler between",
+    "session": "through a pooler such as PgBouncer that keeps a session for each client, as far as can be seen",
+    "transaction": "through a pooler such as PgBouncer in transaction mode: nothing that is set, locked or prepared outlives "
+    "its transaction",
+}
+
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -151,6 +158,9 @@ def _database(settings: "Settings", *, full: bool) -> Iterator[Finding]:
         return
     yield Finding("ok", "database", f"{name}, schema up to date")
     with wiring.open_store(settings) as store:
+        pooling = store.reports.pooling()
+        if pooling is not None:
+            yield Finding("ok", "connection", _CONNECTIONS[pooling])
         yield from _record(store, full=full)
 
 

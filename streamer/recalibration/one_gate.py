@@ -1,6 +1,6 @@
 """One run of one gate, and what becomes of it: by the gate's rule, or as somebody asked.
 
-Whoever calls this holds the gate's lock. Everything is written in one transaction at the end; killed before it, the old
+Whoever calls this holds the gate's lease. Everything is written in one transaction at the end; killed before it, the old
 policy is in force and nothing is recorded; killed after it, the new one is, and its message waits in the outbox.
 """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from streamer.errors import Unavailable
+from streamer.errors import LeaseLost, Unavailable
 from streamer.events.alerts import alert
 from streamer.recalibration.runner import Runner
 
@@ -52,6 +52,10 @@ class Leadership(Protocol):
 
     def held(self) -> bool:
         """Take it if nobody has it, and tell whether it is ours now. Raises `Unavailable`."""
+        ...
+
+    def lapsed(self) -> bool:
+        """Tell whether it was ours and could not be renewed in time. Does not block."""
         ...
 
 
@@ -131,8 +135,15 @@ class Recalibrator:
 
     def unready(self) -> list[str]:
         """What stands against being ready; who stands by is ready."""
+        if self._leads and self._leadership.lapsed():
+            return ["this recalibrator led and could not renew its lease in time; another one may lead"]
         leads = self._leads is not False
         return [why for part, why in self._unready.items() if leads or part in ("round", "database")]
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads at this moment, whatever a round waits for."""
+        return bool(self._leads) and not self._leadership.lapsed()
 
     def run(self, stop: threading.Event) -> None:
         """Repeat `round` until `stop` is set, with runs and messages beside it; a part that is away is tried again.
@@ -176,7 +187,7 @@ class Recalibrator:
         while not stop.is_set():
             self._told.wait()
             self._told.clear()
-            if self._leads and not stop.is_set():
+            if self.leads and not stop.is_set():
                 self.announce()
 
     def _rounds(self, stop: threading.Event) -> None:
@@ -208,7 +219,10 @@ class Recalibrator:
             raise
         self._tell_leading(leads, now)
         if leads:
-            self._lead(now)
+            try:
+                self._lead(now)
+            except LeaseLost:  # it was stopped or cut off, and has written nothing since
+                self._tell_leading(False, now)
         self._answers("database")
         self._observer.set_round(now)
         self._unready.pop("round", None)
@@ -285,6 +299,8 @@ class Recalibrator:
         """Publish what waits in the outbox, and see whether the broker is there."""
         try:
             self._publish()
+        except LeaseLost:
+            pass  # whoever leads now publishes it
         except Unavailable as error:
             self._away("broker", error)
         except Exception:

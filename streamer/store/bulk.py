@@ -79,14 +79,12 @@ def insert_new(
         )
         first = min(row["id"] for row in rows)
         return set(connection.execute(sa.select(table.c.id).where(table.c.id >= first)).scalars())
-    staging = f"staged_{table.name}"
-    connection.exec_driver_sql(
-        f"CREATE TEMP TABLE IF NOT EXISTS {staging} (LIKE {target}) ON COMMIT DELETE ROWS"
-    )
-    _copy(connection, staging, names, values)
+    types = (table.c[name].type.compile(dialect=connection.dialect) for name in names)
+    arrays = ", ".join(f"%s::{kind}[]" for kind in types)
     inserted = connection.exec_driver_sql(
-        f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} ORDER BY {keys}"  # noqa: S608 - as above
-        f" ON CONFLICT ({keys}) DO NOTHING RETURNING id"
+        f"INSERT INTO {target} ({columns}) SELECT {columns} FROM unnest({arrays}) AS new ({columns})"  # noqa: S608 - as above
+        f" ORDER BY {keys} ON CONFLICT ({keys}) DO NOTHING RETURNING id",
+        tuple(list(column) for column in zip(*values, strict=True)),
     )
     return set(inserted.scalars())
 

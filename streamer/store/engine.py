@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,7 @@ from streamer.errors import BadData, DatabaseFault, Unavailable, Unreadable, Usa
 from streamer.events.codec import canonical_json
 from streamer.failpoints import disarmed
 from streamer.redaction import redact_text
+from streamer.store.pooling import STATEMENT_MODE, is_pooled
 from streamer.store.transport import protected
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ BUSY_SECONDS: float = 10
 
 FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
+
+LEASED_SECONDS: float = 5
+"""The same under a lease: whoever takes the lease over needs the rows that a stopped process has locked."""
 
 THINKING_SECONDS: float = 900
 """The same for a transaction that holds nothing others wait for, while it computes."""
@@ -125,6 +130,7 @@ class Database:
     def __init__(self, url: str, *, insecure: bool = False, failpoint: Failpoint = disarmed) -> None:
         self.url = parse_url(url)
         self.failpoint = failpoint
+        self._checks: tuple[Callable[[sa.Connection], None], ...] = ()
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
             self.engine = sa.create_engine(
@@ -157,12 +163,9 @@ class Database:
                 hide_parameters=True,  # they hold people's texts
             )
             event.listen(self.engine, "connect", _prepare_postgresql, insert=True)
-        self._readers = self.engine.execution_options(sqlite_begin="DEFERRED")
-        self._snapshots = (
-            self._readers
-            if self.sqlite
-            else self._readers.execution_options(isolation_level="REPEATABLE READ")
-        )
+            event.listen(self.engine, "begin", _begin_postgresql)
+        self._readers = self.engine.execution_options(only_reads=True)
+        self._snapshots = self._readers.execution_options(snapshot=True)
 
     def __str__(self) -> str:
         return shown(self.url)
@@ -173,6 +176,16 @@ class Database:
         with self.errors(), (self._snapshots if snapshot else self._readers).begin() as connection:
             yield connection
 
+    def under(self, check: Callable[[sa.Connection], None]) -> Database:
+        """The same database, where whatever writes calls `check` before it commits, and writes nothing if that raises.
+
+        Such a transaction may sit idle for `LEASED_SECONDS` only, whoever is stopped in it: others wait for its locks.
+        """
+        other = copy(self)
+        other._checks = (*self._checks, check)
+        other.engine = self.engine.execution_options(idle_seconds=LEASED_SECONDS)
+        return other
+
     def take_time(self, connection: sa.Connection) -> None:
         """Let this transaction think between two statements for as long as a million rows take.
 
@@ -182,7 +195,7 @@ class Database:
 
     def be_brief(self, connection: sa.Connection) -> None:
         """From here on a stopped process must not hold up the others: see `FROZEN_SECONDS`."""
-        self._idle_at_most(connection, FROZEN_SECONDS)
+        self._idle_at_most(connection, _idle_seconds(connection))
 
     def _idle_at_most(self, connection: sa.Connection, seconds: float) -> None:
         if not self.sqlite:
@@ -200,6 +213,8 @@ class Database:
             try:
                 with self.errors(), self.engine.begin() as connection:
                     done = work(connection)
+                    for check in self._checks:
+                        check(connection)
                     self.failpoint("in_transaction")
                 self.failpoint("after_transaction")
                 return done
@@ -219,6 +234,11 @@ class Database:
         except exc.TimeoutError as error:
             raise Unavailable(f"{self}: every connection is in use") from error
         except exc.DBAPIError as error:
+            if STATEMENT_MODE in str(error.orig):
+                raise UsageError(
+                    f"{self}: the pooler gives each statement another session, and so permits no transactions; let it"
+                    " pool transactions (PgBouncer: pool_mode = transaction), or connect to PostgreSQL itself"
+                ) from error
             if _may_pass(error):
                 raise Unavailable(f"{self}: {_first_line(error)}") from error
             if (
@@ -296,28 +316,40 @@ def _refuse_damage(context: ExceptionContext) -> None:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A writer takes the lock at once: one that reads first and upgrades later can fail without waiting.
-    kind = connection.get_execution_options().get("sqlite_begin", "IMMEDIATE")
-    connection.exec_driver_sql(f"BEGIN {kind}")
+    only_reads = connection.get_execution_options().get("only_reads", False)
+    connection.exec_driver_sql("BEGIN DEFERRED" if only_reads else "BEGIN IMMEDIATE")
 
 
 def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
-    before = connection.autocommit
+    # The driver's own habit of opening transactions is off; `_begin_postgresql` opens them, with their settings.
     connection.autocommit = True
-    cursor = connection.cursor()
-    for name, value in (
-        ("search_path", SCHEMA),
-        ("timezone", "UTC"),
-        ("lock_timeout", f"{int(BUSY_SECONDS * 1000)}ms"),
-        ("idle_in_transaction_session_timeout", f"{int(FROZEN_SECONDS * 1000)}ms"),
-    ):
-        cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
-    # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
-    cursor.execute(
-        "SELECT set_config('synchronous_commit', 'on', false)"
-        " WHERE current_setting('synchronous_commit') = 'off'"
-    )
-    cursor.close()
-    connection.autocommit = before
+    if is_pooled(connection):
+        # The pooler gives each transaction another session, which knows none of this connection's prepared statements,
+        # or another client's by the same name.
+        connection.prepare_threshold = None
+
+
+def _begin_postgresql(connection: sa.Connection) -> None:
+    # In each transaction and for it alone, in one round trip: what a session was set to, a pooler may give to somebody
+    # else, and our next transaction a session that was never set.
+    options = connection.get_execution_options()
+    statements = [
+        "BEGIN ISOLATION LEVEL REPEATABLE READ" if options.get("snapshot", False) else "BEGIN",
+        f"SET LOCAL search_path = {SCHEMA}",
+        "SET LOCAL timezone = 'UTC'",
+        f"SET LOCAL lock_timeout = {int(BUSY_SECONDS * 1000)}",
+        f"SET LOCAL idle_in_transaction_session_timeout = {int(_idle_seconds(connection) * 1000)}",
+    ]
+    if not options.get("only_reads", False):
+        # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
+        statements.append(
+            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+    connection.exec_driver_sql("; ".join(statements))
+
+
+def _idle_seconds(connection: sa.Connection) -> float:
+    return float(connection.get_execution_options().get("idle_seconds", FROZEN_SECONDS))
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:

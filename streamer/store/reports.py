@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from streamer.journal import Partition
 from streamer.store import outbox, roles
+from streamer.store.pooling import pooling
 from streamer.store.progress import in_partition
 from streamer.store.schema import batches, data_gaps, decisions, outcomes, progress, responses
 from streamer.store.schema.types import UtcDateTime
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.store.engine import Database
+    from streamer.store.pooling import Pooling
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,13 @@ class Reports:
             return False
         with self._database.reading() as connection:
             return roles.may_rewrite(connection)
+
+    def pooling(self) -> Pooling | None:
+        """How PostgreSQL is reached; None for a file."""
+        if self._database.sqlite:
+            return None
+        with self._database.errors():
+            return pooling(self._database.engine)
 
     def chain_heights(self) -> dict[Partition, int]:
         """Links in each partition's hash chain."""

@@ -21,6 +21,7 @@ APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
     "dead_letters": ("replayed_at", "replayed_by"),
     # For the lock on a gate's row alone, which takes this right; a trigger refuses the change itself.
     "gates": ("name",),
+    "leases": None,
     "monitor_alarms": (
         "evidence_ratio", "state", "raised_by", "raised_at", "alert_id", "closed_policy", "ended",
     ),

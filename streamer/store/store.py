@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import IntegrityError
@@ -25,7 +26,7 @@ from streamer.store.gate_standings import GateStandings
 from streamer.store.gates import Gates
 from streamer.store.judgements import Judgements
 from streamer.store.labels import Labels
-from streamer.store.locks import Locks
+from streamer.store.leases import Leases
 from streamer.store.migrate import require_migrated
 from streamer.store.minting import Mint
 from streamer.store.monitoring_state import Monitoring
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     )
     from streamer.signed_policy import PolicyKeys
     from streamer.store.alerts import AlertMessage
+    from streamer.store.leases import ProcessLease
     from streamer.store.minting import PolicyMessage
     from streamer.store.settle import DeadLetterMessage
     from streamer.store.verify import ChainFault
@@ -82,6 +84,14 @@ class Store:
         policy_keys: PolicyKeys = NO_KEYS,
     ) -> None:
         self._database = database
+        self._over = partial(
+            Store,
+            clock=clock,
+            policy_message=policy_message,
+            dead_letter_message=dead_letter_message,
+            alert_message=alert_message,
+            policy_keys=policy_keys,
+        )
         self._clock = clock
         self._dead_letter_message = dead_letter_message
         mint = Mint(policy_message, policy_keys)
@@ -100,9 +110,16 @@ class Store:
         self.standings = GateStandings(
             database, policies=self.policies, gates=self.gates, labels=self.labels, mint=mint
         )
-        self.locks = Locks(database)
+        self.leases = Leases(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
         self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message)
+
+    def under(self, lease: ProcessLease) -> Store:
+        """The same store for whoever holds this lease: each transaction that writes raises `LeaseLost` once it is lost.
+
+        It has no connections of its own to close.
+        """
+        return self._over(self._database.under(lease.check))
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS

@@ -53,9 +53,13 @@ class RecalibratorMetrics:
 
     def set_leader(self, leads: bool) -> None:
         """This one leads, or stands by: then its gauges of gates are gone."""
-        self.of("recalibrator_leader").set(leads)
+        self.show_lead(leads)
         if not leads:
             self.forget_gates()
+
+    def show_lead(self, leads: bool) -> None:
+        """This one leads, or does not."""
+        self.of("recalibrator_leader").set(leads)
 
     def forget_gates(self) -> None:
         """Take away every gauge of a gate: somebody else's are right from now on."""

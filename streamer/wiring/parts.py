@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.stream.tail import TailedRecord
 
 
-GATE_LOCK_SECONDS = 10.0
+GATE_LOCK_SECONDS = 15.0
 """How long a command waits for another run of the same gate."""
 
 
@@ -227,7 +227,8 @@ def recalibrate(
     with open_store(settings) as store, ExitStack() as stack:
         store.gates.get(gate)  # there is none: told at once, and nothing is locked
         if not dry_run:
-            stack.enter_context(store.locks.of_gate(gate, wait_seconds=GATE_LOCK_SECONDS))
+            lease = stack.enter_context(store.leases.of_gate(gate, wait_seconds=GATE_LOCK_SECONDS))
+            store = store.under(lease)
         return recalibrate_by_hand(
             store.calibration,
             store.policies,

@@ -81,31 +81,39 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
         store = stack.enter_context(open_store(settings))
 
         def recalibrate(standing: GateStanding) -> str:
-            with store.locks.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS):
+            with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
+                calibrating = leading.under(lease)
                 return recalibrate_by_rule(
-                    store.calibration,
-                    store.policies,
+                    calibrating.calibration,
+                    calibrating.policies,
                     standing.gate,
                     clock=now,
                     failpoint=failpoint,
                 ).outcome
 
-        leadership = store.locks.leadership()
+        leadership = store.leases.leadership()
         stack.callback(leadership.release)
+        leading = store.under(leadership)
         service = Recalibrator(
-            standings=store.standings,
+            standings=leading.standings,
             leadership=leadership,
             recalibrate=recalibrate,
-            raise_alert=store.alerts.raise_,
-            publish=_Announcements(settings, store),
-            watch=watch(store, metrics, stopping=stop.is_set),
+            raise_alert=leading.alerts.raise_,
+            publish=_Announcements(settings, leading),
+            watch=watch(leading, metrics, stopping=stop.is_set),
             observer=metrics,
             clock=now,
             stopping=stop.is_set,
         )
+
+        def exposition() -> bytes:
+            # Asked for in this moment: a round that hangs cannot say that another one leads.
+            metrics.show_lead(service.leads)
+            return metrics.exposition()
+
         http = stack.enter_context(
             TelemetryServer(
-                metrics.exposition,
+                exposition,
                 alive=lambda: {"recalibrator": "stopping"} if stop.is_set() else {},
                 ready=lambda: ["the recalibrator is stopping"] if stop.is_set() else service.unready(),
                 host=settings.http.host,

@@ -14,7 +14,7 @@ from streamer import wiring
 from streamer.policy import RECALIBRATOR
 from streamer.settings import load_settings
 from streamer.store import migrate
-from streamer.store.locks import GateBusy
+from streamer.store.leases import GateBusy
 from tests.faults import oracle
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
@@ -158,7 +158,7 @@ def leaders(*processes: WorkerProcess) -> list[WorkerProcess]:
 
 def runs_now(place: Place) -> bool:
     try:
-        with place.store.locks.of_gate(GATE, wait_seconds=0):
+        with place.store.leases.of_gate(GATE, wait_seconds=0):
             return False
     except GateBusy:
         return True

@@ -12,10 +12,14 @@ import time
 import uuid
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
+
+if TYPE_CHECKING:
+    from tests.services.pgbouncer import PgBouncer
 
 
 def what_postgres_needs() -> tuple[str, str] | None:
@@ -46,6 +50,7 @@ class PostgresServer:
     ----------
     folder : the data folder, which also holds the socket.
     log : the server's log file.
+    pooler : where `url_of` leads; None: to the server itself. It is somebody else's to start and to remove.
     """
 
     def __init__(self, *, durable: bool = True) -> None:
@@ -60,6 +65,7 @@ class PostgresServer:
         self._pgexec = pgexec
         self._installation = get_server(self.folder, cleanup_mode=None, start=False)
         self._installation.ensure_pgdata_inited()
+        self.pooler: PgBouncer | None = None
         if not durable:
             with (self.folder / "postgresql.conf").open("a") as settings:
                 settings.write("\nfsync = off\nfull_page_writes = off\n")
@@ -71,7 +77,11 @@ class PostgresServer:
         return self.url_of("postgres")
 
     def url_of(self, database: str) -> str:
-        """SQLAlchemy URL of one database of this server."""
+        """SQLAlchemy URL of one database of this server, through its pooler where it has one."""
+        return self.direct_url_of(database) if self.pooler is None else self.pooler.url_of(database)
+
+    def direct_url_of(self, database: str) -> str:
+        """SQLAlchemy URL of one database of this server, by its socket."""
         return f"postgresql+psycopg://postgres@/{database}?host={self.folder}"
 
     @property

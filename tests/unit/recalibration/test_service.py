@@ -29,6 +29,7 @@ class Stage:
         self.new = gates
         self.settings: dict[str, Any] = {}
         self.leads = True
+        self.has_lapsed = False
         self.stopping = False
         self.seconds = 0.0
         self.told: list[tuple[Any, ...]] = []
@@ -64,6 +65,9 @@ class Stage:
     def held(self) -> bool:
         self.pass_("held")
         return self.leads
+
+    def lapsed(self) -> bool:
+        return self.has_lapsed
 
     def standings(self, *, now: datetime, recount: bool = True) -> Sequence[GateStanding]:
         self.pass_("standings")
