@@ -217,8 +217,8 @@ def _run(connection: sa.Connection, statement: str) -> bool:
 def _may_become_owner(connection: sa.Connection) -> bool:
     # From PostgreSQL 16 on, whoever creates a role is its member and yet may not act as it.
     right = "SET" if _since_16(connection) else "MEMBER"
-    query = sa.text(f"SELECT pg_has_role(oid, '{right}') FROM pg_catalog.pg_roles WHERE rolname = :name")
-    return bool(connection.scalar(query, {"name": ROLES.migrate}))
+    query = sa.text("SELECT pg_has_role(oid, :right) FROM pg_catalog.pg_roles WHERE rolname = :name")
+    return bool(connection.scalar(query, {"name": ROLES.migrate, "right": right}))
 
 
 def _membership(connection: sa.Connection) -> str:
