@@ -15,7 +15,8 @@ from streamer.gate import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import IO
+
+    from _typeshed import SupportsWrite
 
 _SIGNS = frozenset("=+-@＝＋－＠﹦﹢﹣﹫")  # full-width and small forms begin a formula too
 _SEPARATORS = frozenset(";,|\t\n\r\v\f\x85\u2028\u2029")
@@ -32,7 +33,7 @@ class CsvTable:
     line_end : what ends a row.
     """
 
-    def __init__(self, lines: IO[str], *, line_end: str = "\n") -> None:
+    def __init__(self, lines: SupportsWrite[str], *, line_end: str = "\n") -> None:
         self._writer = csv.writer(lines, lineterminator=line_end)
 
     def write(self, row: Iterable[object]) -> None:

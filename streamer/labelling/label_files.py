@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from _typeshed import SupportsWrite
+
     from streamer.journal import BatchKey, LabelRevision
 
 FileFormat = Literal["csv", "jsonl"]
@@ -224,14 +226,14 @@ def format_of(path: Path) -> FileFormat:
     raise UsageError(f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson); rename it")
 
 
-def write_queue(tasks: Iterable[LabelTask], lines: IO[str], file_format: FileFormat) -> int:
+def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_format: FileFormat) -> int:
     """Write the label queue for people to fill in `severity` and `labeller`; `LabelReader` reads it back.
 
     Parameters
     ----------
     tasks : iterable of LabelTask
         What waits for a label, in the order in which it should be labelled.
-    lines : IO[str]
+    lines : anything with ``write``
         Where to; for CSV opened with ``newline=""``.
     file_format : {"csv", "jsonl"}
         How to write it.

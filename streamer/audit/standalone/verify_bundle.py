@@ -1006,6 +1006,11 @@ def complete_lines(data: bytes) -> list[bytes]:
     return [line for line in data.split(b"\n")[:-1] if line]
 
 
+def printable(text: str) -> str:
+    """Escape what could steer the terminal: names in a record are anybody's."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -1028,7 +1033,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verifier = verify_bundle(bundle, keys, outside)
     except Exception as error:  # whatever a hostile bundle may raise is said in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
-        sys.stderr.write(f"cannot read {place}: {type(error).__name__}: {error}\n")
+        sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")
         return 2
     if asked.json:
         report = {
@@ -1036,12 +1041,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "notes": list(verifier.notes.values()),
             "counts": verifier.counts,
         }
-        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(report) + "\n")
     else:
         for fault in verifier.faults:
-            sys.stdout.write(f"DOES NOT FIT  {fault['place']}: {fault['detail']}\n")
+            sys.stdout.write(printable(f"DOES NOT FIT  {fault['place']}: {fault['detail']}") + "\n")
         for note in verifier.notes.values():
-            sys.stdout.write(f"not checked   {note}\n")
+            sys.stdout.write(printable(f"not checked   {note}") + "\n")
         for name, count in sorted(verifier.counts.items()):
             sys.stdout.write(f"{count:>12}  {name}\n")
         sys.stdout.write("Something does not fit.\n" if verifier.faults else "Everything fits.\n")
