@@ -7,6 +7,7 @@ as a whole, as calibration assumes.
 from __future__ import annotations
 
 import math
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
     from streamer.calibration.threshold import Threshold
     from streamer.policy import Unit
     from streamer.rules import ThresholdState
+
+
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
+_UNSEEN_OTHERS = frozenset(
+    map(
+        chr,
+        (
+            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
+            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000),
+        ),
+    )
+)  # fmt: skip
+"""Default-ignorable characters of other categories (Hangul fillers, unassigned ones), and glyphs that are empty: the
+blank pattern of Braille, the object replacement character, blanks of hieroglyphs, the null notehead."""
 
 
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
@@ -48,8 +63,17 @@ def mean_score(scores: Sequence[float]) -> float:
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether an answer has nothing but white space, which never ships."""
-    return not text.strip()
+    """Report whether an answer has nothing that a reader could see, and so never ships.
+
+    White space, control and format characters (zero-width ones, bidirectional marks, tags), combining marks with
+    nothing to stand on, and characters that Unicode has displayed as nothing are not seen. What this version of
+    Unicode does not know counts as seen, so that the answer is the same under every version of Python.
+    """
+    return not any(map(_seen, text))
+
+
+def _seen(character: str) -> bool:
+    return unicodedata.category(character) not in _UNSEEN_CATEGORIES and character not in _UNSEEN_OTHERS
 
 
 @dataclass(frozen=True, slots=True)

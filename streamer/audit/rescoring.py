@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamer.gate import is_blank
+from streamer.audit.standalone.verify_bundle import decided_as_blank
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Rescorer:
         self._encoder_id = encoder_id
         self._embed = embed
         self._tolerance = tolerance
-        self._waiting: list[tuple[str, list[str], list[float]]] = []
+        self._waiting: list[tuple[str, list[str], list[bool], list[float]]] = []
 
     def take(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score the decision of a line, now or with later ones."""
@@ -64,7 +64,8 @@ class Rescorer:
                 *line["source"][1:3], line["height"], line["source"][3]
             )
             place += " ({}/{}#{})".format(*facts["batch"])
-            self._waiting.append((place, content["texts"], scores))
+            blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
+            self._waiting.append((place, content["texts"], blank, scores))
             if len(self._waiting) == _BATCHES_A_CALL:
                 self.finish(verifier)
 
@@ -73,11 +74,11 @@ class Rescorer:
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        for (place, texts, stored), vectors in zip(
-            waiting, self._embed([texts for _, texts, _ in waiting]), strict=True
+        for (place, _, blank, stored), vectors in zip(
+            waiting, self._embed([texts for _, texts, *_ in waiting]), strict=True
         ):
             verifier.counts["batches scored again"] += 1
-            found, _ = score_batch(vectors, [is_blank(text) for text in texts])
+            found, _ = score_batch(vectors, blank)
             worst = max(abs(a - b) for a, b in zip(found.tolist(), stored, strict=True))
             if worst > self._tolerance:
                 verifier.fault(

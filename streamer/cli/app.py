@@ -1,8 +1,12 @@
 """The whole command line: every command in the order that people meet them."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from streamer.cli import (
     alert,
@@ -28,6 +32,33 @@ from streamer.cli import (
     threshold,
     topics,
 )
+from streamer.visible import visible
+
+
+class VisibleGroup(TyperGroup):
+    """Shows usage errors, which quote the command line, without what could steer a terminal."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line up to the command."""
+        with _visible_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the rest and run the command."""
+        with _visible_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if callable(described := getattr(error, "format_message", None)):
+            text = visible(described())
+            error.format_message = lambda: text  # type: ignore[attr-defined]
+        raise
+
 
 _INSECURE = "STREAMER_INSECURE"
 _TRY, _RUN, _USE, _RISK, _OPERATE = "Try it", "Run it", "Use it", "Own the risk", "Operate it"
@@ -35,6 +66,7 @@ _RESEARCH = "Research"
 
 app = typer.Typer(
     name="streamer",
+    cls=VisibleGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -1,56 +1,114 @@
-"""What the commands print: results on standard output, everything else on standard error."""
+"""What the commands print: results on standard output, everything else on standard error.
+
+Names, texts and errors come from other people: whatever of them could steer a terminal is shown as `visible` writes it,
+and nothing of them is read as markup.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+from streamer.visible import visible
 
-    from rich.console import Console
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 _PIPED_WIDTH = 160
 
 
+class _Lines:
+    """Whether standard error is a log of JSON lines: then what is said there is a log line too."""
+
+    logged = False
+
+
+def log_lines(logged: bool) -> None:
+    """Write what follows on standard error as log lines, or for people."""
+    _Lines.logged = logged
+
+
+def lines_are_logged() -> bool:
+    """Report whether standard error is a log of JSON lines."""
+    return _Lines.logged
+
+
 def complain(text: str) -> None:
     """Print one red line on standard error: what is wrong, and what to do."""
-    typer.secho(f"streamer: {' '.join(text.split())}", fg=typer.colors.RED, err=True)
+    text = " ".join(text.split())
+    if not _logged("critical", text):
+        typer.secho(f"streamer: {visible(text)}", fg=typer.colors.RED, err=True)
 
 
 def warn(text: str) -> None:
     """Print one yellow line on standard error."""
-    typer.secho(text, fg=typer.colors.YELLOW, err=True)
+    if not _logged("warning", text):
+        typer.secho(visible(text), fg=typer.colors.YELLOW, err=True)
 
 
 def note(text: str) -> None:
     """Print one line on standard error, beside the result."""
-    typer.echo(text, err=True)
+    if not _logged("info", text):
+        typer.echo(visible(text), err=True)
+
+
+def _logged(level: str, text: str) -> bool:
+    if _Lines.logged:
+        import structlog
+
+        structlog.get_logger("streamer.cli").log(getattr(logging, level.upper()), "cli.message", message=text)
+    return _Lines.logged
 
 
 def say(text: str) -> None:
     """Print one line of the result."""
-    typer.echo(text)
+    typer.echo(visible(text))
 
 
 def print_json(value: object) -> None:
     """Print one JSON value on a line of its own; times as RFC 3339."""
-    typer.echo(json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False))
+    typer.echo(visible(json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)))
 
 
 def output() -> Console:
     """Return the console of standard output; a pipe is wide, so that no line of a table breaks in two."""
-    from rich.console import Console
-
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
-    return Console(width=width, highlight=False, soft_wrap=False)
+    console: Console = _console()(width=width, highlight=False, soft_wrap=False, markup=False)
+    return console
+
+
+def errors() -> Console:
+    """Return the console of standard error."""
+    console: Console = _console()(stderr=True, highlight=False, markup=False)
+    return console
+
+
+@cache
+def _console() -> type[Console]:
+    """Rich's console, but that texts cannot bring escape sequences of their own."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class VisibleConsole(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    return VisibleConsole
 
 
 def print_table(
@@ -68,11 +126,18 @@ def print_table(
     from rich.text import Text
 
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+        title=None if title is None else Text(title),
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
     )
     for i, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", header_style="bold", overflow="fold")
+        table.add_column(
+            Text(column), justify="right" if numeric else "left", header_style="bold", overflow="fold"
+        )
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row))
     output().print(table)
@@ -106,7 +171,7 @@ def shown(value: object) -> str:
         return f"{value:.6g}"
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S") + ("Z" if value.tzinfo else "")
-    return str(value)
+    return visible(str(value))
 
 
 def percent(share: float, decimals: int | None = None) -> str:
@@ -145,7 +210,6 @@ def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], No
     if not sys.stderr.isatty():
         yield lambda _done: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -157,11 +221,11 @@ def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], No
 
     with Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=errors(),
         transient=True,
     ) as bar:
         task = bar.add_task(text, total=total)

@@ -74,13 +74,28 @@ def roles(json: JsonOption = False) -> None:
 
     streamer_migrate owns the tables: for db upgrade and db prune. streamer_app runs everything else: it reads and
     adds, and cannot change or delete what was recorded. streamer_read sees the views. None can log in: make your own
-    users their members. Run it once as an administrator of the database; every db upgrade grants for new tables.
+    users their members. Run it once, as the owner of the database with the right CREATEROLE or as a superuser; every
+    db upgrade grants for new tables. A user whose rights are not enough gets the SQL statements that an administrator
+    must run first, one a line on standard output, and exit status 2.
     """
     from streamer.cli.console import print_fields, print_json, say
+    from streamer.errors import UsageError
     from streamer.settings import load_settings
+    from streamer.store.roles import RightsMissing
     from streamer.wiring.database import create_roles
 
-    created = create_roles(load_settings())
+    try:
+        created = create_roles(load_settings())
+    except RightsMissing as error:
+        if json:
+            print_json({"administrator": error.statements})
+        else:
+            for statement in error.statements:
+                say(statement)
+        raise UsageError(
+            f"{error.what}; an administrator must run what standard output shows, in this database;"
+            " then run `streamer db roles` again"
+        ) from error
     if json:
         print_json(created._asdict())
         return

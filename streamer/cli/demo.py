@@ -118,7 +118,6 @@ class DemoProgress:
         import sys
 
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import (
                 BarColumn,
                 MofNCompleteColumn,
@@ -129,15 +128,17 @@ class DemoProgress:
             )
             from rich.table import Column
 
+            from streamer.cli.console import errors
+
             # Where there is little room the bar goes first and the names break; figures are never cut.
-            console = Console(stderr=True)
+            console = errors()
             self._bars = Progress(
                 SpinnerColumn(finished_text="[green]✓"),
-                TextColumn("{task.description}", table_column=Column(no_wrap=False)),
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=False)),
                 *([BarColumn(bar_width=24)] if console.width >= _WIDTH_FOR_BARS else []),
                 MofNCompleteColumn(table_column=Column(no_wrap=True)),
                 TimeElapsedColumn(table_column=Column(no_wrap=True)),
-                TextColumn("{task.fields[aside]}", style="dim"),
+                TextColumn("{task.fields[aside]}", markup=False, style="dim"),
                 console=console,
             )
             self._bars.start()

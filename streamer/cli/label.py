@@ -150,6 +150,7 @@ def queue(
     from streamer.errors import UsageError
     from streamer.labelling.label_files import format_of, write_queue
     from streamer.settings import load_settings
+    from streamer.visible import VisibleLines
 
     chosen = format_ or (format_of(out) if out is not None else "csv")
     with wiring.open_store(load_settings()) as store:
@@ -157,7 +158,8 @@ def queue(
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
         tasks = waiting(store, gate)
         if out is None:
-            count = write_queue(tasks, sys.stdout, chosen)
+            lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
+            count = write_queue(tasks, lines, chosen)
         else:
             try:
                 with out.open("w", encoding="utf-8", newline="") as lines:

@@ -50,16 +50,18 @@ def review(
     by programs, and left out.
     """
     from streamer import wiring
-    from streamer.cli.services import end_on_sigterm
+    from streamer.cli.console import log_lines
+    from streamer.cli.services import collected, end_on_sigterm
     from streamer.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings()
     configure_logging(settings.logging.format, settings.logging.level)
+    log_lines(settings.logging.format == "json")
     end_on_sigterm()
 
     def announce(opened: "Opened") -> None:
-        if json:
+        if json or collected():
             _print_json(opened)
         else:
             _print(opened)

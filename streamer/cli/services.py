@@ -46,16 +46,19 @@ def worker(
     told to stop and did not end in time.
     """
     from streamer import wiring
+    from streamer.cli.console import log_lines
     from streamer.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
-    configure_logging(settings.logging.format, settings.logging.level)
+    log_lines(configure_logging(settings.logging.format, settings.logging.level))
     _warn_of_misspelt()
     _leave_at_sigterm()
     if until_stdin_closes:
         _stop_when_stdin_closes()
-    raise typer.Exit(wiring.run_worker(settings, announce=_announce_json if json else _announce))
+    raise typer.Exit(
+        wiring.run_worker(settings, announce=_announce_json if json or collected() else _announce)
+    )
 
 
 def recalibrator(
@@ -79,16 +82,19 @@ def recalibrator(
     Exit status: 0 it was told to stop, 1 it crashed, 124 it was told to stop and did not end in time.
     """
     from streamer import wiring
+    from streamer.cli.console import log_lines
     from streamer.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
-    configure_logging(settings.logging.format, settings.logging.level)
+    log_lines(configure_logging(settings.logging.format, settings.logging.level))
     _warn_of_misspelt()
     _leave_at_sigterm()
     if until_stdin_closes:
         _stop_when_stdin_closes()
-    raise typer.Exit(wiring.run_recalibrator(settings, announce=_announce_json if json else _announce))
+    raise typer.Exit(
+        wiring.run_recalibrator(settings, announce=_announce_json if json or collected() else _announce)
+    )
 
 
 def dev(
@@ -109,7 +115,7 @@ def dev(
     take a free port unless one is configured.
     """
     from streamer import wiring
-    from streamer.cli.console import note
+    from streamer.cli.console import log_lines, note
     from streamer.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
@@ -117,6 +123,7 @@ def dev(
     if port is None and "http.port" not in settings.origins:
         settings = load_settings(http={"port": 0})
     configure_logging(settings.logging.format, settings.logging.level)
+    log_lines(settings.logging.format == "json")
     _warn_of_misspelt()
     end_on_sigterm()
     loading = "" if settings.encoder.name == NO_ENCODER else "; loading the encoder takes some seconds"
@@ -125,7 +132,16 @@ def dev(
         with _living_view() as show:
             status = wiring.run_dev(settings, announce=lambda _facts: None, show=show)
         raise typer.Exit(status)
-    raise typer.Exit(wiring.run_dev(settings, announce=_announce_json if json else _announce_dev))
+    raise typer.Exit(
+        wiring.run_dev(settings, announce=_announce_json if json or collected() else _announce_dev)
+    )
+
+
+def collected() -> bool:
+    """Whether standard output goes where the JSON log goes, and not to a person."""
+    from streamer.cli.console import lines_are_logged
+
+    return lines_are_logged() and not _on_a_terminal()
 
 
 def _on_a_terminal() -> bool:

@@ -39,9 +39,10 @@ def tail(
     import sys
 
     from streamer import wiring
-    from streamer.cli.console import note
+    from streamer.cli.console import note, say
     from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
+    from streamer.visible import visible
 
     settings = load_settings()
     require_broker(settings)
@@ -54,9 +55,12 @@ def tail(
         timeout_seconds=None if timeout is None else opt.seconds(timeout, "--timeout"),
     ):
         if json:
-            sys.stdout.buffer.write((record.value or b"null").replace(b"\n", b" ") + b"\n")
+            value = (record.value or b"null").replace(b"\n", b" ")
+            if sys.stdout.isatty():
+                value = visible(value.decode(errors="replace")).encode()
+            sys.stdout.buffer.write(value + b"\n")
         else:
-            typer.echo(line(topic, record))
+            say(line(topic, record))
         sys.stdout.flush()
         seen += 1
         if seen == count:

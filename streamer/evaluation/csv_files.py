@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import statistics
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from streamer.csv_cells import CsvTable
 from streamer.gate import is_blank
 from streamer.judge.parsing import ASPECT_NAMES
 from streamer.scoring.compared_scorers import GRAM
@@ -169,15 +169,8 @@ def _stated(data: DataSet, name: str) -> str:
 
 def _csv(columns: Sequence[str], rows: Iterator[list[object]]) -> str:
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(columns)
+    table = CsvTable(text)
+    table.write(columns)
     for row in rows:
-        table.writerow([_no_formula(cell) for cell in row])
+        table.write(row)
     return text.getvalue()
-
-
-def _no_formula(cell: object) -> object:
-    """Keep a spreadsheet from running a text that somebody else wrote."""
-    if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@", "\t", "\r"}:
-        return "'" + cell
-    return "" if cell is None else cell

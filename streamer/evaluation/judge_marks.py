@@ -16,6 +16,7 @@ import msgspec
 from streamer.chat.record import PASSING
 from streamer.errors import Unavailable
 from streamer.experiments.line_record import append_lines, read_lines
+from streamer.gate import is_blank
 from streamer.judge.labeller import GIVE_UP_AFTER
 from streamer.judge.rubric import JudgeCase
 from streamer.labelling.answer_head import answer_head
@@ -65,7 +66,7 @@ def judged(
     cases = [
         [_wanted(cloud.question, response.text) for response in cloud.responses] for cloud in data.clouds
     ]
-    distinct = {one.key: one for row in cases for one in row if one.case.candidate.strip()}
+    distinct = {one.key: one for row in cases for one in row if not is_blank(one.case.candidate)}
     missing = [one for key, one in distinct.items() if key not in marks]
     progress(len(distinct) - len(missing), len(distinct))
     failures: Counter[str] = Counter()

@@ -51,7 +51,8 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     text: Annotated[
         str,
         Meta(
-            description="The response; at most 64 KiB as UTF-8. A blank one is allowed and never ships.",
+            description="The response; at most 64 KiB as UTF-8. A blank one, in which nothing can be seen (white space, "
+            "zero-width characters), is allowed and never ships.",
             extra_json_schema={"maxLength": DEFAULT_LIMITS.max_text_bytes, "pattern": _NO_NUL},
         ),
     ]

@@ -22,6 +22,7 @@ from streamer.events.labels import LabelsV1
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses, encode_responses
 from streamer.experiments.line_files import is_publishable, numbered_lines, shown_name
+from streamer.gate import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -197,7 +198,7 @@ def _check_embeddings(row: _CloudLine, where: str) -> None:
             "the same dimension, or none any"
         )
     for i, vector in enumerate(vectors):
-        if vector is not None and not any(vector) and row.responses[i].text.strip():
+        if vector is not None and not any(vector) and not is_blank(row.responses[i].text):
             raise UsageError(
                 f"{where}: the embedding of response {i} is zero, so it has no direction to compare"
             )

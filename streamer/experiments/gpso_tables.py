@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from streamer.csv_cells import CsvTable
 from streamer.gpso.figures import LEVEL, MEASURES
 from streamer.gpso.scatter import PIPELINES
 
@@ -280,9 +280,10 @@ def batches_csv(studies: Mapping[str, GpsoStudy]) -> str:
 
 def _csv(heads: Sequence[str], rows: Sequence[Mapping[str, object]]) -> str:
     stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, heads, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    table = CsvTable(stream)
+    table.write(heads)
+    for row in rows:
+        table.write(row.get(head) for head in heads)
     return stream.getvalue()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from streamer.chat.record import PASSING
 from streamer.errors import Unavailable
+from streamer.gate import is_blank
 from streamer.judge.marks import AnsweredQuestion, severity_case
 from streamer.labelling.filling import Attempted
 from streamer.labelling.severity import Severity
@@ -67,7 +68,7 @@ class JudgeLabeller:
             number = 0
             for task in tasks:
                 case = severity_case(AnsweredQuestion(task.prompt, task.response, task.references or ()))
-                if not case.candidate.strip():
+                if is_blank(case.candidate):
                     blank.append(Attempted(task=task, severity=Severity(1.0, 1.0)))
                     continue
                 asked[number] = task

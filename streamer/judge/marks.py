@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from streamer.gate import is_blank
 from streamer.judge.rubric import JudgeCase
 from streamer.labelling.answer_head import answer_head
 
@@ -93,6 +94,6 @@ def severity_case(answered: AnsweredQuestion, *, part: Callable[[str], str] = an
 
 
 def _grade_nonblank(judge: Grader, cases: Sequence[JudgeCase]) -> list[Judgement | None]:
-    judged = [case for case in cases if case.candidate.strip()]
+    judged = [case for case in cases if not is_blank(case.candidate)]
     judgements = iter(judge.grade(judged) if judged else [])
-    return [next(judgements) if case.candidate.strip() else None for case in cases]
+    return [None if is_blank(case.candidate) else next(judgements) for case in cases]

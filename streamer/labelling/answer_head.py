@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import re
 
+from streamer.gate import is_blank
+
 MAX_HEAD_WORDS = 16
 """The paper's bound on a head, in words separated by white space."""
 
@@ -107,7 +109,8 @@ def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
     final = _after_final(text)
     sentence = _first_sentence(text) if final is None else final
     words = sentence.strip().strip("*").split(maxsplit=max_words)
-    return " ".join(words[:max_words])
+    head = " ".join(words[:max_words])
+    return "" if is_blank(head) else head
 
 
 def _after_final(text: str) -> str | None:

@@ -5,8 +5,7 @@ The columns (CSV) and keys (JSONL) are the fields of the labels event: `gate`, `
 time that the reader is given. A file that the queue wrote has an empty `severity` in each row: rows that are still empty are
 passed over, so that a partly filled file can be imported as often as you like.
 
-A spreadsheet may run a cell that begins with = + - or @. Such cells are written with an apostrophe before them,
-and read without it. Where cells are separated by semicolons or tabs, a severity may have a decimal comma, as the
+What a spreadsheet could run is written with an apostrophe before it, and read without it (`streamer.csv_cells`). Where cells are separated by semicolons or tabs, a severity may have a decimal comma, as the
 spreadsheets that separate so write it.
 """
 
@@ -24,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 
 import msgspec
 
+from streamer.csv_cells import CsvTable, plain_cell
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import BEYOND_UTC
 from streamer.events.excerpts import excerpt, one_line
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
+
+    from _typeshed import SupportsWrite
 
     from streamer.journal import BatchKey, LabelRevision
 
@@ -50,7 +52,6 @@ MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 _MAX_LINE_DEPTH = 64
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,14 +227,14 @@ def format_of(path: Path) -> FileFormat:
     raise UsageError(f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson); rename it")
 
 
-def write_queue(tasks: Iterable[LabelTask], lines: IO[str], file_format: FileFormat) -> int:
+def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_format: FileFormat) -> int:
     """Write the label queue for people to fill in `severity` and `labeller`; `LabelReader` reads it back.
 
     Parameters
     ----------
     tasks : iterable of LabelTask
         What waits for a label, in the order in which it should be labelled.
-    lines : IO[str]
+    lines : anything with ``write``
         Where to; for CSV opened with ``newline=""``.
     file_format : {"csv", "jsonl"}
         How to write it.
@@ -244,9 +245,9 @@ def write_queue(tasks: Iterable[LabelTask], lines: IO[str], file_format: FileFor
         The number of rows written.
     """
     written = 0
-    table = csv.writer(lines) if file_format == "csv" else None
+    table = CsvTable(lines, line_end="\r\n") if file_format == "csv" else None
     if table is not None:
-        table.writerow(QUEUE_FIELDS)
+        table.write(QUEUE_FIELDS)
     for task in tasks:
         references = None if task.references is None else list(task.references)
         row = {
@@ -267,17 +268,9 @@ def write_queue(tasks: Iterable[LabelTask], lines: IO[str], file_format: FileFor
         else:
             if references is not None:
                 row["references"] = json.dumps(references, ensure_ascii=False)
-            table.writerow([_no_formula(cell) for cell in row.values()])
+            table.write(row.values())
         written += 1
     return written
-
-
-def _no_formula(cell: object) -> object:
-    return "'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
-
-
-def _formula_back(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
 def _csv_rows(lines: IO[str], name: str, given: frozenset[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -324,7 +317,7 @@ def _csv_rows(lines: IO[str], name: str, given: frozenset[str]) -> Iterator[tupl
 def _typed(cells: dict[str, str], name: str, line: int) -> Mapping[str, object]:
     """Turn the cells that hold numbers into numbers."""
     row: dict[str, object] = {
-        field: _formula_back(text) for field, text in cells.items() if field in _IDENTIFIERS
+        field: plain_cell(text) for field, text in cells.items() if field in _IDENTIFIERS
     }
     severity, attempt = cells.get("severity", "").strip(), cells.get("attempt", "").strip()
     if not severity:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gate import is_blank
 from streamer.scoring.scorer import finished
 
 if TYPE_CHECKING:
@@ -31,5 +32,5 @@ def brevity(texts: Sequence[str], blank: Sequence[bool] | None = None) -> Floats
         In [0, 1], rounded to 1e-6; 0 for a blank answer.
     """
     lengths = np.array([len(text.strip()) for text in texts], dtype=np.float64)
-    marks = [not text.strip() for text in texts] if blank is None else blank
+    marks = [is_blank(text) for text in texts] if blank is None else blank
     return finished(1.0 / (1.0 + lengths / HALF_AT), marks)

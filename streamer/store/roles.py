@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import psycopg
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.store.engine import SCHEMA, Database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
     "control_head": ("chain_height", "chain_hash"),
@@ -63,16 +65,33 @@ class Roles(NamedTuple):
 ROLES = Roles()
 
 
+class RightsMissing(UsageError):
+    """This database user lacks rights.
+
+    Parameters
+    ----------
+    what : who may not do what, one clause.
+    statements : what an administrator must run so that this user can go on.
+    """
+
+    def __init__(self, what: str, statements: Sequence[str]) -> None:
+        super().__init__(f"{what}. Have an administrator run: {' '.join(statements)}")
+        self.what = what
+        self.statements = tuple(statements)
+
+
 def create_roles(url: str, *, insecure: bool = False) -> Roles:
     """Create the roles that are missing, give schema and tables to the first, and grant; safe to repeat.
 
-    None of them can log in: make your own users their members. The database user that runs this needs the rights
-    to create roles and to give the tables away; a superuser has them.
+    None of them can log in: make your own users their members. The owner of a database who may create roles
+    (CREATEROLE) can run it; so can any user that may act as the first role, once the roles are there.
 
     Raises
     ------
     UsageError
-        When the database is SQLite, or the user has not the rights.
+        When the database is SQLite.
+    RightsMissing
+        When the user lacks rights; nothing is changed then.
     Unavailable
         When the server cannot be reached.
     """
@@ -81,16 +100,14 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
         if database.sqlite:
             raise UsageError("SQLite has no roles: whoever may write the file may change everything in it")
         with database.errors(), database.engine.begin() as connection:
-            for name in ROLES:
-                # Roles are the server's, not the database's: somebody may make them at this moment.
-                connection.exec_driver_sql(
-                    f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN;"
-                    " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
-                )
-            member = sa.text("SELECT pg_has_role(current_user, :owner, 'MEMBER')")
-            if not connection.scalar(member, {"owner": ROLES.migrate}):
-                connection.exec_driver_sql(f"GRANT {ROLES.migrate} TO CURRENT_USER")
-            _give_away(connection)
+            refused = _make_roles(connection)
+            transfers = _transfers(connection)
+            refused += [statement for statement, allowed in transfers if not allowed]
+            if refused:
+                raise RightsMissing(f"{database}: this database user may not do it alone", refused)
+            for statement, _ in transfers:
+                connection.exec_driver_sql(statement)
+            become_owner(connection)
             grant(connection)
         return ROLES
     finally:
@@ -101,9 +118,20 @@ def become_owner(connection: sa.Connection) -> None:
     """Act as the role that owns the schema until the transaction ends, where the roles are in use.
 
     What a migration makes is then owned by one role, whoever ran it.
+
+    Raises
+    ------
+    RightsMissing
+        When this user may not act as that role.
     """
-    if _in_use(connection):
-        connection.exec_driver_sql(f"SET LOCAL ROLE {ROLES.migrate}")
+    if not _in_use(connection):
+        return
+    if not _may_become_owner(connection):
+        raise RightsMissing(
+            f"this database user may not do it: it cannot act as {ROLES.migrate}, which owns the tables",
+            [_membership(connection)],
+        )
+    connection.exec_driver_sql(f"SET LOCAL ROLE {ROLES.migrate}")
 
 
 def grant(connection: sa.Connection) -> None:
@@ -138,12 +166,13 @@ def grant(connection: sa.Connection) -> None:
 
 
 def may_rewrite(connection: sa.Connection) -> bool:
-    """Tell whether this database user could change or delete what was recorded."""
+    """Report whether this database user could change or delete what was recorded, by itself or as another role."""
     return bool(
         connection.scalar(
             sa.text(
-                "SELECT has_table_privilege(:table, 'UPDATE') OR has_table_privilege(:table, 'DELETE')"
-                " OR has_table_privilege(:table, 'TRUNCATE')"
+                "SELECT has_table_privilege(oid, 'UPDATE') OR has_table_privilege(oid, 'DELETE')"
+                " OR has_table_privilege(oid, 'TRUNCATE') OR pg_has_role(relowner, 'MEMBER')"
+                " FROM pg_catalog.pg_class WHERE oid = CAST(:table AS regclass)"
             ),
             {"table": f"{SCHEMA}.outcomes"},
         )
@@ -157,22 +186,73 @@ def _in_use(connection: sa.Connection) -> bool:
     return bool(connection.scalar(owner) == ROLES.migrate)
 
 
-def _give_away(connection: sa.Connection) -> None:
-    """Make the migrating role the owner of the schema and of everything in it."""
-    connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA} AUTHORIZATION {ROLES.migrate}")
-    if not _in_use(connection):
-        connection.exec_driver_sql(f"ALTER SCHEMA {SCHEMA} OWNER TO {ROLES.migrate}")
-    inspector = sa.inspect(connection)
-    quote = connection.dialect.identifier_preparer.quote
+def _make_roles(connection: sa.Connection) -> list[str]:
+    """Create the roles that are missing and join the one that owns; returns the statements that were refused."""
+    refused = []
+    there = set(connection.scalars(sa.text("SELECT rolname FROM pg_catalog.pg_roles")))
+    for name in ROLES:
+        create = f"CREATE ROLE {name} NOLOGIN;"
+        # Roles are the server's, not the database's: somebody may make them at this moment.
+        quietly = (
+            f"DO $$ BEGIN {create} EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+        )
+        if name not in there and not _run(connection, quietly):
+            refused.append(create)
+    membership = _membership(connection)
+    unmade = f"CREATE ROLE {ROLES.migrate} NOLOGIN;" in refused
+    if unmade or not (_may_become_owner(connection) or _run(connection, membership)):
+        refused.append(membership)
+    return refused
 
-    def give(kind: str, names: Iterable[str]) -> None:
-        for name in names:
-            connection.exec_driver_sql(f"ALTER {kind} {SCHEMA}.{name} OWNER TO {ROLES.migrate}")
 
-    give("TABLE", map(quote, inspector.get_table_names(SCHEMA)))  # their sequences go with them
-    give("VIEW", map(quote, inspector.get_view_names(SCHEMA)))
-    routines = sa.text(
-        "SELECT quote_ident(proname) || '(' || pg_get_function_identity_arguments(oid) || ')'"
-        " FROM pg_catalog.pg_proc WHERE pronamespace = CAST(:schema AS regnamespace)"
-    ).bindparams(schema=SCHEMA)
-    give("ROUTINE", connection.scalars(routines).all())
+def _run(connection: sa.Connection, statement: str) -> bool:
+    """Run a statement; False, and nothing is changed, when this user lacks the right."""
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql(statement)
+    except exc.ProgrammingError as error:
+        if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+            raise
+        return False
+    return True
+
+
+def _may_become_owner(connection: sa.Connection) -> bool:
+    # From PostgreSQL 16 on, whoever creates a role is its member and yet may not act as it.
+    right = "SET" if _since_16(connection) else "MEMBER"
+    query = sa.text("SELECT pg_has_role(oid, :right) FROM pg_catalog.pg_roles WHERE rolname = :name")
+    return bool(connection.scalar(query, {"name": ROLES.migrate, "right": right}))
+
+
+def _membership(connection: sa.Connection) -> str:
+    """The statement that lets this user act as the role that owns."""
+    user = connection.scalar(sa.text("SELECT quote_ident(current_user)"))
+    options = " WITH INHERIT TRUE, SET TRUE" if _since_16(connection) else ""
+    return f"GRANT {ROLES.migrate} TO {user}{options};"
+
+
+def _since_16(connection: sa.Connection) -> bool:
+    return (connection.dialect.server_version_info or (0,)) >= (16,)
+
+
+def _transfers(connection: sa.Connection) -> list[tuple[str, bool]]:
+    """What makes the migrating role the owner of the schema and of everything in it, and whether this user may."""
+    ours = sa.text("SELECT has_database_privilege(current_database(), 'CREATE')")
+    may_create = bool(connection.scalar(ours))
+    if not sa.inspect(connection).has_schema(SCHEMA):
+        return [(f"CREATE SCHEMA {SCHEMA} AUTHORIZATION {ROLES.migrate};", may_create)]
+    found = sa.text(
+        "SELECT 'SCHEMA', quote_ident(nspname), pg_has_role(nspowner, 'USAGE') AND :may_create"
+        " FROM pg_catalog.pg_namespace WHERE nspname = :schema AND pg_get_userbyid(nspowner) <> :owner"
+        # Sequences go with their tables.
+        " UNION ALL SELECT CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END,"
+        " quote_ident(nspname) || '.' || quote_ident(relname), pg_has_role(relowner, 'USAGE')"
+        " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace"
+        " WHERE nspname = :schema AND relkind IN ('r', 'p', 'v') AND pg_get_userbyid(relowner) <> :owner"
+        " UNION ALL SELECT 'ROUTINE', quote_ident(nspname) || '.' || quote_ident(proname)"
+        " || '(' || pg_get_function_identity_arguments(p.oid) || ')', pg_has_role(proowner, 'USAGE')"
+        " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = pronamespace"
+        " WHERE nspname = :schema AND pg_get_userbyid(proowner) <> :owner"
+    )
+    rows = connection.execute(found, {"schema": SCHEMA, "owner": ROLES.migrate, "may_create": may_create})
+    return [(f"ALTER {kind} {name} OWNER TO {ROLES.migrate};", bool(allowed)) for kind, name, allowed in rows]

