@@ -117,7 +117,13 @@ def a_site(
         store.gates.create(
             GATE,
             GateSettings(
-                encoder="event", mode="enforce", audit_probability=0.5, audit_draws=2, unit="response"
+                encoder="external:made-up",
+                embeddings="accept",
+                dimension=16,
+                mode="enforce",
+                audit_probability=0.5,
+                audit_draws=2,
+                unit="response",
             ),
             by="test",
             reason="test",
@@ -165,6 +171,7 @@ def event(number: int, **changes: Any) -> bytes:
         "gate": GATE,
         "batch_id": f"batch-{number}",
         "prompt": f"question {number}",
+        "embedding_encoder": "made-up",
         "responses": [
             {
                 "id": f"r{i}",

@@ -17,7 +17,7 @@ from streamer.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
-    "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "severity_kind",
+    "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "max_attempts", "mode", "audit_probability",
     "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate", "recalibrate_every_seconds",
