@@ -135,9 +135,9 @@ def a_site(
             stack.close()  # workers end before the store does
 
 
-def put_in_force(store: Store, cut: float) -> None:
-    """Give the gate a threshold that no labels found, so that batches ship from the first one on."""
-    gate, now = store.gates.get(GATE), wiring.now()
+def put_in_force(store: Store, cut: float, name: str = GATE) -> None:
+    """Give a gate a threshold that no labels found, so that batches ship from the first one on."""
+    gate, now = store.gates.get(name), wiring.now()
     threshold = Threshold(
         state="cut", value=cut, alpha=gate.settings.alpha, method=gate.settings.method, groups=0, guarantee=""
     )
