@@ -83,7 +83,7 @@ class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename
     ] = None
 
 
-class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What made the scores."""
 
     name: str
