@@ -10,6 +10,7 @@ import pytest
 from streamer import wiring
 from streamer.cli import main
 from streamer.settings import load_settings
+from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event, verify
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ def test_a_decision_says_whose_embeddings_it_is_from(here: Path, capsys: pytest.
     report = verify(load_settings())
     assert report.faults == ()
     assert report.counts["decisions"] == 6
+    with breaking_in("sqlite:///record.db") as connection:
+        connection.exec_driver_sql("UPDATE decisions SET embedding_source = 'encoder' WHERE batch = 1")
+        rebuild_outcomes(connection)
+    (fault,) = verify(load_settings()).faults
+    assert fault.detail == "the published event says another scorer", (
+        "it says that the embeddings came with it"
+    )
 
 
 def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(
