@@ -99,7 +99,7 @@ class ScoredResponse:
 
 
 EmbeddingSource = Literal["encoder", "event", "none"]
-"""Where a batch's embeddings came from."""
+"""Who made a batch's embeddings: a worker that ran the encoder, or the publisher, who says so; held or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ HoldAction = Literal["abstain", "regenerate", "escalate"]
 Shape = Literal["indicator", "smooth", "ramp", "quantile", "rank"]
 SegmentFallback = Literal["closed", "pooled"]
 Scorer = Literal["gram", "external"]
+Embeddings = Literal["refuse", "accept"]
 Recalibrate = Literal["manual", "propose", "auto"]
 OnAlarm = Literal["report", "close"]
 
@@ -26,6 +27,7 @@ SEGMENT_FALLBACKS: tuple[SegmentFallback, ...] = get_args(SegmentFallback)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
 SCORERS: tuple[Scorer, ...] = get_args(Scorer)
+EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
 ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
 LAWS: tuple[str, ...] = ("mean", "crc", "bb", "rbwa")
@@ -41,6 +43,14 @@ _MOST_GROUPS = 1_000_000_000
 
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
+
+EXTERNAL_PREFIX = "external:"
+"""Begins the encoder of a gate whose embeddings no worker makes: ``external:text-embedding-3-small``."""
+
+DIMENSIONS = (2, 4096)
+"""The least and the largest dimension of embeddings that a gate may accept: the default limits of an event."""
+
+_EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
 
 RECALIBRATOR = "recalibrator"
 """Who makes runs and policies when the service does so by itself."""
@@ -61,7 +71,11 @@ class GateSettings:
     ----------
     unit : what ships; see `streamer.gate`.
     scorer : `gram` (Gram energy of embeddings) or `external` (a score in the event).
-    encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; `NO_ENCODER` for `external`.
+    encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
+        `NO_ENCODER` for the scorer `external`.
+    embeddings : what becomes of a batch that brings its own embeddings: it is held (`refuse`), or decided by them
+        (`accept`) if they are named as the encoder's and have its dimension.
+    dimension : of the embeddings that are accepted, in 2..4096; None: none are.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
     alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
     method : the calibrator, one of `METHODS`, chosen before any label is read.
@@ -105,6 +119,8 @@ class GateSettings:
     unit: Unit = "best"
     scorer: Scorer = "gram"
     encoder: str
+    embeddings: Embeddings = "refuse"
+    dimension: int | None = None
     severity_kind: str = "human"
     alpha: float = 0.05
     method: str = "mean"
@@ -152,6 +168,7 @@ class GateSettings:
         for name, allowed in (
             ("unit", UNITS),
             ("scorer", SCORERS),
+            ("embeddings", EMBEDDINGS),
             ("method", METHODS),
             ("shape", SHAPES),
             ("segment_fallback", SEGMENT_FALLBACKS),
@@ -218,6 +235,31 @@ class GateSettings:
             ),
             ("severity_kind", GATE_NAME.fullmatch(self.severity_kind), "like 'human'"),
             ("encoder", 0 < len(self.encoder) <= 200, "1 to 200 characters"),
+            (
+                "encoder",
+                not self.external_encoder or _EXTERNAL_ENCODER.fullmatch(self.encoder),
+                "external: and a name of 1 to 190 visible ASCII characters",
+            ),
+            (
+                "embeddings",
+                self.embeddings == "accept" or not self.external_encoder,
+                f"accept with the encoder {self.encoder}: no worker makes embeddings of it",
+            ),
+            (
+                "embeddings",
+                self.embeddings == "refuse" or self.scorer == "gram",
+                f"refuse with the scorer {self.scorer}, which reads scores",
+            ),
+            (
+                "dimension",
+                self.dimension is None or DIMENSIONS[0] <= self.dimension <= DIMENSIONS[1],
+                f"in {DIMENSIONS[0]}..{DIMENSIONS[1]}, or absent",
+            ),
+            (
+                "dimension",
+                self.embeddings == "refuse" or self.dimension is not None,
+                f"that of the embeddings of {self.encoder}, for a gate that accepts them",
+            ),
         ):
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
@@ -225,6 +267,22 @@ class GateSettings:
             raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
+
+    @property
+    def external_encoder(self) -> bool:
+        """Whether no worker can make the embeddings of this gate."""
+        return self.encoder.startswith(EXTERNAL_PREFIX)
+
+    def accepts(self, encoder: str | None, dimension: int) -> bool:
+        """Whether a batch is decided by its own embeddings, which the publisher says are of `encoder`.
+
+        The encoder must be the gate's; an external one may be named without its prefix.
+        """
+        return (
+            self.embeddings == "accept"
+            and encoder in (self.encoder, self.encoder.removeprefix(EXTERNAL_PREFIX))
+            and dimension == self.dimension
+        )
 
 
 def unsupported(settings: GateSettings) -> str | None:
@@ -276,6 +334,7 @@ def unread(settings: GateSettings) -> frozenset[str]:
         "starts": settings.method == "selective",
         "width": settings.shape in ("smooth", "ramp"),
         "segment_fallback": settings.segment_by is not None,
+        "dimension": settings.embeddings == "accept",
     }
     return frozenset(name for name, is_read in read_by.items() if not is_read)
 

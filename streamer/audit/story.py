@@ -36,7 +36,7 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
     told += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
     told += [("response", _response(one, position, line)) for position, one in enumerate(facts["responses"])]
     told += [
-        ("decision", _decision(facts)),
+        ("decision", _decision(facts, revision)),
         ("policy", _policy(facts, policy, revision)),
     ]
     if found["run"] is not None:
@@ -84,12 +84,22 @@ def _response(response: list[Any], position: int, line: dict[str, Any]) -> str:
     return f"{name}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
 
 
-def _decision(facts: dict[str, Any]) -> str:
+def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
     outcome, selected = facts["outcome"], facts["selected"]
     what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome, f"held ({outcome})")
     if selected is not None:
         what = f"shipped response {selected}"
     why = _HELD.get(facts["reason"], "scores and threshold decided")
+    if facts["embedding_source"] == "event":
+        if facts["reason"] != "encoder_mismatch":
+            why += f" (the embeddings came with the event, as those of {facts['encoder']}: no worker ran it)"
+        elif revision.get("embeddings") == "accept":
+            why = (
+                f"the embeddings that came with it were not said to be of {facts['encoder']}, or are not of dimension "
+                f"{revision['dimension']}"
+            )
+        else:
+            why = "it brought embeddings, and the gate refuses those that it does not make"
     if decided_without_trust(facts):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
     told = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"

@@ -12,6 +12,7 @@ from streamer.cli import FOUND
 from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from streamer.policy import Policy
     from streamer.settings import Settings
     from streamer.store import Store
 
@@ -141,7 +142,9 @@ def _encoder(settings: "Settings") -> Iterator[Finding]:
     from streamer.scoring.registry import encoder_identity
 
     if settings.encoder.name == NO_ENCODER:
-        yield Finding("ok", "encoder", "none: workers decide on embeddings and scores that events bring")
+        yield Finding(
+            "ok", "encoder", "none: workers decide on scores, and on embeddings where the gate accepts them"
+        )
         return
     identity = encoder_identity(settings.encoder.name)
     yield Finding("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
@@ -244,20 +247,23 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
             name: found for name in policies if (found := store.calibration.proposal(name)) is not None
         }
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
+        brought = {name: store.reports.brought_embeddings(name) for name in policies}
     if not policies:
         yield Finding("warn", "gates", "there is none yet", "streamer gate create NAME")
     configured = settings.encoder.name
     identity = NO_ENCODER if configured == NO_ENCODER else encoder_identity(configured).id
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
-        if identity != NO_ENCODER and policy.settings.encoder not in (NO_ENCODER, identity):
+        if policy.settings.embeddings == "refuse" and policy.settings.encoder not in (NO_ENCODER, identity):
             yield Finding(
                 "fail",
                 f"gate {name}",
                 f"wants encoder {policy.settings.encoder}, workers with these settings run {identity}: "
                 "all its batches are held (encoder_mismatch)",
-                f"set STREAMER_ENCODER_NAME, or streamer gate set {name} --encoder {settings.encoder.name}",
+                f"set STREAMER_ENCODER_NAME, or streamer gate set {name} "
+                + ("--embeddings accept" if identity == NO_ENCODER else f"--encoder {configured}"),
             )
+        yield from _own_embeddings(policy, *brought[name])
         if policy.state == "closed":
             if waiting:
                 todo = f"{counted(waiting, 'response waits', 'responses wait')} for a label: streamer label queue --gate {name}"
@@ -293,6 +299,28 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 + (f", which waits for a person: {found.why}" if found.why else ""),
                 f"streamer threshold show {name}, then: streamer threshold activate {name}",
             )
+
+
+def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Finding]:
+    """Say whether publishers send a gate embeddings that it does not take, or will not any more."""
+    from streamer.cli.console import counted
+
+    settings, recently = policy.settings, counted(brought, "recent batch", "recent batches")
+    if brought and settings.scorer == "gram" and settings.embeddings == "refuse":
+        yield Finding(
+            "warn",
+            f"gate {policy.gate}",
+            f"{recently} brought embeddings, which it refuses: such batches are held (encoder_mismatch)",
+            f"publish texts alone; or, if publishers are trusted to make embeddings: streamer gate set {policy.gate} "
+            "--embeddings accept, and embedding_encoder in every event",
+        )
+    elif not_taken and settings.embeddings == "accept":
+        yield Finding(
+            "warn",
+            f"gate {policy.gate}",
+            f"{not_taken} of {recently} that brought embeddings were held (encoder_mismatch)",
+            f"publish embedding_encoder {settings.encoder!r} with embeddings of dimension {settings.dimension}",
+        )
 
 
 def _signatures(settings: "Settings") -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """`streamer gate`: gates are rows with append-only revisions; nothing of them lives in a file."""
 
 import re
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,12 +9,12 @@ import typer
 
 from streamer.cli import options as opt
 from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
-from streamer.policy import NO_ENCODER, GateSettings, calibrated_for_another, unread
+from streamer.policy import EXTERNAL_PREFIX, NO_ENCODER, GateSettings, calibrated_for_another, unread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streamer.policy import Policy
+    from streamer.policy import Embeddings, Policy
     from streamer.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Create gates, look at them, change them.")
@@ -27,6 +28,8 @@ def create(
     method: opt.MethodOption = None,
     scorer: opt.ScorerOption = None,
     encoder: opt.EncoderOption = None,
+    embeddings: opt.EmbeddingsOption = None,
+    dimension: opt.DimensionOption = None,
     severity_kind: opt.SeverityKindOption = None,
     hold_action: opt.HoldActionOption = None,
     max_attempts: opt.MaxAttemptsOption = None,
@@ -79,7 +82,8 @@ def create(
 
     actor = opt.who(by)
     given = _given(
-        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
+        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, embeddings=embeddings,
+        dimension=dimension, severity_kind=severity_kind,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
         delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
         segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
@@ -93,8 +97,8 @@ def create(
         judge_kind=judge_kind,
     )  # fmt: skip
     settings = load_settings()
-    chosen = gate_settings({"encoder": NO_ENCODER}, given, settings)
     with wiring.open_store(settings) as store:
+        chosen = gate_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
     if json:
@@ -103,6 +107,11 @@ def create(
         return
     say(f"Gate {gate} is created, and closed: it holds everything until it is calibrated.")
     _say_what_is_unread(chosen, given)
+    if chosen.embeddings == "accept":
+        note(
+            f"It takes embeddings of dimension {chosen.dimension} from events whose embedding_encoder is "
+            f"{chosen.encoder.removeprefix(EXTERNAL_PREFIX)}: what they are made of is the publisher's word."
+        )
     if chosen.audit_probability == 0:
         note(
             "Its audit probability is 0, so nothing will be drawn for labelling and it can never be calibrated."
@@ -122,6 +131,8 @@ def set_(
     method: opt.MethodOption = None,
     scorer: opt.ScorerOption = None,
     encoder: opt.EncoderOption = None,
+    embeddings: opt.EmbeddingsOption = None,
+    dimension: opt.DimensionOption = None,
     severity_kind: opt.SeverityKindOption = None,
     hold_action: opt.HoldActionOption = None,
     max_attempts: opt.MaxAttemptsOption = None,
@@ -175,7 +186,8 @@ def set_(
 
     actor = opt.who(by)
     given = _given(
-        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, severity_kind=severity_kind,
+        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, embeddings=embeddings,
+        dimension=dimension, severity_kind=severity_kind,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
         delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
         segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
@@ -194,7 +206,7 @@ def set_(
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
         calibrated = store.policies.newest(gate).calibrated
-        chosen = gate_settings(asdict(before.settings), given, settings)
+        chosen = gate_settings(asdict(before.settings), given, settings, store.encoders.dimension)
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
         closes = bool(another)
@@ -232,6 +244,7 @@ def _say_what_is_unread(chosen: GateSettings, given: "Mapping[str, object]") -> 
         warn(
             f"--{name.replace('_', '-')} means nothing to this gate: method {chosen.method}, shape {chosen.shape}"
             + (", no segments" if name == "segment_fallback" else "")
+            + (f", embeddings {chosen.embeddings}" if name == "dimension" else "")
         )
 
 
@@ -353,11 +366,15 @@ def _given(
 
 
 def gate_settings(
-    present: "Mapping[str, Any]", given: "Mapping[str, Any]", settings: "Settings"
+    present: "Mapping[str, Any]",
+    given: "Mapping[str, Any]",
+    settings: "Settings",
+    known_dimension: "Callable[[str], int | None]",
 ) -> GateSettings:
     """Lay what was given over what is present, and find the encoder that a change of scorer asks for.
 
-    Raises `UsageError` for what no gate can have; the message names the option.
+    `known_dimension` looks an encoder up that workers have run. Raises `UsageError` for what no gate can have; the
+    message names the option.
     """
     from streamer.errors import UsageError
 
@@ -370,10 +387,45 @@ def gate_settings(
         chosen["encoder"] = _encoder_id(str(given["encoder"]))
     elif chosen.get("encoder", NO_ENCODER) == NO_ENCODER:
         chosen["encoder"] = _encoder_id(settings.encoder.name)
+    if chosen["encoder"] != present["encoder"]:
+        # What was chosen for another encoder's embeddings is not chosen for this one's.
+        default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
+        chosen |= default | {name: given[name] for name in default if name in given}
+    if chosen.get("embeddings") == "accept" and chosen["encoder"] != NO_ENCODER:
+        chosen["dimension"] = _dimension_of(chosen["encoder"], chosen["dimension"], settings, known_dimension)
     try:
         return GateSettings(**chosen)
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
+
+
+def _embeddings_of(encoder: str, settings: "Settings") -> "Embeddings":
+    """Say what a gate does with embeddings of events unless it is told: it takes them where nobody else makes any."""
+    if encoder.startswith(EXTERNAL_PREFIX):
+        return "accept"
+    return "accept" if encoder != NO_ENCODER and settings.encoder.name == NO_ENCODER else "refuse"
+
+
+def _dimension_of(
+    encoder: str, given: int | None, settings: "Settings", known_dimension: "Callable[[str], int | None]"
+) -> int:
+    """Find the dimension of an encoder's vectors; raises `UsageError` where it is unknown, or known to be another."""
+    from streamer.errors import UsageError
+    from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity
+
+    known = None
+    if not encoder.startswith(EXTERNAL_PREFIX):
+        known = known_dimension(encoder)
+        for name in (settings.encoder.name, DEFAULT_ENCODER):
+            if known is None and name != NO_ENCODER:
+                with suppress(UsageError):
+                    identity = encoder_identity(name)
+                    known = identity.dimension if identity.id == encoder else None
+    if given is None and known is None:
+        raise UsageError(f"give --dimension D, that of the embeddings of {encoder}: it is not known here")
+    if given is not None and known not in (None, given):
+        raise UsageError(f"--dimension must be {known}, that of {encoder}, not {given}")
+    return given or known  # type: ignore[return-value]
 
 
 def _as_options(text: str) -> str:
@@ -389,15 +441,18 @@ _FIELDS = frozenset(field.name for field in fields(GateSettings))
 
 
 def _encoder_id(name: str) -> str:
-    """Name an encoder by its weights; what is an identity already (``name@hash``) is taken as it is."""
+    """Name an encoder by its weights; an identity (``name@hash``) or an external encoder is taken as it is."""
     from streamer.errors import UsageError
     from streamer.scoring.registry import encoder_identity
 
     if name == NO_ENCODER:
         raise UsageError(
-            "a gate with the scorer gram needs an encoder; give --encoder NAME, or --scorer external"
+            "a gate with the scorer gram needs an encoder; give --encoder NAME, or --scorer external, or, for "
+            "embeddings that events bring, --encoder external:NAME --dimension D"
         )
-    return name if _IDENTITY.fullmatch(name) else encoder_identity(name).id
+    if name.startswith(EXTERNAL_PREFIX) or _IDENTITY.fullmatch(name):
+        return name
+    return encoder_identity(name).id
 
 
 def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:

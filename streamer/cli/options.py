@@ -10,6 +10,7 @@ import typer
 
 from streamer.errors import UsageError
 from streamer.policy import (
+    EMBEDDINGS,
     HOLD_ACTIONS,
     METHODS,
     MODES,
@@ -138,7 +139,32 @@ ScorerOption = Annotated[
 ]
 EncoderOption = Annotated[
     str | None,
-    _gate_option("encoder", "NAME", "Encoder of the scorer gram. New gates: the configured one.", _POLICY),
+    _gate_option(
+        "encoder",
+        "NAME",
+        "Encoder of the scorer gram; external:NAME for one that no worker runs: events bring its embeddings. "
+        "New gates: the configured one.",
+        _POLICY,
+    ),
+]
+EmbeddingsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--embeddings",
+        metavar="|".join(EMBEDDINGS),
+        rich_help_panel=_POLICY,
+        help="Batches that bring their own embeddings: hold them, or decide by them if their embedding_encoder is the "
+        "gate's. New gates: refuse; accept with an external encoder, or where encoder.name is none.",
+    ),
+]
+DimensionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--dimension",
+        metavar="D",
+        rich_help_panel=_POLICY,
+        help="Dimension of the embeddings that are accepted; needed where the encoder is not known.",
+    ),
 ]
 SeverityKindOption = Annotated[
     str | None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.events.actions import BatchAction
-    from streamer.journal import BatchKey, Record, ScoredResponse
+    from streamer.journal import BatchKey, EmbeddingSource, Record, ScoredResponse
     from streamer.policy import GateSettings, Policy
     from streamer.rules import Cut
 
@@ -45,6 +45,7 @@ def action_event(
     sampled: bool,
     sampling_probability: float,
     decided_at: datetime,
+    embedding_source: EmbeddingSource,
 ) -> ActionsV1:
     """Say what was decided about one batch, under which policy, and what the audit asks for."""
     settings = policy.settings
@@ -68,7 +69,9 @@ def action_event(
             method=settings.method,
             segment=segment,
         ),
-        scorer=ActionScorerV1(name=settings.scorer, encoder=settings.encoder),
+        scorer=ActionScorerV1(
+            name=settings.scorer, encoder=settings.encoder, embedding_source=embedding_source
+        ),
         audit=ActionAuditV1(
             sampled=sampled,
             probability=sampling_probability,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
     from streamer.journal import ActivePolicy, BatchKey, EmbeddingSource, Outcome, Record
-    from streamer.policy import Policy
+    from streamer.policy import GateSettings, Policy
     from streamer.ruling import Ruling
     from streamer.scoring.encoder import CachedEncoder
 
@@ -95,7 +95,8 @@ class BatchDecider:
     book : the newest policies.
     known : content hashes of batches that are decided already.
     encoder : embeds texts; its identity is compared with what each gate was calibrated with. None: this worker
-        decides batches that bring their embeddings or scores, and holds the others (`encoder_mismatch`).
+        decides batches that bring their embeddings or scores, where the gate takes them, and holds the others
+        (`encoder_mismatch`).
     topics, limits : names of the topics and bounds for what is read.
     clock : returns the present time, with zone.
     """
@@ -203,7 +204,7 @@ class BatchDecider:
                 held = "scorer_failed"
         elif provided:
             embeddings = "event"
-            if not self._may_be_of(event, settings.encoder):
+            if not _accepts(settings, event):
                 held = "encoder_mismatch"
         elif self._encoder is None or settings.encoder != self._encoder.identity.id:
             held = "encoder_mismatch"
@@ -217,15 +218,8 @@ class BatchDecider:
             active=active,
             blank=blank,
             held=held,
-            embeddings=embeddings if held is None else "none",
+            embeddings=embeddings,
         )
-
-    def _may_be_of(self, event: ResponsesV1, encoder: str) -> bool:
-        """Whether the event's own embeddings have the gate's encoder's dimension, as far as it is known here."""
-        if self._encoder is None or encoder != self._encoder.identity.id:
-            return True
-        first = event.responses[0].embedding
-        return first is not None and len(first) == self._encoder.identity.dimension
 
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
         """Replace batches that are decided already by redeliveries, in place; return those that are not."""
@@ -307,6 +301,8 @@ class BatchDecider:
             for i, r in enumerate(p.event.responses)
         )
         probability = settings.audit_probability if p.scores is not None else 0.0
+        # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
+        source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
         event = action_event(
             record=p.record,
             key=p.key,
@@ -320,6 +316,7 @@ class BatchDecider:
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
+            embedding_source=source,
         )
         references = p.event.references
         return Decision(
@@ -339,7 +336,7 @@ class BatchDecider:
             policy=policy,
             scorer=settings.scorer,
             encoder=settings.encoder,
-            embedding_source=p.embeddings if p.scores is not None else "none",
+            embedding_source=source,
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
@@ -404,3 +401,8 @@ class BatchDecider:
         if settings.unit == "best" and ruling.gate.best is not None:
             return True, frozenset({ids[ruling.gate.best]})
         return True, draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)
+
+
+def _accepts(settings: GateSettings, event: ResponsesV1) -> bool:
+    first = event.responses[0].embedding
+    return first is not None and settings.accepts(event.embedding_encoder, len(first))

@@ -16,7 +16,7 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
-from streamer.journal import OutboxMessage
+from streamer.journal import EmbeddingSource, OutboxMessage
 from streamer.policy import Unit  # noqa: TC001 - the decoder resolves annotations
 from streamer.rules import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 
@@ -83,11 +83,27 @@ class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename
     ] = None
 
 
-class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What made the scores."""
 
     name: str
-    encoder: Annotated[str, Meta(description="name@hash; `none` for an external scorer.")]
+    encoder: Annotated[
+        str,
+        Meta(
+            description="The gate's: name@hash, `external:` and a name for one that no worker runs, or `none` for an "
+            "external scorer. Who ran it, if anybody, is in `embedding_source`."
+        ),
+    ]
+    embedding_source: (
+        Annotated[
+            EmbeddingSource,
+            Meta(
+                description="`encoder`: a worker ran the encoder on the texts. `event`: the embeddings came with the batch, "
+                "and the encoder is what the publisher says. `none`: there are none."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ActionAuditV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -32,7 +32,7 @@ Embedding = Annotated[
     tuple[float, ...],
     Meta(
         description="A vector of the text; all responses of the batch have one, of one dimension, or none has. "
-        "Not all zero. The worker then needs no encoder.",
+        "Not all zero. Only for gates that accept embeddings; `embedding_encoder` names what made it.",
         extra_json_schema={
             "minItems": DEFAULT_LIMITS.min_dimension,
             "maxItems": DEFAULT_LIMITS.max_dimension,
@@ -107,6 +107,16 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
         ]
         | None
     ) = None
+    embedding_encoder: (
+        Annotated[
+            Identifier,
+            Meta(
+                description="What made the embeddings; it must be the gate's encoder, or the batch is held "
+                "(`encoder_mismatch`). `external:` before the name of an external encoder may be left out."
+            ),
+        ]
+        | None
+    ) = None
 
     @property
     def key(self) -> BatchKey:
@@ -137,6 +147,8 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     event = _reader.read(value, limits)
     check_name("gate", event.gate)
     check_identifier("batch_id", event.batch_id, limits.max_identifier)
+    if event.embedding_encoder is not None:
+        check_identifier("embedding_encoder", event.embedding_encoder, limits.max_identifier)
     strings = _check_responses(event.responses, limits)
     assert value is not None  # the reader has refused it
     _check_keys(event, value, strings, limits)
@@ -258,6 +270,10 @@ def _check_keys(event: ResponsesV1, value: bytes, strings: int, limits: Limits) 
         strings += 1 + len(event.references)
     if event.created_at is None:
         optional.append(b'"created_at":')
+    else:
+        strings += 2
+    if event.embedding_encoder is None:
+        optional.append(b'"embedding_encoder":')
     else:
         strings += 2
     if event.metadata:

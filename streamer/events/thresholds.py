@@ -19,6 +19,8 @@ from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.journal import OutboxMessage
 from streamer.policy import (
+    DIMENSIONS,
+    Embeddings,
     GateSettings,
     HoldAction,
     Mode,
@@ -86,6 +88,17 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     unit: Unit
     scorer: Scorer
     encoder: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
+    embeddings: Annotated[
+        Embeddings,
+        Meta(description="Whether a batch that brings embeddings of `encoder` is decided by them, or held."),
+    ] = "refuse"
+    dimension: (
+        Annotated[
+            int,
+            Meta(ge=DIMENSIONS[0], le=DIMENSIONS[1], description="Of the embeddings that are accepted."),
+        ]
+        | None
+    ) = None
     severity_kind: GateName
     alpha: Annotated[float, Meta(gt=0, lt=1, description="The budget on exposure risk.")]
     method: str

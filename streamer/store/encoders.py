@@ -50,6 +50,10 @@ class Encoders:
 
         self._database.writing(work)
 
+    def dimension(self, identity: str) -> int | None:
+        """Return the dimension of an encoder's vectors; None when no worker has run it."""
+        return next((known.dimension for known in self.get(identity)), None)
+
     def get(self, identity: str) -> list[EncoderIdentity]:
         """Return what a name stands for, the first seen first; more than one if revisions share weights."""
         query = sa.select(encoders).where(encoders.c.id == identity).order_by(encoders.c.first_seen_at)

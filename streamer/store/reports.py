@@ -162,6 +162,23 @@ class Reports:
         with self._database.reading() as connection:
             return {(gate, outcome, reason): n for gate, outcome, reason, n in connection.execute(query)}
 
+    def brought_embeddings(self, gate: str, *, newest: int = 1000) -> tuple[int, int]:
+        """Of a gate's newest decisions, those on batches that brought embeddings, and how many of these it did not take."""
+        latest = (
+            sa.select(decisions.c.reason, decisions.c.embedding_source)
+            .where(decisions.c.gate == gate)
+            .order_by(decisions.c.batch.desc())
+            .limit(newest)
+            .subquery()
+        )
+        held = sa.case((latest.c.reason == "encoder_mismatch", 1), else_=0)
+        query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(held), 0)).where(
+            latest.c.embedding_source == "event"
+        )
+        with self._database.reading() as connection:
+            brought, refused = connection.execute(query).one()
+        return int(brought), int(refused)
+
     def decided_batches(self, gate: str) -> dict[str, DecidedScores]:
         """Scores and marks of every first attempt of a gate, by batch id."""
         query = (

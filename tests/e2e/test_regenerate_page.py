@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 PAGE = (Path(__file__).parents[2] / "docs" / "regenerate.md").read_text(encoding="utf-8")
 ATTEMPTS = 3
-ALIKE = [[1.0, 0.0], [1.0, 0.02], [1.0, 0.01]]
-APART = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+ALIKE = [0.97, 0.99, 0.98]
+APART = [0.1, 0.2, 0.3]
+SCORED: dict[str, Any] = {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None}
 
 
 def from_the_page() -> dict[str, Any]:
@@ -37,18 +38,16 @@ def from_the_page() -> dict[str, Any]:
 class Model:
     """Samples what it was told to, call by call; the last kind again and again."""
 
-    def __init__(self, *kinds: list[list[float]], pause: float = 0.0) -> None:
+    def __init__(self, *kinds: list[float], pause: float = 0.0) -> None:
         self.kinds = kinds
         self.pause = pause
         self.calls = 0
 
     async def __call__(self, prompt: str) -> list[dict[str, Any]]:
         await asyncio.sleep(self.pause)
-        vectors = self.kinds[min(self.calls, len(self.kinds) - 1)]
+        scores = self.kinds[min(self.calls, len(self.kinds) - 1)]
         self.calls += 1
-        return [
-            {"text": f"{prompt} {self.calls}.{i}", "embedding": vector} for i, vector in enumerate(vectors)
-        ]
+        return [{"text": f"{prompt} {self.calls}.{i}", "score": score} for i, score in enumerate(scores)]
 
 
 @pytest.fixture
@@ -64,14 +63,14 @@ def site(
 
 def put(site: Site, **settings: Any) -> None:
     """Give the gate other settings and a threshold at once."""
-    site.store.gates.revise(GATE, settings, by="test", reason="test")
+    site.store.gates.revise(GATE, SCORED | settings, by="test", reason="test")
     put_in_force(site.store, 0.6)
     wiring.publish_pending(site.settings)
 
 
 def test_the_consumer_asks_again_and_stops(site: Site) -> None:
     put(site, unit="best", hold_action="regenerate", max_attempts=ATTEMPTS)
-    site.store.gates.create("in-shadow", GateSettings(encoder="event"), by="test", reason="test")
+    site.store.gates.create("in-shadow", GateSettings(**SCORED), by="test", reason="test")
     worker = site.start_worker()
     worker.wait_until_ready()
     asyncio.run(the_requests(site, from_the_page()["GatedAnswers"]))

@@ -139,7 +139,9 @@ def test_from_the_first_label_to_an_alarm_and_back(
         store.gates.create(
             GATE,
             GateSettings(
-                encoder="event",
+                encoder="external:all-MiniLM-L6-v2",
+                embeddings="accept",
+                dimension=real_encoder.identity.dimension,
                 alpha=ALPHA,
                 mode="enforce",
                 audit_probability=0.5,

@@ -117,7 +117,13 @@ def a_site(
         store.gates.create(
             GATE,
             GateSettings(
-                encoder="event", mode="enforce", audit_probability=0.5, audit_draws=2, unit="response"
+                encoder="external:made-up",
+                embeddings="accept",
+                dimension=16,
+                mode="enforce",
+                audit_probability=0.5,
+                audit_draws=2,
+                unit="response",
             ),
             by="test",
             reason="test",
@@ -129,9 +135,9 @@ def a_site(
             stack.close()  # workers end before the store does
 
 
-def put_in_force(store: Store, cut: float) -> None:
-    """Give the gate a threshold that no labels found, so that batches ship from the first one on."""
-    gate, now = store.gates.get(GATE), wiring.now()
+def put_in_force(store: Store, cut: float, name: str = GATE) -> None:
+    """Give a gate a threshold that no labels found, so that batches ship from the first one on."""
+    gate, now = store.gates.get(name), wiring.now()
     threshold = Threshold(
         state="cut", value=cut, alpha=gate.settings.alpha, method=gate.settings.method, groups=0, guarantee=""
     )
@@ -165,6 +171,7 @@ def event(number: int, **changes: Any) -> bytes:
         "gate": GATE,
         "batch_id": f"batch-{number}",
         "prompt": f"question {number}",
+        "embedding_encoder": "made-up",
         "responses": [
             {
                 "id": f"r{i}",

@@ -9,7 +9,7 @@ import pytest
 
 from streamer.policy import LEAST_ALPHA, GateSettings, calibrated_for_another, unread
 
-PLAIN = GateSettings(encoder="e@1", unit="response")
+PLAIN = GateSettings(encoder="e@1", unit="response", dimension=8)
 OTHER: dict[str, Any] = {
     "unit": "best", "encoder": "f@1", "severity_kind": "judge", "alpha": 0.2, "method": "crc", "eta": 2.0, "draws": 3,
     "delta": 0.2, "rho": 0.5, "grid": 50, "starts": 2, "shape": "quantile", "width": 0.2, "segment_by": "k",
@@ -18,15 +18,15 @@ OTHER: dict[str, Any] = {
     "keep_texts": False, "recalibrate": "auto", "recalibrate_every_seconds": None, "recalibrate_after_groups": 7,
     "max_lambda_step": 0.2, "max_ship_rate_step": 0.2, "least_groups": 7, "on_alarm": "report", "monitor_delta": 0.2,
     "alarm_delta": 0.2, "alarm_tolerance": 0.3, "monitor_deadline_seconds": 5.0, "budget_period_days": 7.0,
-    "drift_delta": 0.2, "judge_kind": "lexical",
+    "drift_delta": 0.2, "judge_kind": "lexical", "embeddings": "accept", "dimension": 9,
 }  # fmt: skip
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
     "keep_texts", "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step",
     "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance",
-    "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind",
+    "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind", "embeddings", "dimension",
 }  # fmt: skip
-UNREAD_BY_MEAN = {"eta", "draws", "delta", "rho", "grid", "starts", "width", "segment_fallback"}
+UNREAD_BY_MEAN = {"eta", "draws", "delta", "rho", "grid", "starts", "width", "segment_fallback", "dimension"}
 
 
 def test_every_setting_is_told_of() -> None:
@@ -51,6 +51,7 @@ def test_what_is_unread_follows_from_the_method_and_the_shape() -> None:
         ({"method": "age"}, {"rho"}),
         ({"shape": "ramp"}, {"width"}),
         ({"segment_by": "k"}, {"segment_fallback"}),
+        ({"embeddings": "accept"}, {"dimension"}),
     ):
         assert unread(replace(PLAIN, **changes)) == UNREAD_BY_MEAN - read
 
@@ -82,10 +83,45 @@ def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
         ({"monitor_deadline_seconds": float("nan")}, "monitor_deadline_seconds must be 0 or more"),
         ({"budget_period_days": 0.0}, "budget_period_days must be above 0"),
         ({"drift_delta": float("nan")}, "drift_delta must be between 0 and 1"),
+        ({"embeddings": "ask"}, "embeddings must be one of refuse, accept"),
+        ({"embeddings": "accept"}, "dimension must be that of the embeddings of e@1"),
+        ({"embeddings": "accept", "dimension": 1}, "dimension must be in 2..4096"),
+        ({"dimension": 4097}, "dimension must be in 2..4096"),
+        ({"encoder": "external:e", "dimension": 8}, "embeddings must be accept with the encoder external:e"),
+        (
+            {"encoder": "external:e", "embeddings": "accept"},
+            "dimension must be that of the embeddings of external:e",
+        ),
+        (
+            {"encoder": "external:", "embeddings": "accept", "dimension": 8},
+            "encoder must be external: and a name",
+        ),
+        (
+            {"encoder": "external:e f", "embeddings": "accept", "dimension": 8},
+            "encoder must be external: and a name",
+        ),
+        (
+            {"scorer": "external", "encoder": "none", "embeddings": "accept", "dimension": 8},
+            "embeddings must be refuse",
+        ),
         ({"judge_kind": "No!"}, "judge_kind must be like 'judge'"),
         ({"judge_kind": "human"}, "judge_kind must be another kind of label than the gate's own, human"),
     ],
 )
 def test_a_rule_out_of_range_is_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        GateSettings(encoder="e@1", **wrong)
+        GateSettings(**{"encoder": "e@1"} | wrong)
+
+
+def test_a_gate_takes_the_embeddings_of_its_encoder_and_of_no_other() -> None:
+    refuses = GateSettings(encoder="e@12345678", dimension=8)
+    accepts = replace(refuses, embeddings="accept")
+    external = GateSettings(encoder="external:e@12345678", embeddings="accept", dimension=8)
+    assert not refuses.accepts("e@12345678", 8)
+    assert accepts.accepts("e@12345678", 8)
+    assert external.accepts("e@12345678", 8)
+    assert external.accepts("external:e@12345678", 8)
+    for gate in (accepts, external):
+        for named, dimension in (("e@12345678", 9), ("e", 8), ("E@12345678", 8), ("", 8), (None, 8)):
+            assert not gate.accepts(named, dimension), (named, dimension)
+    assert not accepts.accepts("external:e@12345678", 8)

@@ -842,6 +842,9 @@ class Verifier:
                 facts.get("segment"),
             ],
         }  # fmt: skip
+        if "embedding_source" in event["scorer"]:  # younger than the event itself
+            said["scorer"] = [event["scorer"][n] for n in ("name", "encoder", "embedding_source")]
+            recorded["scorer"] = [facts[n] for n in ("scorer", "encoder", "embedding_source")]
         if decided_without_trust(facts):
             recorded["cut"] = ["closed", None, None]
         for name, value in recorded.items():

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.policy import HOLD_ACTIONS, MODES, ON_ALARM, RECALIBRATE, SEGMENT_FALLBACKS, SHAPES, UNITS
+from streamer.policy import (
+    EMBEDDINGS,
+    HOLD_ACTIONS,
+    MODES,
+    ON_ALARM,
+    RECALIBRATE,
+    SEGMENT_FALLBACKS,
+    SHAPES,
+    UNITS,
+)
 from streamer.store.schema.types import (
     BIGINT,
     REAL,
@@ -41,6 +50,14 @@ gate_revisions = sa.Table(
     sa.Column("unit", sa.Text, nullable=False),
     sa.Column("scorer", sa.Text, nullable=False),
     sa.Column("encoder", sa.Text, nullable=False),
+    sa.Column(
+        "embeddings",
+        sa.Text,
+        nullable=False,
+        server_default=sa.text("'refuse'"),
+        comment="whether batches may bring their own",
+    ),
+    sa.Column("dimension", sa.Integer, comment="of embeddings that are accepted"),
     sa.Column("severity_kind", sa.Text, nullable=False),
     sa.Column("alpha", REAL, nullable=False),
     sa.Column("method", sa.Text, nullable=False),
@@ -91,6 +108,10 @@ gate_revisions = sa.Table(
     sized_text("scorer", 64),
     sized_text("encoder", 200),
     check("encoder_of_scorer", "(scorer = 'external') = (encoder = 'none')"),
+    one_of("embeddings", EMBEDDINGS),
+    check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
+    check("dimension", "dimension BETWEEN 2 AND 4096"),
+    check("accepted_dimension", "embeddings = 'refuse' OR dimension IS NOT NULL"),
     sized_text("severity_kind", 64),
     check("alpha", "alpha > 0 AND alpha < 1"),
     sized_text("method", 64),

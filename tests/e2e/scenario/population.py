@@ -50,6 +50,7 @@ class Prompt:
             "gate": gate,
             "batch_id": batch_id,
             "prompt": self.question,
+            "embedding_encoder": "all-MiniLM-L6-v2",
             "responses": [
                 {"id": f"r{i}", "text": text, "embedding": vector}
                 for i, (text, vector) in enumerate(zip(self.answers, self.embeddings, strict=True))

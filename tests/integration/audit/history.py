@@ -65,7 +65,13 @@ class Scribe:
         )
 
     def gate(self, name: str, **settings: Any) -> None:
-        chosen = {"encoder": "event", "mode": "enforce", "audit_probability": 1.0} | settings
+        chosen = {
+            "encoder": "external:made-up",
+            "embeddings": "accept",
+            "dimension": 8,
+            "mode": "enforce",
+            "audit_probability": 1.0,
+        } | settings
         self.store.gates.create(name, GateSettings(**chosen), by="ana", reason="test")
 
     def import_labels(self, gate: str, numbers: Iterable[int], *, labeller: str = "ana") -> None:
@@ -102,6 +108,7 @@ def event(gate: str, number: int, **changes: Any) -> bytes:
         "gate": gate,
         "batch_id": f"batch-{number}",
         "prompt": f"question {number} — ünïcode",
+        "embedding_encoder": "made-up",
         "references": ["one", "two"] if number % 2 else None,
         "metadata": {"kind": "odd" if number % 2 else "even", "n": 1e300},
         "responses": [

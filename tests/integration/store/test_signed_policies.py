@@ -176,7 +176,8 @@ TAMPERED: dict[str, dict[str, Any]] = {
         "calibrated": False, "guarantee": "more", "valid_from": START, "created_by": "bo", "reason": "", "gate_revision": 1,
     },
     "gate_revisions": {
-        "unit": "response", "scorer": "external", "encoder": "other@1", "severity_kind": "judge", "alpha": 0.06,
+        "unit": "response", "scorer": "external", "encoder": "other@1", "embeddings": "accept", "dimension": 8,
+        "severity_kind": "judge", "alpha": 0.06,
         "method": "crc", "eta": 2.0, "draws": 21, "delta": 0.2, "rho": 0.98, "grid": 99, "starts": 4, "shape": "rank",
         "width": 0.06, "segment_by": "language", "segment_fallback": "pooled", "label_floor": 0.1,
         "hold_action": "escalate", "max_attempts": 2, "mode": "shadow", "audit_probability": 0.4, "audit_draws": 2,
@@ -240,6 +241,8 @@ def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, 
         # what the database itself asks for, so that the change can be made at all
         if name == "scorer":
             change["encoder"] = "none"
+        if name == "embeddings":
+            change["dimension"] = 8
         if name == "state":
             change["threshold"] = None
         if name == "calibrated":

@@ -13,11 +13,12 @@ from streamer.cli import main
 from streamer.cli.console import percent
 from streamer.errors import Unavailable
 from streamer.journal import BatchKey
+from streamer.scoring.identity import EncoderIdentity
 from streamer.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
-    "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "severity_kind",
+    "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "max_attempts", "mode", "audit_probability",
     "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate", "recalibrate_every_seconds",
@@ -303,6 +304,74 @@ def test_a_worker_without_an_encoder_is_fine_for_external_scores(
     assert {"encoder": "ok", "gate x": "warn", "gate y": "warn"}.items() <= {
         finding["subject"]: finding["level"] for finding in objects(out)[0]["findings"]
     }.items()
+
+
+def created(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str, int | None]:
+    status, out, err = run(capsys, "gate", *words, "--json")
+    assert status == 0, err
+    (gate,) = objects(out)
+    return gate["encoder"], gate["embeddings"], gate["dimension"]
+
+
+@pytest.mark.usefixtures("database")
+def test_a_gate_says_whose_embeddings_it_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = "all-MiniLM-L6-v2@53aa5117"
+    outer, external = "external:text-embedding-3-small", ("--encoder", "external:text-embedding-3-small")
+    assert created(capsys, "create", "a") == (usual, "refuse", None)
+    assert created(capsys, "create", "b", "--embeddings", "accept") == (usual, "accept", 384)
+    assert created(capsys, "create", "c", *external, "--dimension", "1536") == (outer, "accept", 1536)
+    # What a worker has run is known, wherever it ran.
+    with open_store(load_settings()) as store:
+        store.encoders.register(EncoderIdentity("other", "1", "12345678" * 8, 96))
+    other = "other@12345678"
+    assert created(capsys, "create", "d", "--encoder", other, "--embeddings", "accept") == (
+        other,
+        "accept",
+        96,
+    )
+    assert created(capsys, "set", "a", "--embeddings", "accept") == (usual, "accept", 384)
+    assert created(capsys, "set", "a", *external, "--dimension", "8") == (outer, "accept", 8)
+    assert created(capsys, "set", "a", "--encoder", usual) == (usual, "refuse", None)
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    assert created(capsys, "create", "e", *external, "--dimension", "1536") == (outer, "accept", 1536)
+    assert created(capsys, "create", "f", "--encoder", usual) == (usual, "accept", 384)
+    assert created(capsys, "create", "g", "--encoder", usual, "--embeddings", "refuse") == (
+        usual,
+        "refuse",
+        None,
+    )
+    assert created(capsys, "create", "h", "--scorer", "external") == ("none", "refuse", None)
+    for words, says in (
+        (["create", "x"], "--encoder external:NAME --dimension D"),
+        (["create", "x", *external], f"give --dimension D, that of the embeddings of {outer}"),
+        (["create", "x", *external, "--dimension", "1"], "--dimension must be in 2..4096"),
+        (["create", "x", *external, "--embeddings", "refuse"], "--embeddings must be accept"),
+        (["create", "x", "--encoder", "external:"], "--dimension"),
+        (
+            ["create", "x", "--encoder", "new@12345678"],
+            "give --dimension D, that of the embeddings of new@12345678",
+        ),
+        (
+            ["create", "x", "--encoder", usual, "--dimension", "9"],
+            f"--dimension must be 384, that of {usual}",
+        ),
+        (["create", "x", "--scorer", "external", "--embeddings", "accept"], "--embeddings must be refuse"),
+        (
+            ["create", "x", "--encoder", usual, "--embeddings", "ask"],
+            "--embeddings must be one of refuse, accept",
+        ),
+        (["set", "c", "--embeddings", "refuse"], "--embeddings must be accept"),
+    ):
+        status, _, err = run(capsys, "gate", *words)
+        assert status == cli.WRONG_USAGE, words
+        assert says in " ".join(err.split()), words
+    _, out, _ = run(capsys, "gate", "show", "c")
+    assert "accept" in out
+    assert "1536" in out
+    _, _, err = run(capsys, "gate", "create", "k", *external, "--dimension", "64")
+    assert "embeddings of dimension 64 from events whose embedding_encoder is text-embedding-3-small" in err
 
 
 @pytest.mark.parametrize(("encoder", "loads"), [("all-MiniLM-L6-v2", True), ("none", False)])

@@ -103,6 +103,9 @@ POLICIES = {
         active("all", unit="batch", state="open", threshold=None),
         active("judge", scorer="external", encoder="none", threshold=0.5),
         active("other-encoder", encoder="other@12345678"),
+        active("accepts", embeddings="accept", dimension=8),
+        active("accepts-other", encoder="other@12345678", embeddings="accept", dimension=8),
+        active("outer", encoder="external:text-embedding-3-small", embeddings="accept", dimension=4),
         active("hasty", decision_deadline_seconds=60.0),
         active("twice", max_attempts=2, state="open", threshold=None),
         active("shy", mode="shadow", audit_probability=0.0, hold_action="escalate"),
@@ -111,7 +114,7 @@ POLICIES = {
 
 
 class World:
-    def __init__(self, known: dict[BatchKey, bytes] | None = None) -> None:
+    def __init__(self, known: dict[BatchKey, bytes] | None = None, *, encodes: bool = True) -> None:
         self.sql = dict(POLICIES)
         self.reads: list[Any] = []
         self.rejected: list[str] = []
@@ -120,7 +123,7 @@ class World:
         self.decider = BatchDecider(
             book=self.book,
             known=lambda keys: {k: h for k, h in (known or {}).items() if k in keys},
-            encoder=CachedEncoder(self.encoder, capacity_texts=1000),
+            encoder=CachedEncoder(self.encoder, capacity_texts=1000) if encodes else None,
             topics=TOPICS,
             limits=LIMITS,
             clock=lambda: NOW,
@@ -155,8 +158,12 @@ def raw(event: dict[str, Any]) -> bytes:
     return json.dumps(event).encode()
 
 
-def with_embeddings(vectors: Sequence[Sequence[float]], gate: str = "bot") -> bytes:
-    event = batch(gate, texts=["t"] * len(vectors))
+def with_embeddings(
+    vectors: Sequence[Sequence[float]], gate: str = "accepts", encoder: str | None = IDENTITY.id
+) -> bytes:
+    event = batch(gate, texts=[f"text {i}" for i in range(len(vectors))])
+    if encoder is not None:
+        event["embedding_encoder"] = encoder
     for response, vector in zip(event["responses"], vectors, strict=True):
         response["embedding"] = list(vector)
     return raw(event)
@@ -310,14 +317,63 @@ def test_embeddings_in_the_event_skip_the_encoder(world: World) -> None:
     vectors = np.eye(8)[[0, 0, 1]] * 3
     (decision,) = world.decide(with_embeddings(vectors.tolist()))
     assert world.encoder.calls == []
-    assert decision.embedding_source == "event"
+    assert (decision.encoder, decision.embedding_source) == (IDENTITY.id, "event")
     expected = np.round(gram_energy(vectors), 6).tolist()
     assert [r.score for r in decision.responses] == expected
 
 
-def test_embeddings_of_another_dimension_than_the_gates_encoder_are_held(world: World) -> None:
-    (decision,) = world.decide(with_embeddings([[1, 0], [0, 1]]))
+ALIKE_8, ALIKE_4 = [[1.0] * 8] * 4, [[1.0] * 4] * 4
+TAKEN = {
+    "named as the gate's": with_embeddings(ALIKE_8),
+    "of another encoder than the worker's": with_embeddings(ALIKE_8, "accepts-other", "other@12345678"),
+    "external": with_embeddings(ALIKE_4, "outer", "text-embedding-3-small"),
+    "external, by its full name": with_embeddings(ALIKE_4, "outer", "external:text-embedding-3-small"),
+}
+NOT_TAKEN = {
+    "refused": with_embeddings(ALIKE_8, "bot"),
+    "refused, and not named": with_embeddings(ALIKE_8, "bot", None),
+    "not named": with_embeddings(ALIKE_8, "accepts", None),
+    "of another encoder": with_embeddings(ALIKE_8, "accepts", "other@12345678"),
+    "of the encoder with other weights": with_embeddings(ALIKE_8, "accepts", "hashing@cdcdcdcd"),
+    "named without the hash of the weights": with_embeddings(ALIKE_8, "accepts", "hashing"),
+    "of another dimension": with_embeddings(ALIKE_4, "accepts"),
+    "of another dimension, of no encoder here": with_embeddings(ALIKE_4, "accepts-other", "other@12345678"),
+    "of the worker's encoder, for another": with_embeddings(ALIKE_8, "accepts-other"),
+    "external, and not named": with_embeddings(ALIKE_4, "outer", None),
+    "external, of another encoder": with_embeddings(ALIKE_4, "outer", "text-embedding-3-large"),
+    "external, of another dimension": with_embeddings(ALIKE_8, "outer", "text-embedding-3-small"),
+}
+
+
+@pytest.mark.parametrize("encodes", [True, False], ids=["with an encoder", "without"])
+@pytest.mark.parametrize("name", TAKEN)
+def test_embeddings_are_taken_where_the_gate_accepts_them(name: str, encodes: bool) -> None:
+    world = World(encodes=encodes)
+    (decision,) = world.decide(TAKEN[name])
+    assert (decision.reason, decision.outcome, decision.embedding_source) == ("scored", "ship", "event")
+    said = decode_action(decision.action.value).scorer
+    assert (said.encoder, said.embedding_source) == (decision.policy.settings.encoder, "event")
+    assert world.encoder.calls == []
+
+
+@pytest.mark.parametrize("encodes", [True, False], ids=["with an encoder", "without"])
+@pytest.mark.parametrize("name", NOT_TAKEN)
+def test_other_embeddings_hold_the_batch_and_nothing_is_encoded(name: str, encodes: bool) -> None:
+    world = World(encodes=encodes)
+    (decision,) = world.decide(NOT_TAKEN[name])
     assert (decision.reason, decision.outcome) == ("encoder_mismatch", "abstain")
+    assert decision.embedding_source == "event", "the record tells it from a worker with another encoder"
+    assert decode_action(decision.action.value).scorer.embedding_source == "event"
+    assert all(r.score is None for r in decision.responses)
+    assert world.encoder.calls == []
+
+
+def test_a_gate_that_accepts_embeddings_encodes_texts_that_have_none(world: World) -> None:
+    (decision,) = world.decide(raw(batch("accepts", texts=["yes", "yes", "yes"])))
+    assert (decision.outcome, decision.embedding_source) == ("ship", "encoder")
+    for gate in ("accepts-other", "outer"):
+        (decision,) = world.decide(raw(batch(gate, texts=["yes", "yes", "yes"])))
+        assert (decision.reason, decision.embedding_source) == ("encoder_mismatch", "none"), gate
 
 
 def test_a_group_is_encoded_in_one_call_and_each_text_once(world: World) -> None:

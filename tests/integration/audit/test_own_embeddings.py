@@ -1,0 +1,75 @@
+"""Embeddings that events bring, in the record: whose they are said to be, why they were not taken, and what to do."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import wiring
+from streamer.cli import main
+from streamer.settings import load_settings
+from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
+from tests.integration.audit.history import Scribe, event, verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a record in which publishers brought embeddings."""
+    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")
+    monkeypatch.setenv("COLUMNS", "500")
+    monkeypatch.chdir(tmp_path)
+    wiring.migrate(load_settings())
+    with wiring.open_store(load_settings()) as store:
+        scribe = Scribe(store, load_settings())
+        scribe.gate("trusting")
+        scribe.gate("usual", encoder="any@12345678", embeddings="refuse")
+        changes: list[dict[str, Any]] = [{}, {"embedding_encoder": "another"}, {"embedding_encoder": None}]
+        scribe.deliver(event("trusting", number, **one) for number, one in enumerate(changes))
+        scribe.deliver(event("usual", number) for number in range(3))
+    return tmp_path
+
+
+def test_a_decision_says_whose_embeddings_it_is_from(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for batch, gate, words in (
+        (0, "trusting", "the embeddings came with the event, as those of external:made-up: no worker ran it"),
+        (1, "trusting", "were not said to be of external:made-up, or are not of dimension 8"),
+        (2, "trusting", "were not said to be of external:made-up, or are not of dimension 8"),
+        (1, "usual", "it brought embeddings, and the gate refuses those that it does not make"),
+    ):
+        assert main(["audit", "show", f"batch-{batch}", "--gate", gate]) == 0
+        assert words in " ".join(capsys.readouterr().out.split()), (batch, gate)
+    report = verify(load_settings())
+    assert report.faults == ()
+    assert report.counts["decisions"] == 6
+    with breaking_in("sqlite:///record.db") as connection:
+        connection.exec_driver_sql("UPDATE decisions SET embedding_source = 'encoder' WHERE batch = 1")
+        rebuild_outcomes(connection)
+    (fault,) = verify(load_settings()).faults
+    assert fault.detail == "the published event says another scorer", (
+        "it says that the embeddings came with it"
+    )
+
+
+def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with wiring.open_store(load_settings()) as store:
+        assert store.reports.brought_embeddings("trusting") == (3, 2)
+        assert store.reports.brought_embeddings("usual", newest=2) == (2, 2)
+        assert store.reports.brought_embeddings("nobody") == (0, 0)
+    main(["doctor"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "gate usual: wants encoder any@12345678, workers with these settings run none" in told
+    assert "set STREAMER_ENCODER_NAME, or streamer gate set usual --embeddings accept" in told
+    assert "gate usual: 3 recent batches brought embeddings, which it refuses" in told
+    assert "gate trusting: 2 of 3 recent batches that brought embeddings were held" in told
+    assert "publish embedding_encoder 'external:made-up' with embeddings of dimension 8" in told
+    assert "gate trusting: wants encoder" not in told, "no worker needs one"
