@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.journal import BatchKey
+from streamer.signed_label import NO_LABEL_KEYS
 from streamer.store import control
 from streamer.store.schema import (
     batches,
@@ -23,7 +25,7 @@ from streamer.store.schema import (
 from streamer.store.settle import add_labels, known_gates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from streamer.journal import LabelRevision
@@ -36,10 +38,13 @@ _IDS_A_QUERY = 500
 
 
 class Added(NamedTuple):
-    """What became of labels that were brought: new revisions, and identical ones that were there already."""
+    """What became of labels that were brought: new revisions, identical ones that were there already, new signatures; and
+    those of all of them that their gate does not read."""
 
     added: int
     repeated: int
+    signed: int = 0
+    unread: Mapping[str, UnreadLabels] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,21 +156,42 @@ class Labels:
         self._read = read
 
     def add(
-        self, revisions: Sequence[LabelRevision], *, source: str = "file", now: datetime | None = None
+        self,
+        revisions: Sequence[LabelRevision],
+        *,
+        source: str = "file",
+        now: datetime | None = None,
+        sign: bool = False,
     ) -> Added:
         """Store severities, all or none. An identical one that is there already is not stored again.
 
-        Raises `UsageError` when a gate does not exist.
+        With `sign` each is signed with its labeller's private key.
+
+        Raises
+        ------
+        UsageError
+            When a gate does not exist, or there is no private key of a labeller.
         """
+        if sign and (strangers := sorted({one.labeller for one in revisions} - self._read.keys.signs_for)):
+            raise UsageError(
+                f"there is no private key of {', '.join(map(repr, strangers))} here (STREAMER_LABELS_PRIVATE_KEYS_FILE;"
+                " `streamer label keygen` makes one); no label was stored"
+            )
+        keys = self._read.keys if sign else NO_LABEL_KEYS
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> Added:
             names = {label.key.gate for label in revisions}
             if unknown := sorted(names - known_gates(connection, names)):
                 raise UsageError(f"there is no gate {', '.join(map(repr, unknown))}; no label was stored")
-            stored = store_labels(connection, revisions, keys=self._read.keys, source=source, now=moment)
+            stored = store_labels(connection, revisions, keys=keys, source=source, now=moment)
             added = sum(one.is_new for one in stored)
-            return Added(added, len(stored) - added)
+            return Added(
+                added,
+                len(stored) - added,
+                sum(one.is_newly_signed for one in stored),
+                self._read.unread_among(connection, [one.label for one in stored]),
+            )
 
         return self._database.writing(work)
 

@@ -136,6 +136,24 @@ class ReadLabels:
                 result[name] = found
         return result
 
+    def unread_among(self, connection: sa.Connection, rows: Sequence[Row]) -> dict[str, UnreadLabels]:
+        """Count those of these rows of `label_revisions` that are not read; by gate."""
+        result = {}
+        for name in sorted({row["gate"] for row in rows}):
+            table = self.table(connection, name)
+            if table is label_revisions:
+                continue
+            of_gate = {row["id"]: row["labeller"] for row in rows if row["gate"] == name}
+            read = bulk.look_up(
+                connection, sa.select(table.c.id), [table.c.id], [(number,) for number in of_gate]
+            )
+            left = of_gate.keys() - {row["id"] for row in read}
+            named = self.demands(connection, name)[name].labellers
+            others = sum(named is not None and of_gate[number] not in named for number in left)
+            if left:
+                result[name] = UnreadLabels(others=others, unsigned=len(left) - others)
+        return result
+
     def _good_policy(self, found: PolicyVersion) -> bool:
         return found.active is not None and self._trusts(found)
 
