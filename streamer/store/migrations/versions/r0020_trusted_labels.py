@@ -97,12 +97,10 @@ def upgrade() -> None:
             else f"CREATE TRIGGER {name} BEFORE {verb} ON label_signatures"
             " FOR EACH ROW EXECUTE FUNCTION refuse_change()"
         )
-    op.execute(
-        f"ALTER TABLE outcomes ADD COLUMN label_signature {'INTEGER' if sqlite else 'BIGINT'}"
-        " CONSTRAINT fk_outcomes_label_signature_label_signatures REFERENCES label_signatures (id)"
+    op.add_column(
+        "outcomes",
+        sa.Column("label_signature", BIGINT, nullable=True, comment="the signature that came with the label"),
     )
-    if not sqlite:
-        op.execute("COMMENT ON COLUMN outcomes.label_signature IS 'the signature that came with the label'")
     read = READ.format(names=NAMES[op.get_bind().dialect.name])
     queue = r0017_review_claims.LABEL_QUEUE.format(asked=r0017_review_claims.READ)
     labelled = "AND l.kind = g.severity_kind"
@@ -112,15 +110,9 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Read everybody's labels again, and drop every signature."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
     _define("v_label_queue", r0017_review_claims.LABEL_QUEUE.format(asked=r0017_review_claims.READ))
     _define("v_severities", r0004_views.SEVERITIES.replace("CREATE VIEW", "VIEW"))
-    if sqlite:
-        # SQLite drops no column that has a reference.
-        with op.batch_alter_table("outcomes") as table:
-            table.drop_column("label_signature")
-    else:
-        op.drop_column("outcomes", "label_signature")
+    op.drop_column("outcomes", "label_signature")
     op.drop_table("label_signatures")
     op.drop_column("gate_revisions", "signed_labels")
     op.execute("ALTER TABLE gate_revisions DROP COLUMN labellers")
