@@ -98,14 +98,23 @@ class LabelKeys:
         self._verify = verify
 
     @property
-    def any_trusted(self) -> bool:
-        """Whether any signature can be good here."""
-        return bool(self._trusted)
-
-    @property
     def signs_for(self) -> frozenset[str]:
         """The labellers whose private keys are here."""
         return frozenset(self._signers)
+
+    @property
+    def signs_well_for(self) -> frozenset[str]:
+        """Those of them whose signatures are good here."""
+        return frozenset(
+            name
+            for name, signer in self._signers.items()
+            if (known := self._trusted.get(signer.key_id)) is not None and known.labeller == name
+        )
+
+    @property
+    def trusted_labellers(self) -> frozenset[str]:
+        """The labellers whose signatures can be good here."""
+        return frozenset(one.labeller for one in self._trusted.values())
 
     def sign(self, label: LabelRevision, *, record_id: bytes) -> LabelRevision:
         """Return the label with a signature if its labeller's private key is here; else as it is."""

@@ -290,12 +290,14 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
     from streamer import wiring
     from streamer.cli.console import print_fields, print_json, say
+    from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
+        unread = store.labels.unread(gate)
     if json:
-        print_json(gate_json(revision, policy))
+        print_json(gate_json(revision, policy) | {"unread_labels": unread_json(unread).get(gate)})
         return
     say(f"{gate}: {standing(policy)}")
     print_fields(
@@ -304,6 +306,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
             for name, value in asdict(revision.settings).items()
         }
         | {
+            **({"labels not read": unread_text(unread[gate])} if gate in unread else {}),
             "seed": revision.seed,
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
             "policy": f"version {policy.version}, {when(policy.valid_from)} by {policy.created_by}: {policy.reason}",

@@ -278,6 +278,11 @@ class Labels:
         with self._database.reading(snapshot=True) as connection:
             return Severities.read(connection, self._read.table(connection, gate), gate, kind)
 
+    def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
+        """Say of which of these gates labels that this labeller gives here would not be read, and why."""
+        with self._database.reading() as connection:
+            return self._read.refusals(connection, labeller, gates)
+
     def unread(self, gate: str | None = None) -> dict[str, UnreadLabels]:
         """Labels that are recorded and not read, by gate; gates without any are left out."""
         with self._database.reading(snapshot=True) as connection:

@@ -136,6 +136,24 @@ class ReadLabels:
                 result[name] = found
         return result
 
+    def refusals(self, connection: sa.Connection, labeller: str, gates: Sequence[str]) -> dict[str, str]:
+        """Say of which of these gates labels that this labeller gives here would not be read, and why."""
+        result = {}
+        every = self.demands(connection)
+        for name in gates:
+            demands = every.get(name)
+            if demands is None:
+                continue
+            if demands.labellers is not None and labeller not in demands.labellers:
+                names = ", ".join(demands.labellers) or "nobody"
+                result[name] = f"gate {name} reads labels by {names}, not by {labeller}"
+            elif demands.signed and labeller not in self.keys.signs_well_for:
+                result[name] = (
+                    f"gate {name} reads signed labels alone, and there is no key here that signs for {labeller}"
+                    " (STREAMER_LABELS_PRIVATE_KEYS_FILE)"
+                )
+        return result
+
     def unread_among(self, connection: sa.Connection, rows: Sequence[Row]) -> dict[str, UnreadLabels]:
         """Count those of these rows of `label_revisions` that are not read; by gate."""
         result = {}

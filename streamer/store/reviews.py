@@ -63,6 +63,11 @@ class Reviews:
                 return item
         return None
 
+    def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
+        """Say of which of these gates this person's labels would not be read, and why."""
+        with self._database.reading() as connection:
+            return self._read.refusals(connection, labeller, gates)
+
     def others(self, reviewer: Reviewer, token: str) -> list[str]:
         """Return the texts of the batch's other answers, in the order of the event. Raises `UnknownItem`."""
         with self._database.reading() as connection:
