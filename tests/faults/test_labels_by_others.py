@@ -113,7 +113,7 @@ class Labelled:
         return (
             [severities.get(BatchKey(GATE, batch, 1), response) for batch, response in self.drawn],
             store.labels.pending()[GATE],
-            [(one.method, one.threshold) for one in run.candidates],
+            [one.threshold for one in run.candidates],
         )
 
 
