@@ -151,7 +151,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRevision:
-    """One severity that somebody gave to one response. `record` is None for labels from a file or a page."""
+    """One severity that somebody gave to one response. `record` is None for labels from a file or a page.
+
+    `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.signed_label`.
+    """
 
     key: BatchKey
     response_id: str
@@ -161,6 +164,8 @@ class LabelRevision:
     labeller: str
     labelled_at: datetime
     record: Record | None = None
+    signature: str | None = None
+    key_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

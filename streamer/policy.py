@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from streamer import labeller_names
 from streamer.rules import INDICATOR, Rule, Segments, ThresholdState
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ LEAST_ALPHA = 1e-9
 """The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
 
 _MOST_GROUPS = 1_000_000_000
+_MOST_LABELLERS = 200
 
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
@@ -77,6 +79,8 @@ class GateSettings:
         (`accept`) if they are named as the encoder's and have its dimension.
     dimension : of the embeddings that are accepted, in 2..4096; None: none are.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
+    labellers : whose labels are read, sorted; None: everybody's. Labels of others are recorded and never read.
+    signed_labels : read only labels that their labeller has signed.
     alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
     method : the calibrator, one of `METHODS`, chosen before any label is read.
     eta : Dirichlet concentration of `rbwa`, > 0.
@@ -122,6 +126,8 @@ class GateSettings:
     embeddings: Embeddings = "refuse"
     dimension: int | None = None
     severity_kind: str = "human"
+    labellers: tuple[str, ...] | None = None
+    signed_labels: bool = False
     alpha: float = 0.05
     method: str = "mean"
     eta: float = 1.0
@@ -165,6 +171,8 @@ class GateSettings:
         return (now - created_at).total_seconds() > self.decision_deadline_seconds
 
     def __post_init__(self) -> None:
+        if self.labellers is not None:
+            object.__setattr__(self, "labellers", _labellers(self.labellers))
         for name, allowed in (
             ("unit", UNITS),
             ("scorer", SCORERS),
@@ -285,6 +293,17 @@ class GateSettings:
         )
 
 
+def _labellers(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names as they are recorded, each once, sorted. Raises `ValueError` for what cannot be one."""
+    found = sorted({labeller_names.normalised(name) for name in names})
+    if not 1 <= len(found) <= _MOST_LABELLERS:
+        raise ValueError(f"labellers must be 1 to {_MOST_LABELLERS} names, or absent, not {len(found)}")
+    for name in found:
+        if (wrong := labeller_names.fault(name)) is not None:
+            raise ValueError(f"labellers must be names that people can read: {name!r} {wrong}")
+    return tuple(found)
+
+
 def unsupported(settings: GateSettings) -> str | None:
     """Say why no guarantee is known for this mixture of method, shape, unit and options; None if one is.
 
@@ -342,14 +361,22 @@ def unread(settings: GateSettings) -> frozenset[str]:
 def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[str]:
     """Return, sorted, what a threshold that was calibrated for `before` was calibrated for otherwise than `after` asks.
 
-    A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated.
+    A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated. So does one by
+    which labels that it may rest on are not read any more; that more labels are read concerns only later runs.
     """
     unread_by_both = unread(before) & unread(after)
-    return sorted(
+    changed = {
         name
         for name in _CALIBRATED_FOR
         if name not in unread_by_both and getattr(before, name) != getattr(after, name)
-    )
+    }
+    if after.labellers is not None and (
+        before.labellers is None or not set(before.labellers) <= set(after.labellers)
+    ):
+        changed.add("labellers")
+    if after.signed_labels and not before.signed_labels:
+        changed.add("signed_labels")
+    return sorted(changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

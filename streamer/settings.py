@@ -319,6 +319,27 @@ class PolicySettings(_Group):
     )
 
 
+class LabelSettings(_Group):
+    """Signed labels: whose labels this place signs, and whose signatures are good for gates that demand them."""
+
+    private_keys: str | None = Field(
+        None,
+        repr=False,
+        description=(
+            "Private keys of labellers, as `streamer label keygen` writes them, one block after the other: a line "
+            "`labeller: NAME` and an Ed25519 key in PEM. Labels of these labellers are signed here."
+        ),
+    )
+    public_keys: str | None = Field(
+        None,
+        description=(
+            "Public keys of labellers in the same form (`FILE.pub`). Of a gate that demands signed labels only those are "
+            "read that one of its labeller's keys signed; by default the keys that belong to `private_keys`. Needed "
+            "wherever labels are read: recalibrator, review page, commands."
+        ),
+    )
+
+
 class Settings(BaseSettings):
     """All settings, read when it is made; immutable. See the module's text for where values come from.
 
@@ -349,6 +370,7 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()
     audit: AuditSettings = AuditSettings()
     policies: PolicySettings = PolicySettings()
+    labels: LabelSettings = LabelSettings()
     logging: LoggingSettings = LoggingSettings()
     origins: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
 

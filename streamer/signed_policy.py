@@ -53,7 +53,12 @@ FIRST_SETTINGS = (
 )  # fmt: skip
 """The settings that every signature covers. Never change this: old signatures would not verify any more."""
 
-YOUNGER_SETTINGS: dict[str, object] = {"embeddings": "refuse", "dimension": None}
+YOUNGER_SETTINGS: dict[str, object] = {
+    "embeddings": "refuse",
+    "dimension": None,
+    "labellers": None,
+    "signed_labels": False,
+}
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
 that are there). A policy that still has this value is signed without the setting, as it was then; any other value is
 signed, and refused by a program that does not know the setting."""

@@ -252,27 +252,16 @@ def keygen(
         ),
     ],
 ) -> None:
-    """Make a key pair, for checkpoints or for policies: each wants its own.
+    """Make a key pair, for checkpoints or for policies: each wants its own. For labels: `streamer label keygen`.
 
     The key of checkpoints stays with the workers; that of policies where policies are made, and not with the workers.
     The public one goes to whoever verifies: auditors, and for policies the workers.
     """
-    import os
-
     from streamer.audit.signing import generate_keys
     from streamer.cli.console import say
-    from streamer.errors import UsageError
+    from streamer.cli.key_files import write_key_files
 
-    private, public = generate_keys()
-    beside = out.with_name(out.name + ".pub")
-    try:
-        for path, text, mode in ((out, private, 0o600), (beside, public, 0o644)):
-            with os.fdopen(
-                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="ascii"
-            ) as file:
-                file.write(text)
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+    beside = write_key_files(out, *generate_keys())
     say(
         f"{out}: the private key. For checkpoints: STREAMER_AUDIT_PRIVATE_KEY_FILE, where workers run and nowhere else. For "
         "policies: STREAMER_POLICIES_PRIVATE_KEY_FILE, where policies are made."

@@ -90,6 +90,7 @@ def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
         return  # what is kept there cannot be looked at
     yield from _guarded("gates", _gates, settings)
     yield from _guarded("signatures", _signatures, settings)
+    yield from _guarded("labels", _labels, settings)
     yield from _guarded("dead letters", _dead_letters, settings)
 
 
@@ -360,6 +361,37 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
             "signatures",
             f"the newest policy of every gate is signed with a trusted key; this place {signs}",
         )
+
+
+def _labels(settings: "Settings") -> Iterator[Finding]:
+    """Say which labels are not read, and whose signatures cannot be good for want of a public key."""
+    from streamer import wiring
+    from streamer.cli.unread_labels import unread_text
+
+    keys = wiring.label_keys(settings)
+    with wiring.open_store(settings) as store:
+        gates = store.gates.list()
+        unread = store.labels.unread()
+    for one in gates:
+        name, wanted = one.gate, one.settings
+        if wanted.signed_labels:
+            known = keys.trusted_labellers
+            missing = sorted(set(wanted.labellers) - known) if wanted.labellers is not None else []
+            if missing or not known:
+                yield Finding(
+                    "warn" if known and wanted.labellers != tuple(missing) else "fail",
+                    f"gate {name}",
+                    f"it reads signed labels alone, and no public key of {', '.join(missing) or 'any labeller'} is"
+                    " configured here",
+                    "STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read; streamer label keygen makes keys",
+                )
+        if name in unread:
+            yield Finding(
+                "warn",
+                f"gate {name}",
+                unread_text(unread[name]),
+                f"look where they come from; if they are right: streamer gate set {name} --labellers ...",
+            )
 
 
 def _dead_letters(settings: "Settings") -> Iterator[Finding]:

@@ -31,6 +31,8 @@ def create(
     embeddings: opt.EmbeddingsOption = None,
     dimension: opt.DimensionOption = None,
     severity_kind: opt.SeverityKindOption = None,
+    labellers: opt.LabellersOption = None,
+    signed_labels: opt.SignedLabelsOption = None,
     hold_action: opt.HoldActionOption = None,
     max_attempts: opt.MaxAttemptsOption = None,
     mode: opt.ModeOption = None,
@@ -83,7 +85,7 @@ def create(
     actor = opt.who(by)
     given = _given(
         unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, embeddings=embeddings,
-        dimension=dimension, severity_kind=severity_kind,
+        dimension=dimension, severity_kind=severity_kind, labellers=labellers, signed_labels=signed_labels,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
         delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
         segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
@@ -134,6 +136,8 @@ def set_(
     embeddings: opt.EmbeddingsOption = None,
     dimension: opt.DimensionOption = None,
     severity_kind: opt.SeverityKindOption = None,
+    labellers: opt.LabellersOption = None,
+    signed_labels: opt.SignedLabelsOption = None,
     hold_action: opt.HoldActionOption = None,
     max_attempts: opt.MaxAttemptsOption = None,
     mode: opt.ModeOption = None,
@@ -175,8 +179,9 @@ def set_(
     """Change a gate: a new revision and a new policy version. Says whether that closes the gate.
 
     A change of what the threshold was calibrated for (unit, scorer, encoder, severity kind, alpha, the method and its
-    parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated; any other change
-    keeps the threshold.
+    parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated. So does a change by
+    which labels are not read any more (a labeller is left out, labellers are named for the first time, signatures are
+    demanded). Any other change keeps the threshold.
     """
     from streamer import wiring
     from streamer.cli.console import counted, print_json, print_table, say, warn
@@ -187,7 +192,7 @@ def set_(
     actor = opt.who(by)
     given = _given(
         unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, embeddings=embeddings,
-        dimension=dimension, severity_kind=severity_kind,
+        dimension=dimension, severity_kind=severity_kind, labellers=labellers, signed_labels=signed_labels,
         hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
         delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
         segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
@@ -296,12 +301,14 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
     from streamer import wiring
     from streamer.cli.console import print_fields, print_json, say
+    from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
+        unread = store.labels.unread(gate)
     if json:
-        print_json(gate_json(revision, policy))
+        print_json(gate_json(revision, policy) | {"unread_labels": unread_json(unread).get(gate)})
         return
     say(f"{gate}: {standing(policy)}")
     print_fields(
@@ -310,6 +317,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
             for name, value in asdict(revision.settings).items()
         }
         | {
+            **({"labels not read": unread_text(unread[gate])} if gate in unread else {}),
             "seed": revision.seed,
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
             "policy": f"version {policy.version}, {when(policy.valid_from)} by {policy.created_by}: {policy.reason}",
@@ -328,6 +336,7 @@ def _given(
     recalibrate_after_groups: str | None,
     monitor_deadline: str | None,
     judge_kind: str | None,
+    labellers: str | None,
     **plain: object,
 ) -> dict[str, Any]:
     """Collect the options that were given, under the names that `GateSettings` has."""
@@ -360,9 +369,15 @@ def _given(
         )
     if monitor_deadline is not None:
         given["monitor_deadline_seconds"] = opt.seconds(monitor_deadline, "--monitor-deadline")
+    if labellers is not None:
+        given["labellers"] = None if labellers.lower() == "none" else _names(labellers)
     if judge_kind is not None:
         given["judge_kind"] = None if judge_kind.lower() == "none" else judge_kind
     return given
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name.strip())
 
 
 def gate_settings(
@@ -467,4 +482,6 @@ def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[ob
 def _written(name: str, value: object) -> object:
     if name.endswith("_seconds"):
         return opt.duration(value if isinstance(value, int | float) else None)
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return value

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamer.cli import label_clouds, label_filling
+from streamer.cli import label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
 
 if TYPE_CHECKING:
@@ -38,6 +38,13 @@ def import_(
         str | None,
         typer.Option(metavar="WHO", help="For rows that name no labeller; default: your login name."),
     ] = None,
+    sign: Annotated[
+        bool,
+        typer.Option(
+            "--sign",
+            help="Sign each label with its labeller's private key (STREAMER_LABELS_PRIVATE_KEYS_FILE).",
+        ),
+    ] = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Import severities from a file, all or none. Rows without a severity are passed over.
@@ -48,12 +55,13 @@ def import_(
     """
     from streamer import wiring
     from streamer.cli.console import counted, note, print_json, say, warn
+    from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.settings import load_settings
 
     labels, empty = _read(file, gate, kind, labeller)
     settings = load_settings()
     with wiring.open_store(settings) as store:
-        stored, repeated = store.labels.add(labels, source="file")
+        added = store.labels.add(labels, source="file", sign=sign)
         unrecorded = len(store.labels.unrecorded(labels))
         other_kinds = _of_other_kinds(store, labels)
     if json:
@@ -61,17 +69,23 @@ def import_(
             {
                 "file": str(file),
                 "read": len(labels),
-                "stored": stored,
-                "repeated": repeated,
+                "stored": added.added,
+                "repeated": added.repeated,
+                "signed": added.signed,
+                "unread": unread_json(added.unread),
                 "without_severity": empty,
                 "unrecorded": unrecorded,
                 "other_kind": sum(count for _, _, _, count in other_kinds),
             }
         )
         return
-    say(f"imported {counted(stored, 'label', 'labels')} from {file.name}")
-    if repeated:
-        note(f"{counted(repeated, 'label was', 'labels were')} known already")
+    say(f"imported {counted(added.added, 'label', 'labels')} from {file.name}")
+    if added.repeated:
+        note(f"{counted(added.repeated, 'label was', 'labels were')} known already")
+    if added.signed:
+        note(f"{counted(added.signed, 'label is', 'labels are')} newly signed")
+    for name, unread in added.unread.items():
+        warn(f"gate {name}: {unread_text(unread)}")
     if empty:
         note(f"{counted(empty, 'row has', 'rows have')} no severity yet")
     if unrecorded:
@@ -147,6 +161,7 @@ def queue(
 
     from streamer import wiring
     from streamer.cli.console import counted, note
+    from streamer.cli.unread_labels import unread_text
     from streamer.errors import UsageError
     from streamer.labelling.label_files import format_of, write_queue
     from streamer.settings import load_settings
@@ -156,6 +171,7 @@ def queue(
     with wiring.open_store(load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
+        unread = store.labels.unread(gate)
         tasks = waiting(store, gate)
         if out is None:
             lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
@@ -168,6 +184,8 @@ def queue(
                 raise UsageError(f"cannot write {out}: {error.strerror}") from None
     where = "" if out is None else f", in {out}"
     note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
+    for name, one in unread.items():
+        note(f"gate {name}: {unread_text(one)}")
     if count and out is not None:
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
@@ -195,6 +213,7 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
         last = page[-1]
 
 
+app.command("keygen")(label_keys.keygen)
 app.command("judge")(label_filling.judge)
 app.command("bertscore")(label_filling.bertscore)
 app.command("lexical")(label_filling.lexical)

@@ -152,6 +152,7 @@ def _fill(
         if waiting:
             with open_labeller() as labeller, PatientInterrupt() as interrupt:
                 who = labeller.id
+                gates = _that_read(store, gates, who)
                 store_kept = partial(store.judgements.keep, kind=kind, labeller=who, source=kind)
 
                 def keep(attempts: Sequence[Attempted]) -> int:
@@ -193,6 +194,23 @@ def _gates(store: Store, gate: str | None, kind: str) -> list[str]:
             f"another gate: streamer gate create NAME --severity-kind {kind} (or streamer gate set, which closes it)"
         )
     return [gate]
+
+
+def _that_read(store: Store, gates: Sequence[str], who: str) -> list[str]:
+    """Return the gates that would read this labeller's labels. Raises `UsageError` when there is none."""
+    from streamer.cli.console import warn
+    from streamer.errors import UsageError
+
+    refusals = store.labels.refusals(who, gates)
+    left = [gate for gate in gates if gate not in refusals]
+    if not left:
+        raise UsageError(
+            f"{'; '.join(refusals.values())}. Nothing was labelled. `streamer gate set GATE --labellers ...` names"
+            " labellers, `streamer label keygen` makes a key for one"
+        )
+    for refusal in refusals.values():
+        warn(f"{refusal}: its queue is left out")
+    return left
 
 
 def _pending(store: Store, gates: Sequence[str]) -> int:

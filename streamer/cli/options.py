@@ -170,6 +170,24 @@ SeverityKindOption = Annotated[
     str | None,
     _gate_option("severity_kind", "KIND", "Kind of label that controls the gate.", _POLICY),
 ]
+LabellersOption = Annotated[
+    str | None,
+    _gate_option(
+        "labellers",
+        "WHO,...",
+        "Read labels by these labellers alone, separated by commas; `none`: by everybody.",
+        _POLICY,
+    ),
+]
+SignedLabelsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--signed-labels/--no-signed-labels",
+        rich_help_panel=_POLICY,
+        help="Read only labels that their labeller has signed (`streamer label keygen`), or all. New gates: all.",
+        show_default=False,
+    ),
+]
 HoldActionOption = Annotated[
     str | None,
     _gate_option(

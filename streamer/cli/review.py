@@ -87,6 +87,7 @@ def _print_json(opened: "Opened") -> None:
     print_json(
         {
             "gates": opened.gates,
+            "refusals": opened.refusals,
             "addresses": [{"name": address.name, "url": address.url} for address in opened.addresses],
         }
     )
@@ -101,6 +102,8 @@ def _print(opened: "Opened") -> None:
     for address in opened.addresses:
         say(address.url if address.name is None else f"{address.name}: {address.url}")
     sys.stdout.flush()
+    for refusal in opened.refusals:
+        warn(f"{refusal}: its queue is not shown there")
     if opened.gates:
         note(
             f"Queues of {', '.join(opened.gates)}. Whoever has an address can read the texts; Ctrl-C ends it."

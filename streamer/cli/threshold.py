@@ -87,6 +87,7 @@ def show(
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
     from streamer import wiring
     from streamer.cli.console import note, print_fields, print_json, say, warn
+    from streamer.cli.unread_labels import labels_fields, unread_json
     from streamer.settings import load_settings
     from streamer.signed_policy import REFUSAL_TEXTS
 
@@ -97,8 +98,9 @@ def show(
         found = store.policies.version(gate, newest.version if version is None else version)
         policy = newest if version is None else store.policies.get(gate, version)
         proposal = store.calibration.proposal(gate)
+        unread = store.labels.unread(gate)
     if json:
-        print_json(_version_json(found, keys))
+        print_json(_version_json(found, keys) | {"unread_labels": unread_json(unread).get(gate)})
         return
     present = policy.version == newest.version
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {standing(policy)}")
@@ -111,6 +113,7 @@ def show(
             "method": policy.settings.method,
             "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
             "severity": policy.settings.severity_kind,
+            **labels_fields(policy.settings, unread.get(gate)),
             "calibration run": policy.calibration_run,
             "since": when(policy.valid_from),
             "by": policy.created_by,

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta
 
-from streamer.events import json_structure
+from streamer import labeller_names
+from streamer.errors import BadMessage
+from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
+from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from streamer.journal import Record
 
 SCHEMA: Final = "streamer.labels.v1"
+
+_MOST_SIGNATURE = 200
+_MOST_KEY_ID = 64
 
 Severity = Annotated[float, Meta(ge=0, le=1, description="0 is fine, 1 is worst.")]
 
@@ -33,10 +39,30 @@ class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
     response_id: Identifier
     severity: Severity
     kind: Annotated[GateName, Meta(description="How the severity was found, for example `human`.")]
-    labeller: Annotated[Identifier, Meta(description="Who or what found it.")]
+    labeller: Annotated[Identifier, Meta(description="Who or what found it; recorded in NFKC.")]
     labelled_at: Annotated[
         datetime, Meta(tz=True, description="RFC 3339 with a zone; within the years 1 to 9999 in UTC.")
     ]
+    signature: (
+        Annotated[
+            str,
+            Meta(
+                description="Base64 of the labeller's Ed25519 signature; see docs/security.md.",
+                extra_json_schema={"minLength": 1, "maxLength": _MOST_SIGNATURE},
+            ),
+        ]
+        | None
+    ) = None
+    key_id: (
+        Annotated[
+            str,
+            Meta(
+                description="SHA-256 of the labeller's public key, in hexadecimal; goes with `signature`.",
+                extra_json_schema={"minLength": 1, "maxLength": _MOST_KEY_ID},
+            ),
+        ]
+        | None
+    ) = None
 
     @property
     def key(self) -> BatchKey:
@@ -62,12 +88,20 @@ def decode_label(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Labels
 
 
 def check_label(event: LabelsV1, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check the identifiers of a label, wherever it comes from. Raises `BadMessage` (``bad_identifier``)."""
+    """Check names and signature of a label, wherever it comes from. Raises `BadMessage` (``bad_identifier``,
+    ``invalid_field``)."""
     check_name("gate", event.gate)
     check_identifier("batch_id", event.batch_id, limits.max_identifier)
     check_identifier("response_id", event.response_id, limits.max_identifier)
     check_name("kind", event.kind)
-    check_identifier("labeller", event.labeller, limits.max_identifier)
+    # Refused by what is recorded: normalising may make a name longer, or a blank one empty.
+    if (wrong := labeller_names.fault(labeller_names.normalised(event.labeller))) is not None:
+        raise BadMessage(codes.BAD_IDENTIFIER, f"labeller {wrong}: {excerpt(event.labeller)}")
+    if (event.signature is None) != (event.key_id is None):
+        raise BadMessage(codes.INVALID_FIELD, "signature and key_id go together; one of them is missing")
+    if event.signature is not None and event.key_id is not None:
+        check_identifier("signature", event.signature, _MOST_SIGNATURE)
+        check_identifier("key_id", event.key_id, _MOST_KEY_ID)
 
 
 def encode_label(event: LabelsV1) -> bytes:
@@ -83,7 +117,9 @@ def label_revision(event: LabelsV1, record: Record | None = None) -> LabelRevisi
         severity=event.severity,
         raw_severity=None,
         kind=event.kind,
-        labeller=event.labeller,
+        labeller=labeller_names.normalised(event.labeller),
         labelled_at=event.labelled_at,
         record=record,
+        signature=event.signature,
+        key_id=event.key_id,
     )

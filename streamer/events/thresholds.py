@@ -100,6 +100,10 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
         | None
     ) = None
     severity_kind: GateName
+    labellers: (
+        Annotated[tuple[str, ...], Meta(description="Whose labels are read; null: everybody's.")] | None
+    ) = None
+    signed_labels: Annotated[bool, Meta(description="Whether only signed labels are read.")] = False
     alpha: Annotated[float, Meta(gt=0, lt=1, description="The budget on exposure risk.")]
     method: str
     eta: Annotated[float, Meta(gt=0)]

@@ -2,7 +2,7 @@
 
 The columns (CSV) and keys (JSONL) are the fields of the labels event: `gate`, `batch_id`, `attempt`, `response_id`,
 `severity`, `kind`, `labeller`, `labelled_at`; others are ignored. `attempt` is 1 when absent, and `labelled_at` the
-time that the reader is given. A file that the queue wrote has an empty `severity` in each row: rows that are still empty are
+time that the reader is given. Signed labels have `signature` and `key_id` too. A file that the queue wrote has an empty `severity` in each row: rows that are still empty are
 passed over, so that a partly filled file can be imported as often as you like.
 
 What a spreadsheet could run is written with an apostrophe before it, and read without it (`streamer.csv_cells`). Where cells are separated by semicolons or tabs, a severity may have a decimal comma, as the
@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 
 import msgspec
 
+from streamer import labeller_names
 from streamer.csv_cells import CsvTable, plain_cell
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import BEYOND_UTC
@@ -45,6 +46,7 @@ LABEL_FIELDS = ("gate", "batch_id", "attempt", "response_id", "severity", "kind"
 _REQUIRED = ("gate", "batch_id", "response_id", "severity", "kind", "labeller")
 _FROM_ARGUMENTS = frozenset({"gate", "kind", "labeller"})
 _IDENTIFIERS = ("gate", "batch_id", "response_id", "kind", "labeller")
+_SIGNATURE = ("signature", "key_id")
 QUEUE_FIELDS = (*LABEL_FIELDS, "prompt", "references", "response")
 
 MAX_LINE_CHARACTERS = 4 * 1024 * 1024
@@ -133,7 +135,8 @@ class LabelReader:
         self._lines = lines
         self._name = name
         self._now = now
-        given = {"gate": gate, "kind": kind, "labeller": labeller}
+        name_of = None if labeller is None else labeller_names.normalised(labeller)
+        given = {"gate": gate, "kind": kind, "labeller": name_of}
         self._given = {field: text for field, text in given.items() if text is not None}
         self.labels = 0
         self.unlabelled = 0
@@ -162,6 +165,8 @@ class LabelReader:
             stated = row.get(field)
             if stated is None or stated == "":
                 continue
+            if field == "labeller" and isinstance(stated, str):
+                stated = labeller_names.normalised(stated)
             if field in self._given and stated != self._given[field]:
                 raise LabelFileError(
                     self._name,
@@ -174,6 +179,7 @@ class LabelReader:
         for field in _REQUIRED:
             if field not in fields:
                 raise LabelFileError(self._name, line, field, _missing(field))
+        fields |= {name: row[name] for name in _SIGNATURE if row.get(name) not in (None, "")}
         if row.get("schema") not in (None, "", SCHEMA):
             raise LabelFileError(self._name, line, "schema", f"must be {SCHEMA} or absent")
         try:
@@ -333,7 +339,8 @@ def _typed(cells: dict[str, str], name: str, line: int) -> Mapping[str, object]:
         raise LabelFileError(name, line, "attempt", f"{excerpt(attempt)} is not a whole number from 1")
     row["attempt"] = int(attempt) if attempt else None
     row["labelled_at"] = cells.get("labelled_at", "").strip()
-    row["schema"] = cells.get("schema", "").strip()
+    for field in ("schema", *_SIGNATURE):
+        row[field] = cells.get(field, "").strip()
     return row
 
 

@@ -68,6 +68,7 @@ class Observer(Protocol):
     def forget_gates(self) -> None: ...
     def show(self, standing: GateStanding) -> None: ...
     def set_labels_pending(self, gate: str, responses: int) -> None: ...
+    def set_labels_unread(self, gate: str, labels: int) -> None: ...
     def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
 
 
@@ -265,6 +266,8 @@ class Recalibrator:
         if began >= self._pending_at:
             for gate, responses in self._standings.labels_pending().items():
                 self._observer.set_labels_pending(gate, responses)
+            for gate, labels in self._standings.labels_unread().items():
+                self._observer.set_labels_unread(gate, labels)
             # It reads every drawn response there is: on a large record seldom, so that rounds stay short.
             took = self._monotonic() - began
             self._pending_at = began + max(PENDING_EVERY_SECONDS, 50 * took)

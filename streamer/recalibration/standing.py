@@ -74,3 +74,7 @@ class Standings(Protocol):
     def labels_pending(self) -> Mapping[str, int]:
         """Return how many drawn responses of each gate wait for a severity."""
         ...
+
+    def labels_unread(self) -> Mapping[str, int]:
+        """Return how many labels of each gate are recorded and not read."""
+        ...

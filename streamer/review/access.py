@@ -6,16 +6,15 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
-import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
+from streamer import labeller_names
 from streamer.errors import UsageError
 from streamer.loopback import is_loopback
 
 _TOKEN_BYTES: Final = 32
 _MOST_SESSIONS: Final = 1_000
-_MOST_NAME: Final = 200
 _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked about, not listened on
 
 
@@ -87,13 +86,9 @@ def _digest(cookie: str) -> bytes:
 
 def labeller_name(text: str) -> str:
     """Return a name as it is recorded; raises `UsageError` for one that cannot be."""
-    name = unicodedata.normalize("NFC", " ".join(text.split()))
-    if not name:
-        raise UsageError("a name needs at least one character")
-    if len(name) > _MOST_NAME:
-        raise UsageError(f"a name has at most {_MOST_NAME} characters")
-    if not name.isprintable():
-        raise UsageError("a name must have no invisible characters")
+    name = labeller_names.normalised(" ".join(text.split()))
+    if (wrong := labeller_names.fault(name)) is not None:
+        raise UsageError(f"the name {wrong}")
     return name
 
 

@@ -154,10 +154,16 @@ class _Desk:
         self._hold = hold
 
     def next(self, session: Session, message: messages.Page) -> Mapping[str, object]:
-        item = self._store.next(
-            _reviewer(session, message.holder), self._gates(), hold=self._hold, now=self._clock()
-        )
-        return {"item": item, "hold_seconds": self._hold.total_seconds()}
+        reviewer = _reviewer(session, message.holder)
+        gates, refusals = self._open_to(reviewer)
+        item = self._store.next(reviewer, gates, hold=self._hold, now=self._clock())
+        return {"item": item, "hold_seconds": self._hold.total_seconds(), "refusals": refusals}
+
+    def _open_to(self, reviewer: Reviewer) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the gates that read this person's labels; and what to say of the others, before anything is labelled."""
+        gates = self._gates()
+        refusals = self._store.refusals(reviewer.labeller, gates)
+        return [gate for gate in gates if gate not in refusals], list(refusals.values())
 
     def others(self, session: Session, message: messages.Item) -> Mapping[str, object]:
         return {"others": self._store.others(_reviewer(session, message.holder), message.item)}
@@ -191,11 +197,10 @@ class _Desk:
         return {}
 
     def progress(self, session: Session, message: messages.Page) -> Mapping[str, object]:
-        now, gates = self._clock(), self._gates()
-        progress = self._store.progress(
-            _reviewer(session, message.holder), gates, since=_midnight(now), now=now
-        )
-        return {"progress": progress, "recalibrating": self._recalibrating()}
+        now, reviewer = self._clock(), _reviewer(session, message.holder)
+        gates, refusals = self._open_to(reviewer)
+        progress = self._store.progress(reviewer, gates, since=_midnight(now), now=now)
+        return {"progress": progress, "recalibrating": self._recalibrating(), "refusals": refusals}
 
 
 def _call(session: Session, message: messages.CallMe) -> Mapping[str, object]:

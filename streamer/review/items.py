@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from streamer.errors import StreamerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
 PROGRAM_KINDS = frozenset({"judge", "bertscore", "lexical"})
@@ -157,6 +157,10 @@ class ReviewStore(Protocol):
 
         A page that has a claim gets the same item again. None when nothing is to be had.
         """
+        ...
+
+    def refusals(self, labeller: str, gates: Sequence[str]) -> Mapping[str, str]:
+        """Say of which of these gates this person's labels would not be read, and why."""
         ...
 
     def others(self, reviewer: Reviewer, token: str) -> list[str]:

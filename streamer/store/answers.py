@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
     from streamer.policy import GateSettings
     from streamer.store.engine import Database
+    from streamer.store.read_labels import ReadLabels
     from streamer.store.schema.types import Row
 
 
 class Answers:
     """Implements `streamer.experiments.stored_answers.AnswerStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, read: ReadLabels) -> None:
         self._database = database
+        self._read = read
 
     def audited(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[StoredBatch]:
         """First attempts that the audit sample took, decided before `older_than` under these scores.
@@ -73,7 +75,9 @@ class Answers:
             .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
         )
         with self._database.reading(snapshot=True) as connection:
-            severities = Severities.read(connection, gate, settings.severity_kind)
+            severities = Severities.read(
+                connection, self._read.table(connection, gate), gate, settings.severity_kind
+            )
             found = connection.execute(query).mappings()
             return [_batch(list(rows), severities) for _, rows in groupby(found, key=itemgetter("id"))]
 

@@ -46,6 +46,7 @@ def readable(
 
 def read_sample(
     connection: sa.Connection,
+    labels: sa.FromClause,
     gate: str,
     *,
     settings: GateSettings,
@@ -53,9 +54,12 @@ def read_sample(
     since_version: int | None,
     severities: SeverityBasis,
 ) -> list[SampledGroup]:
-    """Read what `streamer.recalibration.run.AuditSample` promises, in one snapshot that the caller holds open."""
+    """Read what `streamer.recalibration.run.AuditSample` promises, in one snapshot that the caller holds open.
+
+    `labels` : those that are read.
+    """
     whole = settings.unit == "batch" or settings.shape == "rank"
-    given = severities_given(gate, settings.severity_kind)
+    given = severities_given(labels, gate, settings.severity_kind)
     query = (
         sa.select(
             batches.c.id,
@@ -94,7 +98,7 @@ def read_sample(
     )
     several: Severities | None = None
     if severities == "mean":
-        several = Severities.read(connection, gate, settings.severity_kind, of_several=True)
+        several = Severities.read(connection, labels, gate, settings.severity_kind, of_several=True)
     groups = []
     for _, found in groupby(connection.execute(query), key=_BATCH):
         group = _group(gate, list(found), settings, several)

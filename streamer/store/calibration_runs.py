@@ -40,15 +40,19 @@ if TYPE_CHECKING:
     from streamer.store.engine import Database
     from streamer.store.minting import Mint
     from streamer.store.proposals import Proposal
+    from streamer.store.read_labels import ReadLabels
 
 
 class Calibrations:
     """Implements `streamer.recalibration.one_gate.RunStore`."""
 
-    def __init__(self, database: Database, *, mint: Mint, alert_message: AlertMessage) -> None:
+    def __init__(
+        self, database: Database, *, mint: Mint, alert_message: AlertMessage, read: ReadLabels
+    ) -> None:
         self._database = database
         self._mint = mint
         self._alert_message = alert_message
+        self._read = read
 
     def audit_sample(
         self,
@@ -72,6 +76,7 @@ class Calibrations:
             self._database.take_time(connection)
             return read_sample(
                 connection,
+                self._read.table(connection, gate),
                 gate,
                 settings=settings,
                 older_than=older_than,

@@ -125,6 +125,7 @@ def facts(
     responses: Sequence[Row],
     letter: Row | None,
     label: Row | None,
+    signature: Row | None = None,
 ) -> dict[str, Any]:
     """What the chain keeps of one outcome. Raises `LookupError` when a row that its kind needs is not there."""
     if kind == "decision" and batch is not None and decision is not None:
@@ -136,7 +137,7 @@ def facts(
     if kind == "dead_letter" and letter is not None:
         return dead_letter_facts(letter)
     if kind == "label" and label is not None:
-        return label_facts(label)
+        return label_facts(label) | signature_facts(signature)
     raise LookupError(f"a row that a {kind} refers to is missing")
 
 
@@ -164,6 +165,13 @@ def label_facts(label: Row) -> dict[str, Any]:
         "labelled_at": instant(label["labelled_at"]),
         "received_at": instant(label["received_at"]),
     }
+
+
+def signature_facts(signature: Row | None) -> dict[str, Any]:
+    """What the chain keeps of a severity's signature, where one came with it."""
+    if signature is None:
+        return {}
+    return {"signature": signature["signature"], "key_id": signature["key_id"]}
 
 
 def instant(moment: datetime | None) -> str | None:

@@ -163,6 +163,7 @@ def _outcome_row(entry: Entry, height: int, now: datetime) -> dict[str, Any]:
         "batch": entry.batch["id"] if entry.batch else None,
         "dead_letter": entry.letter["id"] if entry.letter else None,
         "label": entry.label["id"] if entry.label else None,
+        "label_signature": entry.signature["id"] if entry.signature else None,
         "recorded_at": now,
         "chain_height": height,
     }
@@ -181,4 +182,5 @@ def _facts(entry: Entry) -> Row:
         responses=entry.responses,
         letter=entry.letter,
         label=entry.label,
+        signature=entry.signature,
     )

@@ -1,7 +1,7 @@
 """The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
 
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
-runs, encoders, data gaps and labels that came by a file are written by commands; each such row is sealed here, in the
+runs, encoders, data gaps, labels that came by a file and their signatures are written by commands; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
@@ -32,6 +32,7 @@ from streamer.store.schema import (
     gate_revisions,
     gates,
     label_revisions,
+    label_signatures,
     policies,
     policy_events,
 )
@@ -48,11 +49,12 @@ SEALED_TABLES = (
     encoders,
     data_gaps,
     label_revisions,
+    label_signatures,
     calibration_runs,
     policies,
     policy_events,
 )
-"""Whose rows the control chain holds. Of the labels those that did not come by the log."""
+"""Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 
 TOPIC_SOURCE = "topic"
 """The source of labels that a partition's chain holds."""
@@ -208,11 +210,13 @@ def adopt(connection: sa.Connection) -> None:
     inspector = sa.inspect(connection)
     now = datetime.now(UTC)
     for table in SEALED_TABLES:
+        if not inspector.has_table(table.name):
+            continue
         there = {column["name"] for column in inspector.get_columns(table.name)}
         key = list(table.primary_key.columns)
         query = sa.select(*key).order_by(*key)
-        if table is label_revisions:
-            query = query.where(label_revisions.c.source != TOPIC_SOURCE)
+        if table in (label_revisions, label_signatures):
+            query = query.where(table.c.source != TOPIC_SOURCE)
         keys = [tuple(row) for row in connection.execute(query)]
         columns = [column for column in table.c if column.name in there]
         for start in range(0, len(keys), _PAGE):

@@ -27,6 +27,7 @@ from streamer.store.schema import (
     gate_revisions,
     gates,
     label_revisions,
+    label_signatures,
     outcomes,
     policies,
     progress,
@@ -131,8 +132,8 @@ class EvidenceSnapshot:
         for table in control.SEALED_TABLES:
             key = list(table.primary_key.columns)
             query = sa.select(*key).order_by(*key)
-            if table is label_revisions:
-                query = query.where(label_revisions.c.source != control.TOPIC_SOURCE)
+            if table in (label_revisions, label_signatures):
+                query = query.where(table.c.source != control.TOPIC_SOURCE)
             for row in self._connection.execute(query).mappings():
                 subject = control.subject_of(table, row)
                 if (table.name, subject) not in sealed:
@@ -150,6 +151,7 @@ class EvidenceSnapshot:
         )
         refused = sa.select(outcomes.c.dead_letter).where(outcomes.c.dead_letter.is_not(None))
         labelled = sa.select(outcomes.c.label).where(outcomes.c.label.is_not(None))
+        signed = sa.select(outcomes.c.label_signature).where(outcomes.c.label_signature.is_not(None))
         letter = dead_letters.c
         queries: dict[str, sa.Select[Any]] = {
             "decisions": sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt)
@@ -161,6 +163,9 @@ class EvidenceSnapshot:
             "label_revisions": sa.select(label_revisions.c.id)
             .where(label_revisions.c.source == control.TOPIC_SOURCE, label_revisions.c.id.not_in(labelled))
             .order_by(label_revisions.c.id),
+            "label_signatures": sa.select(label_signatures.c.id)
+            .where(label_signatures.c.source == control.TOPIC_SOURCE, label_signatures.c.id.not_in(signed))
+            .order_by(label_signatures.c.id),
         }
         for kind, query in queries.items():
             for row in self._connection.execute(query):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from streamer.store.labels import Labels
     from streamer.store.minting import Mint
     from streamer.store.policies import Policies
+    from streamer.store.read_labels import ReadLabels
 
 
 _MOST_LABELS = 5 * MOST_COUNTED
@@ -95,13 +96,21 @@ class GateStandings:
     """Implements `streamer.recalibration.standing.Standings`."""
 
     def __init__(
-        self, database: Database, *, policies: Policies, gates: Gates, labels: Labels, mint: Mint
+        self,
+        database: Database,
+        *,
+        policies: Policies,
+        gates: Gates,
+        labels: Labels,
+        mint: Mint,
+        read: ReadLabels,
     ) -> None:
         self._database = database
         self._policies = policies
         self._gates = gates
         self._labels = labels
         self._mint = mint
+        self._read = read
         self._versions: dict[str, int] = {}
         self._in_force: dict[str, _InForce] = {}
         self._newest: dict[str, int] = {}
@@ -138,6 +147,11 @@ class GateStandings:
     def labels_pending(self) -> Mapping[str, int]:
         """How many drawn responses of each gate wait for a severity."""
         return self._labels.pending()
+
+    def labels_unread(self) -> Mapping[str, int]:
+        """How many labels of each gate are recorded and not read."""
+        unread = self._labels.unread()
+        return {gate: unread[gate].total if gate in unread else 0 for gate in self._in_force}
 
     def _standing(self, one: _InForce, run: _Run | None, since: int | None, *, usable: bool) -> GateStanding:
         count = self._counts[one.gate.gate]
@@ -226,7 +240,8 @@ class GateStandings:
             if not needed and time.monotonic() - began > _MOST_SECONDS:
                 continue
             gate, run = self._in_force[name].gate, usable.get(name)
-            new, raised = _groups(connection, gate, run, since.get(name), now)
+            labels = self._read.table(connection, name)
+            new, raised = _groups(connection, labels, gate, run, since.get(name), now)
             against = _against(gate, run, since.get(name))
             self._counts[name] = _Count(new, raised, against, time.monotonic())
             self._labelled.discard(name)
@@ -321,31 +336,41 @@ def _since(connection: sa.Connection) -> dict[str, int]:
 
 
 def _groups(
-    connection: sa.Connection, gate: GateRevision, run: _Run | None, since: int | None, now: datetime
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: GateRevision,
+    run: _Run | None,
+    since: int | None,
+    now: datetime,
 ) -> tuple[int, int]:
     """Count the groups with a label that a run would read now and `run` has not read with one, and those raised since."""
     settings = gate.settings
     older_than = now - timedelta(seconds=settings.label_deadline_seconds)
     would_read = readable(gate.gate, settings, older_than=older_than, since_version=since)
     if run is None:
-        return _number(connection, _labelled_since(gate, 0, would_read)), 0
+        return _number(connection, _labelled_since(labels, gate, 0, would_read)), 0
     decided = sa.select(batches.c.id).join_from(decisions, batches, batches.c.id == decisions.c.batch)
-    labelled = _label_of_a_drawn_response(settings)
+    labelled = _label_of_a_drawn_response(labels, settings)
     young = decided.where(*would_read, decisions.c.decided_at >= run.older_than, labelled.exists())
     # Labels that came since for batches that the run has read without one. Whoever commits a label late under an
     # earlier number is missed here; the next run by time reads it.
     late = _labelled_since(
+        labels,
         gate,
         run.labels_through,
-        (*would_read, decisions.c.decided_at < run.older_than, ~_had_a_label(gate, run.labels_through)),
+        (
+            *would_read,
+            decisions.c.decided_at < run.older_than,
+            ~_had_a_label(labels, gate, run.labels_through),
+        ),
     )
     new = min(_number(connection, young) + _number(connection, late), MOST_COUNTED)
-    return new, _number(connection, _raised_since(gate, run))
+    return new, _number(connection, _raised_since(labels, gate, run))
 
 
-def _raised_since(gate: GateRevision, run: _Run) -> sa.Select[tuple[int]]:
+def _raised_since(labels: sa.FromClause, gate: GateRevision, run: _Run) -> sa.Select[tuple[int]]:
     """Batches of which a response got a higher label than the run read for it."""
-    recent = _recent_labels(gate, run.labels_through)
+    recent = _recent_labels(labels, gate, run.labels_through)
     return (
         _batches_of(gate, recent)
         .join(
@@ -358,24 +383,24 @@ def _raised_since(gate: GateRevision, run: _Run) -> sa.Select[tuple[int]]:
     )
 
 
-def _recent_labels(gate: GateRevision, through: int) -> sa.CTE:
+def _recent_labels(labels: sa.FromClause, gate: GateRevision, through: int) -> sa.CTE:
     """The next 50,000 labels after number `through`.
 
     They are picked out first, whatever the planner thinks of it: they are few, and the decisions are not.
     """
     return (
         sa.select(
-            label_revisions.c.batch_id,
-            label_revisions.c.attempt,
-            label_revisions.c.response_id,
-            label_revisions.c.severity,
+            labels.c.batch_id,
+            labels.c.attempt,
+            labels.c.response_id,
+            labels.c.severity,
         )
         .where(
-            label_revisions.c.gate == gate.gate,
-            label_revisions.c.kind == gate.settings.severity_kind,
-            label_revisions.c.id > through,
+            labels.c.gate == gate.gate,
+            labels.c.kind == gate.settings.severity_kind,
+            labels.c.id > through,
         )
-        .order_by(label_revisions.c.id)
+        .order_by(labels.c.id)
         .limit(_MOST_LABELS)
         .cte("recent")
         .prefix_with("MATERIALIZED")
@@ -398,10 +423,13 @@ def _batches_of(gate: GateRevision, recent: sa.CTE) -> sa.Select[tuple[int]]:
 
 
 def _labelled_since(
-    gate: GateRevision, through: int, conditions: Sequence[sa.ColumnElement[bool]]
+    labels: sa.FromClause,
+    gate: GateRevision,
+    through: int,
+    conditions: Sequence[sa.ColumnElement[bool]],
 ) -> sa.Select[tuple[int]]:
     """Batches of which a drawn response got one of the labels after number `through`."""
-    recent = _recent_labels(gate, through)
+    recent = _recent_labels(labels, gate, through)
     return (
         _batches_of(gate, recent)
         .join(decisions, decisions.c.batch == batches.c.id)
@@ -413,35 +441,35 @@ def _labelled_since(
     )
 
 
-def _had_a_label(gate: GateRevision, through: int) -> sa.Exists:
+def _had_a_label(labels: sa.FromClause, gate: GateRevision, through: int) -> sa.Exists:
     return (
-        sa.select(label_revisions.c.id)
+        sa.select(labels.c.id)
         .where(
-            label_revisions.c.gate == batches.c.gate,
-            label_revisions.c.batch_id == batches.c.batch_id,
-            label_revisions.c.attempt == batches.c.attempt,
-            label_revisions.c.kind == gate.settings.severity_kind,
+            labels.c.gate == batches.c.gate,
+            labels.c.batch_id == batches.c.batch_id,
+            labels.c.attempt == batches.c.attempt,
+            labels.c.kind == gate.settings.severity_kind,
             # An expression, so that the planner comes by the batch and not by the number.
-            label_revisions.c.id + 0 <= through,
+            labels.c.id + 0 <= through,
         )
         .correlate(batches)
         .exists()
     )
 
 
-def _label_of_a_drawn_response(settings: GateSettings) -> sa.Select[tuple[int]]:
+def _label_of_a_drawn_response(labels: sa.FromClause, settings: GateSettings) -> sa.Select[tuple[int]]:
     return (
-        sa.select(label_revisions.c.id)
+        sa.select(labels.c.id)
         .join_from(
-            label_revisions,
+            labels,
             responses,
-            (responses.c.batch == batches.c.id) & (responses.c.response_id == label_revisions.c.response_id),
+            (responses.c.batch == batches.c.id) & (responses.c.response_id == labels.c.response_id),
         )
         .where(
-            label_revisions.c.gate == batches.c.gate,
-            label_revisions.c.batch_id == batches.c.batch_id,
-            label_revisions.c.attempt == batches.c.attempt,
-            label_revisions.c.kind == settings.severity_kind,
+            labels.c.gate == batches.c.gate,
+            labels.c.batch_id == batches.c.batch_id,
+            labels.c.attempt == batches.c.attempt,
+            labels.c.kind == settings.severity_kind,
             responses.c.drawn,
             responses.c.score.is_not(None),
         )

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from streamer.events.codec import canonical_json
 from streamer.journal import BatchKey, LabelRevision
 from streamer.judge.exchanges import exchanges_document, exchanges_of
-from streamer.store import bulk, rows
+from streamer.store import bulk
 from streamer.store.labels import store_labels
-from streamer.store.schema import judgements, label_revisions
+from streamer.store.schema import judgements
 from streamer.store.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streamer.judge.record import Judgement
     from streamer.labelling.filling import Attempted
     from streamer.store.engine import Database
+    from streamer.store.read_labels import ReadLabels
 
 _Response = tuple[BatchKey, str]
 
@@ -65,39 +66,40 @@ class StoredJudgement:
 class Judgements:
     """The judgements of all gates, and the labels that come with them."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], read: ReadLabels) -> None:
         self._database = database
         self._clock = clock
+        self._read = read
 
     def keep(self, attempts: Sequence[Attempted], *, kind: str, labeller: str, source: str) -> int:
         """Keep labels and judgements, all or none, and return how many labels are new.
 
-        A response that has a label of this kind already, whoever gave it, gets none; what a judge said of it is
+        A response that has a label of this kind already, whoever of those that are read gave it, gets none; what a judge said of it is
         kept all the same.
         """
         now = self._clock()
 
         def work(connection: sa.Connection) -> int:
-            labelled = _labelled(connection, kind, [_response(attempt) for attempt in attempts])
+            labelled = _labelled(
+                connection, self._read.table(connection), kind, [_response(attempt) for attempt in attempts]
+            )
             new = {
-                _response(attempt): rows.label_row(
-                    LabelRevision(
-                        key=attempt.task.key,
-                        response_id=attempt.task.response_id,
-                        severity=attempt.severity.value,
-                        raw_severity=attempt.severity.raw,
-                        kind=kind,
-                        labeller=labeller,
-                        labelled_at=now,
-                    ),
-                    source=source,
-                    now=now,
+                _response(attempt): LabelRevision(
+                    key=attempt.task.key,
+                    response_id=attempt.task.response_id,
+                    severity=attempt.severity.value,
+                    raw_severity=attempt.severity.raw,
+                    kind=kind,
+                    labeller=labeller,
+                    labelled_at=now,
                 )
                 for attempt in attempts
                 if attempt.severity is not None and _response(attempt) not in labelled
             }
-            stored = store_labels(connection, list(new.values()), now=now)
-            labels = {response: row["id"] for response, (row, _) in zip(new, stored, strict=True)}
+            stored = store_labels(
+                connection, list(new.values()), keys=self._read.keys, source=source, now=now
+            )
+            labels = {response: one.label["id"] for response, one in zip(new, stored, strict=True)}
             judged = [
                 _row(attempt, attempt.judgement, labels.get(_response(attempt)), now)
                 for attempt in attempts
@@ -149,12 +151,14 @@ def _of_batch(key: BatchKey) -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
-def _labelled(connection: sa.Connection, kind: str, responses: Sequence[_Response]) -> set[_Response]:
+def _labelled(
+    connection: sa.Connection, labels: sa.FromClause, kind: str, responses: Sequence[_Response]
+) -> set[_Response]:
     """Those responses that have a label of this kind."""
-    columns = [label_revisions.c[name] for name in ("gate", "batch_id", "attempt", "response_id")]
+    columns = [labels.c[name] for name in ("gate", "batch_id", "attempt", "response_id")]
     found = bulk.look_up(
         connection,
-        sa.select(*columns).where(label_revisions.c.kind == kind),
+        sa.select(*columns).where(labels.c.kind == kind),
         columns,
         [(*key, response_id) for key, response_id in responses],
     )

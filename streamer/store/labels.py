@@ -5,32 +5,46 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.journal import BatchKey
-from streamer.store import control, rows
-from streamer.store.schema import batches, decisions, gate_revisions, label_revisions, responses
+from streamer.signed_label import NO_LABEL_KEYS
+from streamer.store import control
+from streamer.store.schema import (
+    batches,
+    decisions,
+    gate_revisions,
+    label_revisions,
+    label_signatures,
+    responses,
+)
 from streamer.store.settle import add_labels, known_gates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from streamer.journal import LabelRevision
+    from streamer.signed_label import LabelKeys
     from streamer.store.engine import Database
-    from streamer.store.schema.types import Row
+    from streamer.store.read_labels import ReadLabels, UnreadLabels
+    from streamer.store.settle import StoredLabel
 
 _IDS_A_QUERY = 500
 
 
 class Added(NamedTuple):
-    """What became of labels that were brought: new revisions, and identical ones that were there already."""
+    """What became of labels that were brought: new revisions, identical ones that were there already, new signatures; and
+    those of all of them that their gate does not read."""
 
     added: int
     repeated: int
+    signed: int = 0
+    unread: Mapping[str, UnreadLabels] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,29 +82,40 @@ class Severities:
         return self._values.get((key, response_id))
 
     @classmethod
-    def read(cls, connection: sa.Connection, gate: str, kind: str, *, of_several: bool = False) -> Severities:
-        """Read the present severities of one gate and kind; or only of the responses that have more than one label."""
+    def read(
+        cls,
+        connection: sa.Connection,
+        labels: sa.FromClause,
+        gate: str,
+        kind: str,
+        *,
+        of_several: bool = False,
+    ) -> Severities:
+        """Read the present severities of one gate and kind; or only of the responses that have more than one label.
+
+        `labels` : what is read (`streamer.store.read_labels`).
+        """
         response = (
-            label_revisions.c.gate,
-            label_revisions.c.batch_id,
-            label_revisions.c.attempt,
-            label_revisions.c.response_id,
+            labels.c.gate,
+            labels.c.batch_id,
+            labels.c.attempt,
+            labels.c.response_id,
         )
         recency = (
             sa.func.row_number()
             .over(
-                partition_by=(*response, label_revisions.c.labeller),
-                order_by=(label_revisions.c.effective_at.desc(), label_revisions.c.id.desc()),
+                partition_by=(*response, labels.c.labeller),
+                order_by=(labels.c.effective_at.desc(), labels.c.id.desc()),
             )
             .label("recency")
         )
-        query: sa.Select[Any] = sa.select(*response, label_revisions.c.severity, recency).where(
-            label_revisions.c.gate == gate, label_revisions.c.kind == kind
+        query: sa.Select[Any] = sa.select(*response, labels.c.severity, recency).where(
+            labels.c.gate == gate, labels.c.kind == kind
         )
         if of_several:
             more = (
                 sa.select(*response)
-                .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind)
+                .where(labels.c.gate == gate, labels.c.kind == kind)
                 .group_by(*response)
                 .having(sa.func.count() > 1)
             )
@@ -103,21 +128,21 @@ class Severities:
         return cls({response: fmean(severities) for response, severities in given.items()})
 
 
-def severities_given(gate: str, kind: str) -> sa.Subquery:
-    """The labels of each response of a gate's first attempts, by ``batch_id`` and ``response_id``.
+def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery:
+    """The labels that are read of each response of a gate's first attempts, by ``batch_id`` and ``response_id``.
 
     ``labels`` counts its revisions, by whoever; ``severity`` is the highest of them. Where there is only one that is the
     present severity as well; of several `Severities` knows the mean.
     """
     return (
         sa.select(
-            label_revisions.c.batch_id,
-            label_revisions.c.response_id,
+            labels.c.batch_id,
+            labels.c.response_id,
             sa.func.count().label("labels"),
-            sa.func.max(label_revisions.c.severity).label("severity"),
+            sa.func.max(labels.c.severity).label("severity"),
         )
-        .where(label_revisions.c.gate == gate, label_revisions.c.kind == kind, label_revisions.c.attempt == 1)
-        .group_by(label_revisions.c.batch_id, label_revisions.c.response_id)
+        .where(labels.c.gate == gate, labels.c.kind == kind, labels.c.attempt == 1)
+        .group_by(labels.c.batch_id, labels.c.response_id)
         .subquery()
     )
 
@@ -125,26 +150,48 @@ def severities_given(gate: str, kind: str) -> sa.Subquery:
 class Labels:
     """The labels of all gates."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], read: ReadLabels) -> None:
         self._database = database
         self._clock = clock
+        self._read = read
 
     def add(
-        self, revisions: Sequence[LabelRevision], *, source: str = "file", now: datetime | None = None
+        self,
+        revisions: Sequence[LabelRevision],
+        *,
+        source: str = "file",
+        now: datetime | None = None,
+        sign: bool = False,
     ) -> Added:
         """Store severities, all or none. An identical one that is there already is not stored again.
 
-        Raises `UsageError` when a gate does not exist.
+        With `sign` each is signed with its labeller's private key.
+
+        Raises
+        ------
+        UsageError
+            When a gate does not exist, or there is no private key of a labeller.
         """
+        if sign and (strangers := sorted({one.labeller for one in revisions} - self._read.keys.signs_for)):
+            raise UsageError(
+                f"there is no private key of {', '.join(map(repr, strangers))} here (STREAMER_LABELS_PRIVATE_KEYS_FILE;"
+                " `streamer label keygen` makes one); no label was stored"
+            )
+        keys = self._read.keys if sign else NO_LABEL_KEYS
         moment = now or self._clock()
-        new = [rows.label_row(label, source=source, now=moment) for label in revisions]
 
         def work(connection: sa.Connection) -> Added:
             names = {label.key.gate for label in revisions}
             if unknown := sorted(names - known_gates(connection, names)):
                 raise UsageError(f"there is no gate {', '.join(map(repr, unknown))}; no label was stored")
-            added = sum(is_new for _, is_new in store_labels(connection, new, now=moment))
-            return Added(added, len(new) - added)
+            stored = store_labels(connection, revisions, keys=keys, source=source, now=moment)
+            added = sum(one.is_new for one in stored)
+            return Added(
+                added,
+                len(stored) - added,
+                sum(one.is_newly_signed for one in stored),
+                self._read.unread_among(connection, [one.label for one in stored]),
+            )
 
         return self._database.writing(work)
 
@@ -169,8 +216,17 @@ class Labels:
         `unlabelled`. `after` goes on behind that one, whatever was labelled or decided meanwhile.
         """
         place = (decisions.c.decided_at, batches.c.id, responses.c.position)
-        query = (
-            unlabelled(
+        conditions = []
+        if after is not None:
+            reached = (
+                sa.literal(value, column.type) for value, column in zip(after.place, place, strict=True)
+            )
+            conditions.append(sa.tuple_(*place) > sa.tuple_(*reached))
+        if gate is not None:
+            conditions.append(decisions.c.gate == gate)
+        with self._database.reading(snapshot=True) as connection:
+            query = unlabelled(
+                self._read.table(connection, gate),
                 batches.c.gate,
                 batches.c.batch_id,
                 batches.c.attempt,
@@ -183,18 +239,7 @@ class Labels:
                 batches.c.id,
                 responses.c.position,
             )
-            .order_by(*place)
-            .limit(limit)
-        )
-        if after is not None:
-            reached = (
-                sa.literal(value, column.type) for value, column in zip(after.place, place, strict=True)
-            )
-            query = query.where(sa.tuple_(*place) > sa.tuple_(*reached))
-        if gate is not None:
-            query = query.where(decisions.c.gate == gate)
-        with self._database.reading() as connection:
-            found = connection.execute(query).all()
+            found = connection.execute(query.where(*conditions).order_by(*place).limit(limit)).all()
         return [
             QueuedResponse(
                 key=BatchKey(row.gate, row.batch_id, row.attempt),
@@ -211,8 +256,11 @@ class Labels:
 
     def pending(self) -> dict[str, int]:
         """How many drawn responses wait for a severity, by gate; every gate is there."""
-        waiting = unlabelled(decisions.c.gate, sa.func.count().label("waiting")).group_by(decisions.c.gate)
-        with self._database.reading() as connection:
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection)
+            waiting = unlabelled(labels, decisions.c.gate, sa.func.count().label("waiting")).group_by(
+                decisions.c.gate
+            )
             names = connection.execute(sa.select(gate_revisions.c.gate).distinct()).scalars()
             counts = dict.fromkeys(sorted(names), 0)
             return counts | {row.gate: row.waiting for row in connection.execute(waiting)}
@@ -227,25 +275,42 @@ class Labels:
 
     def severities(self, gate: str, kind: str) -> Severities:
         """The present severities of one gate and kind."""
+        with self._database.reading(snapshot=True) as connection:
+            return Severities.read(connection, self._read.table(connection, gate), gate, kind)
+
+    def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
+        """Say of which of these gates labels that this labeller gives here would not be read, and why."""
         with self._database.reading() as connection:
-            return Severities.read(connection, gate, kind)
+            return self._read.refusals(connection, labeller, gates)
+
+    def unread(self, gate: str | None = None) -> dict[str, UnreadLabels]:
+        """Labels that are recorded and not read, by gate; gates without any are left out."""
+        with self._database.reading(snapshot=True) as connection:
+            return self._read.unread(connection, gate)
 
 
 def store_labels(
-    connection: sa.Connection, new: Sequence[dict[str, Any]], *, now: datetime
-) -> list[tuple[Row, bool]]:
-    """Store and seal label rows that did not come by the log.
+    connection: sa.Connection, labels: Sequence[LabelRevision], *, keys: LabelKeys, source: str, now: datetime
+) -> list[StoredLabel]:
+    """Store and seal labels that did not come by the log, signed where the labeller's private key is here.
 
-    Returns, for each, the row that stands and whether it is new.
+    Returns, for each, the rows that stand.
     """
-    stored = add_labels(connection, new)
-    keys = [(row["id"],) for row, is_new in stored if is_new]
-    control.append(connection, label_revisions, keys, now=now)
+    record_id = control.head(connection).record_id
+    signed = [keys.sign(label, record_id=record_id) for label in labels]
+    stored = add_labels(connection, signed, source=source, now=now)
+    control.append(connection, label_revisions, [(one.label["id"],) for one in stored if one.is_new], now=now)
+    control.append(
+        connection,
+        label_signatures,
+        [(one.signature["id"],) for one in stored if one.signature is not None and one.is_newly_signed],
+        now=now,
+    )
     return stored
 
 
-def unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select from the drawn responses that wait for a severity of their gate's present kind.
+def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select from the drawn responses that wait for a severity of their gate's present kind: none in `labels` is theirs.
 
     Calibration reads first attempts, and the risk in service what shipped: a later attempt that was held is asked
     for by nobody, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
@@ -258,11 +323,11 @@ def unlabelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
         .scalar_subquery()
     )
     labelled = sa.exists().where(
-        label_revisions.c.gate == batches.c.gate,
-        label_revisions.c.batch_id == batches.c.batch_id,
-        label_revisions.c.attempt == batches.c.attempt,
-        label_revisions.c.response_id == responses.c.response_id,
-        label_revisions.c.kind == gate_revisions.c.severity_kind,
+        labels.c.gate == batches.c.gate,
+        labels.c.batch_id == batches.c.batch_id,
+        labels.c.attempt == batches.c.attempt,
+        labels.c.response_id == responses.c.response_id,
+        labels.c.kind == gate_revisions.c.severity_kind,
     )
     query: sa.Select[Any] = sa.select(*columns)
     return (

@@ -127,7 +127,12 @@ def reference(connection: sa.Connection, run: int) -> list[LoggedDecision]:
 
 
 def labelled(
-    connection: sa.Connection, gate: str, found: Sequence[LoggedDecision], *, until: int
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    found: Sequence[LoggedDecision],
+    *,
+    until: int,
 ) -> list[LoggedDecision]:
     """Add what labels up to a number say: the needed severities, and predictions where a judge has seen all that shipped."""
     shipped = [one for one in found if one.shipped > 0]
@@ -136,22 +141,24 @@ def labelled(
     if not shipped:
         return list(found)
     asked = [one for one in shipped if one.sampled or one.settings.judge_kind is not None]
-    said = _severities(connection, gate, kinds, [one.batch_id for one in asked], until)
+    said = _severities(connection, labels, gate, kinds, [one.batch_id for one in asked], until)
     marks = _marks(connection, [one.number for one in asked])
     by_number = {one.number: _with(one, marks[one.number], said) for one in asked}
     return [by_number.get(one.number, one) for one in found]
 
 
-def late_labels(connection: sa.Connection, gate: str, *, after: int, until: int, read: int) -> int:
+def late_labels(
+    connection: sa.Connection, labels: sa.FromClause, gate: str, *, after: int, until: int, read: int
+) -> int:
     """Count labels that are of the kind and of a response that a decision already read had needed."""
     return connection.execute(
         sa.select(sa.func.count())
-        .select_from(label_revisions)
+        .select_from(labels)
         .join(
             batches,
-            (batches.c.gate == label_revisions.c.gate)
-            & (batches.c.batch_id == label_revisions.c.batch_id)
-            & (batches.c.attempt == label_revisions.c.attempt),
+            (batches.c.gate == labels.c.gate)
+            & (batches.c.batch_id == labels.c.batch_id)
+            & (batches.c.attempt == labels.c.attempt),
         )
         .join(decisions, decisions.c.batch == batches.c.id)
         .join(
@@ -162,17 +169,17 @@ def late_labels(connection: sa.Connection, gate: str, *, after: int, until: int,
             gate_revisions,
             (gate_revisions.c.gate == policies.c.gate)
             & (gate_revisions.c.revision == policies.c.gate_revision)
-            & (gate_revisions.c.severity_kind == label_revisions.c.kind),
+            & (gate_revisions.c.severity_kind == labels.c.kind),
         )
         .join(
             responses,
-            (responses.c.batch == batches.c.id) & (responses.c.response_id == label_revisions.c.response_id),
+            (responses.c.batch == batches.c.id) & (responses.c.response_id == labels.c.response_id),
         )
         .where(
-            label_revisions.c.gate == gate,
-            label_revisions.c.id > after,
-            label_revisions.c.id <= until,
-            label_revisions.c.attempt == 1,
+            labels.c.gate == gate,
+            labels.c.id > after,
+            labels.c.id <= until,
+            labels.c.attempt == 1,
             batches.c.id <= read,
             decisions.c.sampled,
             responses.c.drawn,
@@ -278,25 +285,30 @@ def _marks(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, list[
 
 
 def _severities(
-    connection: sa.Connection, gate: str, kinds: set[str], batch_ids: Sequence[str], until: int
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    kinds: set[str],
+    batch_ids: Sequence[str],
+    until: int,
 ) -> dict[tuple[str, str, str], list[float]]:
     """What each labeller said last, by batch, response and kind; of equally late ones the one stored later."""
     query = sa.select(
-        label_revisions.c.id,
-        label_revisions.c.batch_id,
-        label_revisions.c.response_id,
-        label_revisions.c.kind,
-        label_revisions.c.labeller,
-        label_revisions.c.severity,
-        label_revisions.c.effective_at,
+        labels.c.id,
+        labels.c.batch_id,
+        labels.c.response_id,
+        labels.c.kind,
+        labels.c.labeller,
+        labels.c.severity,
+        labels.c.effective_at,
     ).where(
-        label_revisions.c.gate == gate,
-        label_revisions.c.attempt == 1,
-        label_revisions.c.kind.in_(sorted(kinds)),
-        label_revisions.c.id <= until,
+        labels.c.gate == gate,
+        labels.c.attempt == 1,
+        labels.c.kind.in_(sorted(kinds)),
+        labels.c.id <= until,
     )
     latest: dict[tuple[str, str, str, str], sa.RowMapping] = {}
-    for row in bulk.look_up(connection, query, [label_revisions.c.batch_id], [(one,) for one in batch_ids]):
+    for row in bulk.look_up(connection, query, [labels.c.batch_id], [(one,) for one in batch_ids]):
         key = (row["batch_id"], row["response_id"], row["kind"], row["labeller"])
         before = latest.get(key)
         if before is None or (before["effective_at"], before["id"]) < (row["effective_at"], row["id"]):

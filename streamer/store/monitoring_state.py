@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streamer.store.alerts import AlertMessage
     from streamer.store.engine import Database
     from streamer.store.minting import Mint
+    from streamer.store.read_labels import ReadLabels
     from streamer.watching.horizon import Mark, Probe
     from streamer.watching.logged import LoggedDecision
     from streamer.watching.state import GateWatch, WatchedAlarm, WatchedSequence
@@ -46,11 +47,13 @@ class Monitoring:
         clock: Callable[[], datetime],
         mint: Mint,
         alert_message: AlertMessage,
+        read: ReadLabels,
     ) -> None:
         self._database = database
         self._clock = clock
         self._mint = mint
         self._message = alert_message
+        self._read = read
 
     def probe(self) -> Probe:
         """How far the record reaches."""
@@ -104,7 +107,8 @@ class Monitoring:
     def labelled(self, gate: str, decisions: Sequence[LoggedDecision], *, until: int) -> list[LoggedDecision]:
         """The same decisions with what labels up to a number say."""
         with self._database.reading(snapshot=True) as connection:
-            return monitored_decisions.labelled(connection, gate, decisions, until=until)
+            labels = self._read.table(connection, gate)
+            return monitored_decisions.labelled(connection, labels, gate, decisions, until=until)
 
     def reference(self, run: int) -> list[LoggedDecision]:
         """The decisions that a calibration run read, in order."""
@@ -113,8 +117,11 @@ class Monitoring:
 
     def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
         """How many labels came after the decision that needed them had been read."""
-        with self._database.reading() as connection:
-            return monitored_decisions.late_labels(connection, gate, after=after, until=until, read=read)
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return monitored_decisions.late_labels(
+                connection, labels, gate, after=after, until=until, read=read
+            )
 
     def write(self, before: GateWatch, written: Written) -> bool:
         """Write a round in one transaction; False, and nothing is written, when another was faster."""

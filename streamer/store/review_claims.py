@@ -74,7 +74,9 @@ def beside(query: sa.Select[Any], claim: sa.Subquery, offer: sa.Subquery) -> sa.
     )
 
 
-def candidates(reviewer: Reviewer, gates: Sequence[str], now: datetime) -> sa.Select[Any]:
+def candidates(
+    labels: sa.FromClause, reviewer: Reviewer, gates: Sequence[str], now: datetime
+) -> sa.Select[Any]:
     """Select what this page may have, in the order in which it is to get it: first what it has."""
     claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
     own = sa.exists().where(
@@ -85,6 +87,7 @@ def candidates(reviewer: Reviewer, gates: Sequence[str], now: datetime) -> sa.Se
     return (
         beside(
             unlabelled(
+                labels,
                 *SHOWN,
                 gate_revisions.c.severity_kind.label("kind"),
                 offer.c.skipped_at.label("skipped_at"),
@@ -105,13 +108,19 @@ def candidates(reviewer: Reviewer, gates: Sequence[str], now: datetime) -> sa.Se
 
 
 def take(
-    connection: sa.Connection, row: sa.Row[Any], reviewer: Reviewer, *, until: datetime, now: datetime
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    row: sa.Row[Any],
+    reviewer: Reviewer,
+    *,
+    until: datetime,
+    now: datetime,
 ) -> bool:
     """Claim a response that waits for a severity, or keep it; False when another has it, or it was labelled."""
     if not _claim(connection, row.batch, row.position, reviewer, until=until, now=now):
         return False
     # Asked once it is ours: whoever had it may have labelled it, and given it up, a moment ago.
-    waits = unlabelled(sa.literal(1)).where(
+    waits = unlabelled(labels, sa.literal(1)).where(
         responses.c.batch == row.batch, responses.c.position == row.position
     )
     if connection.execute(waits).first() is not None:

@@ -14,7 +14,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.journal import BatchKey, LabelRevision
 from streamer.review.items import Decided, ReviewItem, UnknownItem
-from streamer.store import rows
 from streamer.store.labels import store_labels
 from streamer.store.schema import (
     batches,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.review.items import Reviewer
+    from streamer.signed_label import LabelKeys
 
 SOURCE = "review"
 
@@ -131,23 +131,29 @@ def offer_of(connection: sa.Connection, reviewer: Reviewer, token: str) -> sa.Ro
     return row
 
 
-def given(labeller: str, offer: sa.Row[Any]) -> sa.Select[Any]:
-    """Select the severities that a labeller gave to what was offered."""
-    return sa.select(label_revisions).where(
-        label_revisions.c.gate == offer.gate,
-        label_revisions.c.batch_id == offer.batch_id,
-        label_revisions.c.attempt == offer.attempt,
-        label_revisions.c.response_id == offer.response_id,
-        label_revisions.c.kind == offer.kind,
-        label_revisions.c.labeller == labeller,
+def given(labels: sa.FromClause, labeller: str, offer: sa.Row[Any]) -> sa.Select[Any]:
+    """Select the severities of these that a labeller gave to what was offered."""
+    return sa.select(labels).where(
+        labels.c.gate == offer.gate,
+        labels.c.batch_id == offer.batch_id,
+        labels.c.attempt == offer.attempt,
+        labels.c.response_id == offer.response_id,
+        labels.c.kind == offer.kind,
+        labels.c.labeller == labeller,
     )
 
 
 def store_severity(
-    connection: sa.Connection, labeller: str, offer: sa.Row[Any], severity: float, now: datetime
+    connection: sa.Connection,
+    labeller: str,
+    offer: sa.Row[Any],
+    severity: float,
+    now: datetime,
+    *,
+    keys: LabelKeys,
 ) -> None:
     last = connection.execute(
-        given(labeller, offer).with_only_columns(
+        given(label_revisions, labeller, offer).with_only_columns(
             sa.func.max(label_revisions.c.effective_at, type_=UtcDateTime())
         )
     ).scalar_one()
@@ -162,7 +168,7 @@ def store_severity(
         labeller=labeller,
         labelled_at=moment,
     )
-    store_labels(connection, [rows.label_row(label, source=SOURCE, now=moment)], now=now)
+    store_labels(connection, [label], keys=keys, source=SOURCE, now=moment)
 
 
 def decided(connection: sa.Connection, batch: int, position: int) -> Decided:

@@ -20,7 +20,7 @@ from streamer.store.review_claims import (
     take,
 )
 from streamer.store.review_offers import decided, given, item_of, of_offers, offer_of, offered, store_severity
-from streamer.store.schema import decisions, label_revisions, responses, review_claims, review_offers
+from streamer.store.schema import decisions, responses, review_claims, review_offers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from streamer.review.items import Mark, Reviewer
     from streamer.store.engine import Database
+    from streamer.store.read_labels import ReadLabels
 
 _ROUNDS = 20
 
@@ -35,8 +36,9 @@ _ROUNDS = 20
 class Reviews:
     """Implements `streamer.review.items.ReviewStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, read: ReadLabels) -> None:
         self._database = database
+        self._read = read
 
     def next(
         self, reviewer: Reviewer, gates: Sequence[str], *, hold: timedelta, now: datetime
@@ -48,17 +50,23 @@ class Reviews:
         # Looked for without a lock, so that workers can commit meanwhile, and taken in a short transaction.
         for _ in range(_ROUNDS):
             with self._database.reading() as connection:
-                found = connection.execute(candidates(reviewer, gates, now)).all()
+                labels = self._read.table(connection)
+                found = connection.execute(candidates(labels, reviewer, gates, now)).all()
             if not found:
                 return None
             item = self._database.writing(
                 lambda connection, found=found: _take_one(  # type: ignore[misc]
-                    connection, found, reviewer, until=now + hold, now=now
+                    connection, self._read.table(connection), found, reviewer, until=now + hold, now=now
                 )
             )
             if item is not None:
                 return item
         return None
+
+    def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
+        """Say of which of these gates this person's labels would not be read, and why."""
+        with self._database.reading() as connection:
+            return self._read.refusals(connection, labeller, gates)
 
     def others(self, reviewer: Reviewer, token: str) -> list[str]:
         """Return the texts of the batch's other answers, in the order of the event. Raises `UnknownItem`."""
@@ -91,7 +99,7 @@ class Reviews:
                 .values(marks=mark.count, mark=mark.name, marked_at=now, skipped_at=None)
             )
             if counted.rowcount:
-                store_severity(connection, reviewer.labeller, offer, mark.severity, now)
+                store_severity(connection, reviewer.labeller, offer, mark.severity, now, keys=self._read.keys)
             give_up(connection, reviewer, offer)
             return decided(connection, offer.batch, offer.position)
 
@@ -133,10 +141,11 @@ class Reviews:
             row = connection.execute(query).one_or_none()
             if row is None:
                 return None
-            own = given(reviewer.labeller, offer_of(connection, reviewer, row.token))
+            labels = self._read.table(connection, row.gate)
+            own = given(labels, reviewer.labeller, offer_of(connection, reviewer, row.token))
             severity = connection.execute(
-                own.with_only_columns(label_revisions.c.severity)
-                .order_by(label_revisions.c.effective_at.desc(), label_revisions.c.id.desc())
+                own.with_only_columns(labels.c.severity)
+                .order_by(labels.c.effective_at.desc(), labels.c.id.desc())
                 .limit(1)
             ).scalar_one_or_none()
             return item_of(
@@ -156,7 +165,8 @@ class Reviews:
             offer = offer_of(connection, reviewer, token)
             if offer.marked_at is not None:
                 return True  # it is labelled, and opened again to be corrected: nobody else is asked for it
-            return take(connection, offer, reviewer, until=now + hold, now=now)
+            labels = self._read.table(connection, offer.gate)
+            return take(connection, labels, offer, reviewer, until=now + hold, now=now)
 
         return self._database.writing(work)
 
@@ -175,23 +185,25 @@ class Reviews:
             return sa.func.coalesce(sa.func.sum(sa.case((sa.and_(*conditions), 1), else_=0)), 0)
 
         claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
-        waiting = beside(
-            unlabelled(
-                decisions.c.gate,
-                count(shown).label("waiting"),
-                count(shown, claim.c.batch.is_not(None)).label("held"),
-                count(shown, offer.c.skipped_at.is_not(None)).label("skipped"),
-                count(~shown).label("textless"),
-            ),
-            claim,
-            offer,
-        )
         done = (
             sa.select(sa.func.count())
             .select_from(review_offers)
             .where(review_offers.c.labeller == reviewer.labeller, review_offers.c.marked_at >= since)
         )
         with self._database.reading() as connection:
+            labels = self._read.table(connection)
+            waiting = beside(
+                unlabelled(
+                    labels,
+                    decisions.c.gate,
+                    count(shown).label("waiting"),
+                    count(shown, claim.c.batch.is_not(None)).label("held"),
+                    count(shown, offer.c.skipped_at.is_not(None)).label("skipped"),
+                    count(~shown).label("textless"),
+                ),
+                claim,
+                offer,
+            )
             found = {
                 row.gate: row
                 for row in connection.execute(
@@ -217,6 +229,7 @@ class Reviews:
 
 def _take_one(
     connection: sa.Connection,
+    labels: sa.FromClause,
     found: Sequence[sa.Row[Any]],
     reviewer: Reviewer,
     *,
@@ -226,6 +239,6 @@ def _take_one(
     """Take the first of the candidates that is still to be had; None when none is."""
     forget_old(connection, now)
     for row in found:
-        if take(connection, row, reviewer, until=until, now=now):
+        if take(connection, labels, row, reviewer, until=until, now=now):
             return offered(connection, row, reviewer, now)
     return None

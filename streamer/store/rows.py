@@ -153,6 +153,17 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
     }
 
 
+def signature_row(label: LabelRevision, number: int, *, source: str, now: datetime) -> dict[str, Any]:
+    """The row of the signature that came with a severity, without its id; `number` is the severity's."""
+    return {
+        "label": number,
+        "signature": label.signature,
+        "key_id": label.key_id,
+        "received_at": now,
+        "source": source,
+    }
+
+
 def withheld(record: Record) -> Record:
     """A refused record as it may be kept where somebody's texts must not be: its place and its key."""
     return replace(record, value=None, headers=())

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
 from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, OutboxMessage, Redelivery
-from streamer.store import bulk, rows
-from streamer.store.schema import batches, dead_letters, decisions, gate_revisions, gates, label_revisions
+from streamer.store import bulk, control, rows
+from streamer.store.schema import (
+    batches,
+    dead_letters,
+    decisions,
+    gate_revisions,
+    gates,
+    label_revisions,
+    label_signatures,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +33,7 @@ _WITHHELD = "withheld: a gate keeps no texts; the message is in Kafka, at its to
 _BATCH_KEY = ("gate", "batch_id", "attempt")
 _LABEL_KEY = ("gate", "batch_id", "attempt", "response_id", "kind", "labeller")
 _LABEL_REPEAT = (*_LABEL_KEY, "labelled_at", "severity")
+_SIGNATURE_REPEAT = ("label", "key_id", "signature")
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +48,7 @@ class Entry:
     responses: Sequence[Row] = ()
     letter: dict[str, Any] | None = None
     label: Row | None = None
+    signature: Row | None = None
     message: OutboxMessage | None = None
 
 
@@ -175,9 +185,9 @@ def _settle_labels(
     """Insert severities that are new. Returns those of no known gate, to be dead-lettered."""
     known = known_gates(connection, {label.key.gate for _, label in entries})
     due = [(entry, label) for entry, label in entries if label.key.gate in known]
-    new = [rows.label_row(label, source="topic", now=now) for _, label in due]
-    for (entry, _), (row, _) in zip(due, add_labels(connection, new), strict=True):
-        entry.label = row
+    stored = add_labels(connection, [label for _, label in due], source=control.TOPIC_SOURCE, now=now)
+    for (entry, _), one in zip(due, stored, strict=True):
+        entry.label, entry.signature = one.label, one.signature
     orphans = []
     for entry, label in entries:
         if entry.label is None:
@@ -200,41 +210,96 @@ def known_gates(connection: sa.Connection, names: Iterable[str]) -> set[str]:
     return {row["name"] for row in found}
 
 
-def add_labels(connection: sa.Connection, new: Sequence[dict[str, Any]]) -> list[tuple[Row, bool]]:
-    """Insert label rows (without ids). Returns, for each, the row that stands for it and whether it is new.
+class StoredLabel(NamedTuple):
+    """The row that stands for a label, and that of its signature if it came with one; which of them are new."""
 
-    An identical one (same response, kind, labeller, moment and severity) is stored once.
+    label: Row
+    is_new: bool
+    signature: Row | None
+    is_newly_signed: bool
+
+
+def add_labels(
+    connection: sa.Connection, labels: Sequence[LabelRevision], *, source: str, now: datetime
+) -> list[StoredLabel]:
+    """Insert labels and signatures that are new. Returns, for each label, the rows that stand for it.
+
+    An identical one (same response, kind, labeller, moment and severity) is stored once, with every signature that came
+    with a copy of it: whoever sends an unsigned copy first keeps no signature out.
     """
+    standing = _add_new(
+        connection,
+        label_revisions,
+        [rows.label_row(label, source=source, now=now) for label in labels],
+        unique=_LABEL_REPEAT,
+        found_by=_LABEL_KEY,
+    )
+    signed = [
+        (index, rows.signature_row(label, standing[index][0]["id"], source=source, now=now))
+        for index, label in enumerate(labels)
+        if label.signature is not None
+    ]
+    signatures = dict(
+        zip(
+            (index for index, _ in signed),
+            _add_new(
+                connection,
+                label_signatures,
+                [row for _, row in signed],
+                unique=_SIGNATURE_REPEAT,
+                found_by=("label",),
+            ),
+            strict=True,
+        )
+    )
+    return [
+        StoredLabel(label, is_new, *signatures.get(index, (None, False)))
+        for index, (label, is_new) in enumerate(standing)
+    ]
+
+
+def _add_new(
+    connection: sa.Connection,
+    table: sa.Table,
+    new: Sequence[dict[str, Any]],
+    *,
+    unique: Sequence[str],
+    found_by: Sequence[str],
+) -> list[tuple[Row, bool]]:
+    """Insert rows (without ids). Returns, for each, the row that stands for it and whether it is new.
+
+    `found_by` are those of the unique columns by which rows that were there already are looked up.
+    """
+
+    def repeat_of(row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in unique)
+
     first: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in new:
-        first.setdefault(_repeat_of(row), row)
+        first.setdefault(repeat_of(row), row)
     candidates = [
         {"id": identity} | row
         for row, identity in zip(
-            first.values(), bulk.allocate_ids(connection, label_revisions, len(first)), strict=True
+            first.values(), bulk.allocate_ids(connection, table, len(first)), strict=True
         )
     ]
-    inserted = bulk.insert_new(connection, label_revisions, candidates, unique=_LABEL_REPEAT)
+    inserted = bulk.insert_new(connection, table, candidates, unique=unique)
     standing: dict[tuple[Any, ...], Row] = {
-        _repeat_of(row): row for row in candidates if row["id"] in inserted
+        repeat_of(row): row for row in candidates if row["id"] in inserted
     }
     lost = [row for row in candidates if row["id"] not in inserted]
     if lost:
         for found in bulk.look_up(
             connection,
-            sa.select(label_revisions),
-            [label_revisions.c[name] for name in _LABEL_KEY],
-            sorted({tuple(row[name] for name in _LABEL_KEY) for row in lost}),
+            sa.select(table),
+            [table.c[name] for name in found_by],
+            sorted({tuple(row[name] for name in found_by) for row in lost}),
         ):
-            standing.setdefault(_repeat_of(found), found)
+            standing.setdefault(repeat_of(found), found)
     seen: set[int] = set()
     result = []
     for row in new:
-        stands = standing[_repeat_of(row)]
+        stands = standing[repeat_of(row)]
         result.append((stands, stands["id"] in inserted and stands["id"] not in seen))
         seen.add(stands["id"])
     return result
-
-
-def _repeat_of(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _LABEL_REPEAT)

@@ -12,6 +12,7 @@ from streamer.events.alerts import AlertsV1, alert_message
 from streamer.events.topics import Topics
 from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS
+from streamer.signed_label import NO_LABEL_KEYS
 from streamer.signed_policy import NO_KEYS
 from streamer.store import commit, outbox, progress
 from streamer.store.alerts import Alerts
@@ -31,6 +32,7 @@ from streamer.store.migrate import require_migrated
 from streamer.store.minting import Mint
 from streamer.store.monitoring_state import Monitoring
 from streamer.store.policies import Policies
+from streamer.store.read_labels import ReadLabels
 from streamer.store.reports import Reports
 from streamer.store.reviews import Reviews
 from streamer.store.verify import verify_chain
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         Partition,
         Slice,
     )
+    from streamer.signed_label import LabelKeys
     from streamer.signed_policy import PolicyKeys
     from streamer.store.alerts import AlertMessage
     from streamer.store.leases import ProcessLease
@@ -82,6 +85,7 @@ class Store:
         dead_letter_message: DeadLetterMessage,
         alert_message: AlertMessage = _default_alert_message,
         policy_keys: PolicyKeys = NO_KEYS,
+        label_keys: LabelKeys = NO_LABEL_KEYS,
     ) -> None:
         self._database = database
         self._over = partial(
@@ -98,21 +102,22 @@ class Store:
         self.gates = Gates(database, clock=clock, mint=mint)
         self.policies = Policies(database, clock=clock, mint=mint)
         self.encoders = Encoders(database, clock=clock)
-        self.labels = Labels(database, clock=clock)
-        self.judgements = Judgements(database, clock=clock)
-        self.calibration = Calibrations(database, mint=mint, alert_message=alert_message)
+        read = ReadLabels(mint.trusts, label_keys)
+        self.labels = Labels(database, clock=clock, read=read)
+        self.judgements = Judgements(database, clock=clock, read=read)
+        self.calibration = Calibrations(database, mint=mint, alert_message=alert_message, read=read)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
-        self.answers = Answers(database)
-        self.reviews = Reviews(database)
+        self.answers = Answers(database, read=read)
+        self.reviews = Reviews(database, read=read)
         self.checkpoints = Checkpoints(database)
         self.evidence = Evidence(database)
         self.standings = GateStandings(
-            database, policies=self.policies, gates=self.gates, labels=self.labels, mint=mint
+            database, policies=self.policies, gates=self.gates, labels=self.labels, mint=mint, read=read
         )
         self.leases = Leases(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
-        self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message)
+        self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message, read=read)
 
     def under(self, lease: ProcessLease) -> Store:
         """The same store for whoever holds this lease: each transaction that writes raises `LeaseLost` once it is lost.
@@ -251,6 +256,7 @@ def open_store(
     dead_letter_message: DeadLetterMessage,
     alert_message: AlertMessage = _default_alert_message,
     policy_keys: PolicyKeys = NO_KEYS,
+    label_keys: LabelKeys = NO_LABEL_KEYS,
     failpoint: Failpoint = disarmed,
 ) -> Store:
     """Open a migrated database.
@@ -272,6 +278,8 @@ def open_store(
         How the world is told of an alert; the default uses the default names of the topics.
     policy_keys
         Sign what is minted, and tell which policies may be built on.
+    label_keys
+        Sign labels that are stored here, and verify those that are read of gates that demand signatures.
     failpoint
         Called where a test may want to break a transaction.
 
@@ -295,4 +303,5 @@ def open_store(
         dead_letter_message=dead_letter_message,
         alert_message=alert_message,
         policy_keys=policy_keys,
+        label_keys=label_keys,
     )

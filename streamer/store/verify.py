@@ -17,6 +17,7 @@ from streamer.store.schema import (
     dead_letters,
     decisions,
     label_revisions,
+    label_signatures,
     outcomes,
     progress,
     responses,
@@ -133,7 +134,7 @@ class OutcomeRows:
 
     Attributes
     ----------
-    batches, decisions, letters, labels : by the numbers by which outcomes name them.
+    batches, decisions, letters, labels, signatures : by the numbers by which outcomes name them.
     responses : of each decided batch, in event order.
     """
 
@@ -143,6 +144,7 @@ class OutcomeRows:
         self.decisions = _by(connection, decisions.c.batch, decided)
         self.letters = _by(connection, dead_letters.c.id, {row["dead_letter"] for row in page})
         self.labels = _by(connection, label_revisions.c.id, {row["label"] for row in page})
+        self.signatures = _by(connection, label_signatures.c.id, {row["label_signature"] for row in page})
         found = sorted(
             bulk.look_up(
                 connection, sa.select(responses), [responses.c.batch], [(batch,) for batch in decided]
@@ -160,7 +162,11 @@ class OutcomeRows:
             responses=self.responses.get(row["batch"], []),
             letter=self.letters.get(row["dead_letter"]),
             label=self.labels.get(row["label"]),
+            signature=self._signature(row["label_signature"]),
         )
+
+    def _signature(self, number: int | None) -> Row | None:
+        return None if number is None else self.signatures[number]
 
     def broken_seal(self, row: Row) -> str | None:
         """Say which texts are not those that were sealed, if any."""

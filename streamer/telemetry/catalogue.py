@@ -260,6 +260,11 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         services="recalibrator",
     ),
     _metric(
+        "gauge", "labels_unread", "gate",
+        "Labels that are recorded and not read: by labellers that the gate does not name, or without a valid signature.",
+        services="recalibrator",
+    ),
+    _metric(
         "gauge", "exposure_risk_ratio", "gate",
         "Severity that reached people, averaged over all decisions of the budget period that were read, held ones "
         "counting 0; estimated from the audit sample, overdue labels at 1.",

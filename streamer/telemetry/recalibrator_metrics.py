@@ -99,6 +99,10 @@ class RecalibratorMetrics:
         """So many drawn responses wait for a severity."""
         self._set("labels_pending", gate, responses)
 
+    def set_labels_unread(self, gate: str, labels: int) -> None:
+        """So many labels are recorded and not read."""
+        self._set("labels_unread", gate, labels)
+
     def _set(self, name: str, gate: str, value: float | None) -> None:
         metric = self.of(name)
         if value is None:

@@ -3,6 +3,7 @@
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.embedded_step import run_demo, run_dev
 from streamer.wiring.embeddings import stored_encoder
+from streamer.wiring.label_keys import key_block, label_keys
 from streamer.wiring.labellers import bertscore_labeller, judge, judge_endpoint, judge_labeller
 from streamer.wiring.parts import (
     check_database,
@@ -36,6 +37,8 @@ __all__ = [
     "judge",
     "judge_endpoint",
     "judge_labeller",
+    "key_block",
+    "label_keys",
     "limits",
     "migrate",
     "now",

@@ -71,6 +71,7 @@ def open_store(settings: Settings) -> Store:
     from streamer.events.thresholds import threshold_event, threshold_message
     from streamer.failpoints import from_environment
     from streamer.store import open_store as open_database
+    from streamer.wiring.label_keys import label_keys
     from streamer.wiring.policy_keys import policy_keys
 
     named = topics(settings)
@@ -88,6 +89,7 @@ def open_store(settings: Settings) -> Store:
         ),
         alert_message=partial(alert_message, topic=named.alerts),
         policy_keys=policy_keys(settings),
+        label_keys=label_keys(settings),
         failpoint=from_environment(),
     )
 

@@ -33,11 +33,13 @@ class Opened(NamedTuple):
     ----------
     own_browser : an address for one use, for the browser of whoever started it.
     gates : whose queues are shown at the moment.
+    refusals : sentences: gates that would not read labels of the people who were named, and are not shown to them.
     """
 
     addresses: tuple[Address, ...]
     own_browser: str
     gates: tuple[str, ...]
+    refusals: tuple[str, ...] = ()
 
 
 def run_review(
@@ -74,7 +76,14 @@ def run_review(
             def gates() -> tuple[str, ...]:
                 return (gate,) if gate is not None else _for_people(store)
 
-            announce(Opened(addresses, f"{base}#{own}", gates()))
+            shown = gates()
+            refusals = tuple(
+                text
+                for person in people
+                if person is not None
+                for text in store.labels.refusals(person, shown).values()
+            )
+            announce(Opened(addresses, f"{base}#{own}", shown, refusals))
             app = review_app(
                 store.reviews,
                 access,

@@ -202,11 +202,17 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
         decider, values = MEANS_SOMETHING_UNDER.get(name, (None, ()))
         return decider is None or any(row.get(decider) in values for row in (before, after))
 
-    return [
+    changed = [
         name
         for name in CALIBRATED_FOR
         if name in before and name in after and before[name] != after[name] and has_meaning(name)
     ]
+    named, wanted = before.get("labellers"), after.get("labellers")
+    if wanted is not None and (named is None or not set(named) <= set(wanted)):
+        changed.append("labellers")
+    if after.get("signed_labels") and not before.get("signed_labels"):
+        changed.append("signed_labels")
+    return changed
 
 
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})

@@ -15,6 +15,7 @@ let holdSeconds = 600;
 let lastInput = 0;
 let lastRenewal = 0;
 let poll = 0;
+let refusals = []; // sentences: gates that would not read this person's labels, and are left out
 
 // -- what this browser keeps ---------------------------------------------------------------------------------
 
@@ -239,6 +240,7 @@ async function progress() {
   } catch {
     return;
   }
+  refusals = answer.refusals;
   const gates = answer.progress.gates;
   const sum = (field) => gates.reduce((total, gate) => total + gate[field], 0);
   const parts = [`${sum("waiting").toLocaleString("en")} waiting`, `${answer.progress.done.toLocaleString("en")} done today`];
@@ -334,6 +336,7 @@ function calm() {
   const notes = [];
   if (refused) notes.push(`${counted(refused, "severity", "severities")} could not be stored: this database does not know the answer. They stay in this browser.`);
   if (others.length) notes.push(`This browser keeps ${counted(others.length, "severity", "severities")} that ${[...new Set(others.map((mark) => mark.labeller))].join(", ")} gave: they are sent once that person is here again.`);
+  if (refusals.length) notes.push(`Not shown to you, because your labels would not be read: ${refusals.join("; ")}.`);
   notice(notes.join(" "));
 }
 
@@ -378,6 +381,7 @@ async function forward(told) {
   try {
     const answer = await ask("next", { holder });
     holdSeconds = answer.hold_seconds;
+    refusals = answer.refusals;
     calm();
     if (answer.item === null) return await nothingWaits(told);
     showItem(answer.item);
@@ -407,7 +411,7 @@ async function nothingWaits(told) {
   for (const gate of gates.filter((each) => each.textless)) {
     texts.push(`${counted(gate.textless, "answer", "answers")} of gate ${gate.gate} cannot be shown, because it keeps no texts: label them from where the texts are (streamer label queue, streamer label import).`);
   }
-  if (gates.length === 0) texts.push("No gate is controlled by severities that people give (streamer gate create --severity-kind human).");
+  if (gates.length === 0 && refusals.length === 0) texts.push("No gate is controlled by severities that people give (streamer gate create --severity-kind human).");
   texts.push("This page looks again by itself.");
   $("empty-title").textContent = "Nothing waits for you";
   $("empty-text").textContent = texts.join(" ");

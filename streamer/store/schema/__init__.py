@@ -9,7 +9,7 @@ from streamer.store.schema.decisions import batches, decisions, responses
 from streamer.store.schema.encoders import encoders
 from streamer.store.schema.gates import gate_revisions, gates, policies, policy_events
 from streamer.store.schema.judgements import judgements
-from streamer.store.schema.labels import label_revisions
+from streamer.store.schema.labels import label_revisions, label_signatures
 from streamer.store.schema.leases import leases
 from streamer.store.schema.log import data_gaps, dead_letters, outbox, outcomes, pending_messages, progress
 from streamer.store.schema.monitoring import monitor_alarms, monitor_gates, monitor_sequences
@@ -34,6 +34,7 @@ __all__ = [
     "gates",
     "judgements",
     "label_revisions",
+    "label_signatures",
     "leases",
     "metadata",
     "monitor_alarms",

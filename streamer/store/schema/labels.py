@@ -1,10 +1,14 @@
-"""Severities as they came in, append-only; which one counts is a question for `streamer.store.labels`."""
+"""Severities as they came in, append-only, and their signatures.
+
+Which are read is a question for `streamer.store.read_labels`, which one counts one for `streamer.store.labels`.
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
 from streamer.store.schema.types import (
+    BIGINT,
     REAL,
     UtcDateTime,
     check,
@@ -52,5 +56,22 @@ label_revisions = sa.Table(
     check("effective_at", "effective_at <= labelled_at AND effective_at <= received_at"),
     sized_text("source", 64),
     sa.Index("ix_label_revisions_gate_kind_id", "gate", "kind", "id"),
+    sqlite_autoincrement=True,
+)
+
+label_signatures = sa.Table(
+    "label_signatures",
+    metadata,
+    identity_column(),
+    # A table of its own: an unsigned copy that somebody sends first must not keep the signature out.
+    sa.Column("label", BIGINT, sa.ForeignKey("label_revisions.id"), nullable=False),
+    sa.Column("signature", sa.Text, nullable=False, comment="Ed25519, base64; good or not"),
+    sa.Column("key_id", sa.Text, nullable=False, comment="SHA-256 of the public key, in hexadecimal"),
+    sa.Column("received_at", UtcDateTime, nullable=False),
+    sa.Column("source", sa.Text, nullable=False, comment="topic, file, judge, ..."),
+    sa.UniqueConstraint("label", "key_id", "signature"),
+    sized_text("signature", 200),
+    sized_text("key_id", 64),
+    sized_text("source", 64),
     sqlite_autoincrement=True,
 )

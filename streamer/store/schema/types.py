@@ -108,6 +108,19 @@ class Rule(sa.types.TypeDecorator["rules.Rule"]):
         return rules.INDICATOR if value is None else rules.rule_of_text(value)
 
 
+class Names(sa.types.TypeDecorator[tuple[str, ...]]):
+    """Names as a JSON array."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, _dialect: sa.Dialect) -> str | None:
+        return None if value is None else json.dumps(value, ensure_ascii=False)
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> tuple[str, ...] | None:
+        return None if value is None else tuple(json.loads(value))
+
+
 BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """64 bits on both: SQLite's INTEGER is, and only INTEGER may be an identity there."""
 

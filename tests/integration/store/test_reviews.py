@@ -13,6 +13,7 @@ from streamer.journal import BatchKey
 from streamer.review.items import Mark, Reviewer, ReviewItem, UnknownItem
 from streamer.store.review_claims import candidates
 from streamer.store.review_claims import take as take_row
+from streamer.store.schema import label_revisions
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
@@ -274,10 +275,12 @@ def test_what_is_labelled_between_looking_and_taking_is_not_taken(world: World) 
     fill(world, 2)
     database = world.store._database
     with database.reading() as connection:
-        found = connection.execute(candidates(BEN, GATES, NOW)).all()
+        found = connection.execute(candidates(label_revisions, BEN, GATES, NOW)).all()
     give(world, have(world), 0.0)
     taken = database.writing(
-        lambda connection: [take_row(connection, row, BEN, until=NOW + HOLD, now=NOW) for row in found]
+        lambda connection: [
+            take_row(connection, label_revisions, row, BEN, until=NOW + HOLD, now=NOW) for row in found
+        ]
     )
     assert taken == [False, True]
     assert len(world.rows("SELECT * FROM review_claims")) == 1

@@ -24,6 +24,7 @@ GATE_KEYS = {
     "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate", "recalibrate_every_seconds",
     "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta",
     "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind",
+    "labellers", "signed_labels",
 }  # fmt: skip
 
 
@@ -451,6 +452,8 @@ def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> 
             "read": 1,
             "stored": 1,
             "repeated": 0,
+            "signed": 0,
+            "unread": {},
             "without_severity": 1,
             "unrecorded": 1,
             "other_kind": 0,

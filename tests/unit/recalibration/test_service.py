@@ -76,6 +76,9 @@ class Stage:
     def labels_pending(self) -> Mapping[str, int]:
         return dict.fromkeys(self.new, 3)
 
+    def labels_unread(self) -> Mapping[str, int]:
+        return {}
+
     def recalibrate(self, one: GateStanding) -> str:
         self.pass_(f"run {one.gate.gate}")
         self.new[one.gate.gate] = 0
@@ -106,6 +109,9 @@ class Stage:
 
     def set_labels_pending(self, gate: str, responses: int) -> None:
         self.told.append(("pending", gate, responses))
+
+    def set_labels_unread(self, gate: str, labels: int) -> None:
+        self.told.append(("unread", gate, labels))
 
     def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None:
         self.told.append(("count", gate, outcome))
