@@ -34,7 +34,8 @@ def test_nothing_is_shipped_once_a_gate_is_closed(site: Site, matrix: Matrix) ->
         with _locked(site, "decisions"):
             time.sleep(2)  # every worker has a group that it has decided and cannot commit
             open_version = site.store.policies.newest(GATE).version
-            assert "closed" in site.command("threshold", "close", GATE, "--reason", "incident").stdout
+            told = site.command("threshold", "close", GATE, "--reason", "incident", "--wait").stdout
+            assert "No ship waits to be published" in told or "not published yet" in told
             shipped = _shipped(site)
             time.sleep(LOCKED_SECONDS)
         unlocked = time.monotonic()
@@ -45,6 +46,7 @@ def test_nothing_is_shipped_once_a_gate_is_closed(site: Site, matrix: Matrix) ->
     late = _shipped(site) - shipped
     assert not late, f"{len(late)} ships were committed after the gate was closed"
     assert {version for _, version in shipped} == {open_version}
+    assert any("stream.decided_again" in worker.log_text() for worker in workers)
     matrix.add("21 closed while commits wait for a lock", site.check(), seconds=working)
     assert [worker.terminate() for worker in workers] == [0, 0, 0]
 
