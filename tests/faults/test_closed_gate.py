@@ -30,21 +30,23 @@ def test_nothing_is_shipped_once_a_gate_is_closed(site: Site, matrix: Matrix) ->
     for worker in workers:
         worker.wait_until_ready()
     with Traffic(site, seed=21, rate=120) as traffic:
-        wait_until(lambda: site.decided() > 300, "the first batches are decided")
+        wait_until(lambda: site.decided() > 150, "the first batches are decided")
         with _locked(site, "decisions"):
             time.sleep(2)  # every worker has a group that it has decided and cannot commit
             open_version = site.store.policies.newest(GATE).version
-            assert "closed" in site.command("threshold", "close", GATE, "--reason", "incident").stdout
+            told = site.command("threshold", "close", GATE, "--reason", "incident", "--wait").stdout
+            assert "No ship waits to be published" in told or "not published yet" in told
             shipped = _shipped(site)
             time.sleep(LOCKED_SECONDS)
         unlocked = time.monotonic()
         before = site.decided()
-        wait_until(lambda: site.decided() > before + 300, "batches are decided again")
+        wait_until(lambda: site.decided() > before + 150, "batches are decided again")
         working = time.monotonic() - unlocked
     wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 120)
     late = _shipped(site) - shipped
     assert not late, f"{len(late)} ships were committed after the gate was closed"
     assert {version for _, version in shipped} == {open_version}
+    assert any("stream.decided_again" in worker.log_text() for worker in workers)
     matrix.add("21 closed while commits wait for a lock", site.check(), seconds=working)
     assert [worker.terminate() for worker in workers] == [0, 0, 0]
 

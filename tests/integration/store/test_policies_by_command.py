@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streamer.cli import main
+from streamer.journal import OutboxMessage
 from tests.integration.store.test_labels_and_calibration import fill
 
 if TYPE_CHECKING:
@@ -81,3 +83,35 @@ def test_from_proposal_to_closing(world: World, capsys: pytest.CaptureFixture[st
     assert told[1:4] == [(2, "bo", "looks right"), (3, "cy", "a complaint"), (4, "bo", "rolled back")]
     assert told[4][2] == "weekly"
     assert world.store.verify_chain() == []
+
+
+def test_closing_reports_the_ships_that_are_still_to_be_published_and_waits_for_them(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, identity = "support-bot", "00000000-0000-0000-0000-000000000001"
+    lease = world.lease()
+    action = OutboxMessage("streamer.actions", b"k", b"{}", (("ce_id", identity.encode()),))
+    world.commit(
+        world.slice(lease, world.decision(0, actions=("ship", "abstain"), action_id=identity, action=action))
+    )
+    close = ("threshold", "close", name, "--reason", "a complaint")
+    status, text = run(capsys, *close)
+    assert status == 0
+    assert "1 ship committed before is not published yet." in text
+    assert one(capsys, *close)["unpublished_ships"] == 1
+    status, text = run(capsys, *close, "--wait", "--timeout", "1s")
+    assert status == 1
+    assert "gate support-bot is closed; after 1 s 1 ship committed before is not published yet" in text
+    assert "`streamer doctor`" in text
+
+    (row,) = [row for row in world.store.unpublished([lease.partition], limit=9) if row.value == b"{}"]
+    publishes = threading.Timer(1, world.store.mark_published, [[row.id]])
+    publishes.start()
+    status, text = run(capsys, *close, "--wait")
+    publishes.join()
+    assert status == 0
+    assert "No ship waits to be published any more." in text
+    status, text = run(capsys, *close)
+    assert "No ship waits to be published." in text
+    assert run(capsys, *close, "--wait", "--timeout", "soon")[0] == 2
+    assert world.store.policies.newest(name).version == 6, "a wrong option changes nothing"
