@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
 
-COUNT = 50_000 if LONG else 3_000
+COUNT = 50_000 if LONG else 2_000
 """Messages for each database."""
 SENT = 20_000 if LONG else 600
 """Messages through a real worker."""

@@ -154,17 +154,19 @@ def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedB
     journal.enqueue(OutboxMessage(actions, b"k", b"x" * 500_000, ()))  # the topic refuses it
     journal.enqueue(OutboxMessage(actions, b"k", b"y" * 3_000_000, ()))  # so does the producer
     journal.enqueue(OutboxMessage("no such/topic name", b"k", b"z", ()))
+    journal.enqueue(OutboxMessage(actions, b"k", b"w", (("\ud800", b"no UTF-8 for this name"),)))
     journal.enqueue(OutboxMessage(actions, b"k", b"last", ()))
 
     async def scenario() -> None:
         async with a_worker(real, [real.topic("in")], journal, EchoDecider(actions)) as worker:
             await worker.until(lambda: not journal.waiting())
-            assert worker.witness.parked_rows == [2, 3, 4]
+            assert worker.witness.parked_rows == [2, 3, 4, 5]
 
     asyncio.run(scenario())
     assert [record.value for record in all_records(real.connection, actions)] == [b"first", b"last"]
     assert "MessageSizeTooLarge" in str(journal.outbox[2].parked)
     assert "InvalidTopic" in str(journal.outbox[4].parked)
+    assert "UnicodeEncodeError" in str(journal.outbox[5].parked)
 
 
 @pytest.mark.kafka
