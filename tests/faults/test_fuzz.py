@@ -6,6 +6,7 @@ The decoder, the decider and the commit work together here, on both databases, t
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,8 +38,9 @@ def test_every_message_has_one_outcome_and_no_fault_is_ours(
 ) -> None:
     count = COUNT if keep_texts else COUNT // 10
     laboratory = Laboratory(migrated_database_url, keep_texts=keep_texts)
-    slowest = laboratory.take(Publisher([*RULES, "nobody"], seed=17).messages(count))
-    became = laboratory.check()
+    with closing(laboratory.store):
+        slowest = laboratory.take(Publisher([*RULES, "nobody"], seed=17).messages(count))
+        became = laboratory.check()
     faults = laboratory.faults
     assert not faults, f"{len(faults)} records that the decoder should have refused by name: {faults[:10]}"
     print(f"\n{count} messages, the slowest {GROUP} in {slowest:.2f} s: {dict(became.most_common())}")
@@ -48,7 +50,6 @@ def test_every_message_has_one_outcome_and_no_fault_is_ours(
     if count > 1000:
         assert became["duplicate"]
         assert became["conflict"]
-    laboratory.store.close()
 
 
 def test_what_is_read_can_be_written_and_read_again() -> None:

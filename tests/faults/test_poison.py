@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -112,12 +113,12 @@ class Breaking(BatchDecider):
 
     ERRORS = (OverflowError, UnicodeError, KeyError, AttributeError, RecursionError, MemoryError)
 
-    def outcomes(self, records: Sequence[Record]) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Record], *more: Any) -> list[Outcome]:
         for record in records:
             for error in self.ERRORS:
                 if b"question " + error.__name__.encode() in (record.value or b""):
                     raise error("somebody's text")
-        return super().outcomes(records)
+        return super().outcomes(records, *more)
 
 
 _UNKEPT = {
@@ -154,20 +155,20 @@ def test_faults_of_the_decider_and_rows_that_cannot_be_kept(migrated_database_ur
             connection.exec_driver_sql(_UNKEPT[backend])
     bad = [error.__name__ for error in Breaking.ERRORS] + ["unkept"] * 3
     prompts = [bad[place // 20] if place % 20 == 13 else "plain" for place in range(180)]
-    laboratory.take(
-        Message(False, b"k", event(place, gate="event", prompt=f"question {prompt}"), (), 0)
-        for place, prompt in enumerate(prompts)
-    )
-    became = laboratory.check()
-    assert became == {"decision": 171, "internal_error": 9}
-    letters = laboratory.store.dead_letters.list(code="internal_error")
-    for letter in letters:
-        assert letter.detail is not None
-        assert "somebody" not in letter.detail
-        if letter.value is None:
-            assert letter.key is None
-            assert "sha256" in letter.detail
-    assert sum(letter.value is None for letter in letters) == 3
-    named = " ".join(letter.detail or "" for letter in letters)
-    assert all(error.__name__ in named for error in Breaking.ERRORS)
-    laboratory.store.close()
+    with closing(laboratory.store):
+        laboratory.take(
+            Message(False, b"k", event(place, gate="event", prompt=f"question {prompt}"), (), 0)
+            for place, prompt in enumerate(prompts)
+        )
+        became = laboratory.check()
+        assert became == {"decision": 171, "internal_error": 9}
+        letters = laboratory.store.dead_letters.list(code="internal_error")
+        for letter in letters:
+            assert letter.detail is not None
+            assert "somebody" not in letter.detail
+            if letter.value is None:
+                assert letter.key is None
+                assert "sha256" in letter.detail
+        assert sum(letter.value is None for letter in letters) == 3
+        named = " ".join(letter.detail or "" for letter in letters)
+        assert all(error.__name__ in named for error in Breaking.ERRORS)
