@@ -56,7 +56,7 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 
 faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services
-	STREAMER_TEST_FAULTS=long $(BIN)/pytest tests/faults tests/unit/events/test_fuzz.py $(ARGS)
+	STREAMER_TEST_FAULTS=long $(BIN)/pytest tests/faults $(ARGS)
 	@if [ -z '$(ARGS)' ]; then $(POOLED) tests; fi
 
 lint: $(INSTALLED)  ## Check format, style, types and who may import whom

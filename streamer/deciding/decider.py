@@ -261,7 +261,7 @@ class BatchDecider:
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
         if p.active.policy.settings.scorer == "external":
             p.scores = tuple(
-                0.0 if blank else round(float(r.score), 6)
+                0.0 if blank else round(float(r.score), 6) + 0.0  # -0.0 is 0.0: SQLite does not keep the sign
                 for r, blank in zip(p.event.responses, p.blank, strict=True)
                 if r.score is not None
             )

@@ -7,9 +7,14 @@ DETAIL_CHARACTERS = 300
 
 
 def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
-    """Quote the start of `text`: at most `limit` of its characters, everything unprintable escaped."""
+    """Quote the start of `text`: at most `limit` of its characters, everything unprintable escaped.
+
+    Fewer where escapes would make the quotation longer than twice that.
+    """
     cut = text[:limit]
-    return repr(cut) + ("..." if len(text) > limit else "")
+    while len(repr(cut)) > 2 * limit:
+        cut = cut[: len(cut) // 2]
+    return repr(cut) + ("..." if len(text) > len(cut) else "")
 
 
 def one_line(text: str, limit: int = DETAIL_CHARACTERS) -> str:

@@ -144,8 +144,8 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
         "response_id": label.response_id,
         "kind": label.kind,
         "labeller": label.labeller,
-        "severity": float(label.severity),
-        "raw_severity": None if label.raw_severity is None else float(label.raw_severity),
+        "severity": _unsigned_zero(label.severity),
+        "raw_severity": None if label.raw_severity is None else _unsigned_zero(label.raw_severity),
         "labelled_at": label.labelled_at,
         "received_at": now,
         "effective_at": min(label.labelled_at, now),
@@ -167,6 +167,11 @@ def signature_row(label: LabelRevision, number: int, *, source: str, now: dateti
 def withheld(record: Record) -> Record:
     """A refused record as it may be kept where somebody's texts must not be: its place and its key."""
     return replace(record, value=None, headers=())
+
+
+def _unsigned_zero(number: float) -> float:
+    # SQLite reads -0.0 back as 0.0, and what the chain has hashed must come out the same from the table.
+    return float(number) + 0.0
 
 
 def _kept(response: ScoredResponse, keep: bool) -> str | None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from streamer import wiring
+from streamer.deciding.decider import BatchDecider
+from tests.faults.hostile_messages import Message
+from tests.faults.laboratory import Laboratory
 from tests.faults.site import GATE, event, publish, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.journal import Outcome, Record
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
 
@@ -97,3 +106,69 @@ def test_a_schema_that_no_record_is_to_blame_for_ends_the_worker(site: Site, mat
 def execute(site: Site, statements: str) -> None:
     with site.store._database.engine.begin() as connection:
         connection.exec_driver_sql(statements)
+
+
+class Breaking(BatchDecider):
+    """A decider with faults: some values raise what no code expects."""
+
+    ERRORS = (OverflowError, UnicodeError, KeyError, AttributeError, RecursionError, MemoryError)
+
+    def outcomes(self, records: Sequence[Record], *more: Any) -> list[Outcome]:
+        for record in records:
+            for error in self.ERRORS:
+                if b"question " + error.__name__.encode() in (record.value or b""):
+                    raise error("somebody's text")
+        return super().outcomes(records, *more)
+
+
+_UNKEPT = {
+    "sqlite": """
+CREATE TRIGGER refuse_batch BEFORE INSERT ON batches WHEN instr(NEW.prompt, 'unkept')
+BEGIN SELECT RAISE(ABORT, 'refused'); END;
+CREATE TRIGGER refuse_letter BEFORE INSERT ON dead_letters WHEN instr(NEW.value, CAST('unkept' AS BLOB))
+BEGIN SELECT RAISE(ABORT, 'refused'); END;
+""",
+    "postgresql": """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF to_jsonb(NEW)->>'prompt' LIKE '%unkept%' OR position(encode('unkept', 'hex') IN to_jsonb(NEW)->>'value') > 0 THEN
+        RAISE EXCEPTION 'refused' USING ERRCODE = '22000';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER refuse_batch BEFORE INSERT ON batches FOR EACH ROW EXECUTE FUNCTION refuse();
+CREATE TRIGGER refuse_letter BEFORE INSERT ON dead_letters FOR EACH ROW EXECUTE FUNCTION refuse();
+""",
+}
+
+
+@pytest.mark.expected_errors("record_refused")
+def test_faults_of_the_decider_and_rows_that_cannot_be_kept(migrated_database_url: str) -> None:
+    laboratory = Laboratory(migrated_database_url, keep_texts=True, gates=("event",))
+    laboratory.decider.__class__ = Breaking
+    backend = "sqlite" if migrated_database_url.startswith("sqlite") else "postgresql"
+    with laboratory.store._database.engine.begin() as connection:
+        if backend == "sqlite":
+            for statement in _UNKEPT[backend].strip().split("END;\n"):
+                if statement:
+                    connection.exec_driver_sql(statement.removesuffix("END;") + "END;")
+        else:
+            connection.exec_driver_sql(_UNKEPT[backend])
+    bad = [error.__name__ for error in Breaking.ERRORS] + ["unkept"] * 3
+    prompts = [bad[place // 20] if place % 20 == 13 else "plain" for place in range(180)]
+    with closing(laboratory.store):
+        laboratory.take(
+            Message(False, b"k", event(place, gate="event", prompt=f"question {prompt}"), (), 0)
+            for place, prompt in enumerate(prompts)
+        )
+        became = laboratory.check()
+        assert became == {"decision": 171, "internal_error": 9}
+        letters = laboratory.store.dead_letters.list(code="internal_error")
+        for letter in letters:
+            assert letter.detail is not None
+            assert "somebody" not in letter.detail
+            if letter.value is None:
+                assert letter.key is None
+                assert "sha256" in letter.detail
+        assert sum(letter.value is None for letter in letters) == 3
+        named = " ".join(letter.detail or "" for letter in letters)
+        assert all(error.__name__ in named for error in Breaking.ERRORS)

@@ -126,19 +126,44 @@ def test_a_decider_that_is_away_is_asked_again(embedded: TestedBroker) -> None:
     assert len(refusals) == 2
 
 
-@pytest.mark.expected_errors("worker_halted", COORDINATOR)
-def test_a_decider_with_a_bug_ends_the_worker_and_loses_nothing(embedded: TestedBroker) -> None:
+@pytest.mark.expected_errors("worker_halted", "record_refused", COORDINATOR)
+def test_a_bug_that_every_record_meets_halts_the_worker_at_the_cap(embedded: TestedBroker) -> None:
     source, actions = embedded.topic("in"), embedded.topic("actions")
     journal = MemoryJournal()
+    limits = WorkerLimits(dead_letters=DeadLetterLimits(run=20), max_commit_records=10)
 
     def fail(_records: Sequence[Record]) -> None:
         raise KeyError("a bug")
 
     async def scenario() -> None:
         await published(embedded.connection, source, numbered(50))
-        async with a_worker(embedded, [source], journal, EchoDecider(actions, fail)) as worker:
-            with pytest.raises(KeyError):
+        async with a_worker(embedded, [source], journal, EchoDecider(actions, fail), limits) as worker:
+            with pytest.raises(WorkerHalted, match="20 records in a row"):
                 await asyncio.wait_for(asyncio.shield(worker.task), 20)
+        refused = journal.total()
+        assert 20 < refused <= 31
+        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+            await worker.until(lambda: journal.total() == 50)
+        kinds = [kind for rows in journal.recorded.values() for _, kind in rows]
+        assert (kinds.count("dead_letter"), kinds.count("decision")) == (refused, 50 - refused)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.expected_errors("worker_halted", COORDINATOR)
+def test_an_error_of_the_system_ends_the_worker_and_loses_nothing(embedded: TestedBroker) -> None:
+    source, actions = embedded.topic("in"), embedded.topic("actions")
+    journal = MemoryJournal()
+
+    def fail(_records: Sequence[Record]) -> None:
+        raise OSError("too many open files")
+
+    async def scenario() -> None:
+        await published(embedded.connection, source, numbered(50))
+        async with a_worker(embedded, [source], journal, EchoDecider(actions, fail)) as worker:
+            with pytest.raises(OSError, match="too many open files"):
+                await asyncio.wait_for(asyncio.shield(worker.task), 20)
+        assert not journal.total()
         async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
             await worker.until(lambda: journal.total() == 50)
 
@@ -154,17 +179,19 @@ def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedB
     journal.enqueue(OutboxMessage(actions, b"k", b"x" * 500_000, ()))  # the topic refuses it
     journal.enqueue(OutboxMessage(actions, b"k", b"y" * 3_000_000, ()))  # so does the producer
     journal.enqueue(OutboxMessage("no such/topic name", b"k", b"z", ()))
+    journal.enqueue(OutboxMessage(actions, b"k", b"w", (("\ud800", b"no UTF-8 for this name"),)))
     journal.enqueue(OutboxMessage(actions, b"k", b"last", ()))
 
     async def scenario() -> None:
         async with a_worker(real, [real.topic("in")], journal, EchoDecider(actions)) as worker:
             await worker.until(lambda: not journal.waiting())
-            assert worker.witness.parked_rows == [2, 3, 4]
+            assert worker.witness.parked_rows == [2, 3, 4, 5]
 
     asyncio.run(scenario())
     assert [record.value for record in all_records(real.connection, actions)] == [b"first", b"last"]
     assert "MessageSizeTooLarge" in str(journal.outbox[2].parked)
     assert "InvalidTopic" in str(journal.outbox[4].parked)
+    assert "UnicodeEncodeError" in str(journal.outbox[5].parked)
 
 
 @pytest.mark.kafka
