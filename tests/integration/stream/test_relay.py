@@ -73,7 +73,10 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
                 await relaying.pace("actions", others + lost, rounds=1)
                 healthy = await relaying.pace("actions", others)
                 shutil.rmtree(folder)
-                await asyncio.to_thread(own_kafka_broker.create_topic, "another", 4)  # notices what is gone
+                # The broker notices when it wants to make a file there.
+                admin.create_topics(
+                    {"another": {"num_partitions": 4, "replication_factor": 1}}, timeout_ms=20_000
+                )
                 # More than a lane reads at a time.
                 waiting = [relaying.put("actions", key) for key in lost * 500]
                 without = await relaying.pace("actions", others)
