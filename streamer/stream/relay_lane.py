@@ -236,9 +236,11 @@ class RelayLane:
         """Until something was sent, there is something new, or it is time to try again."""
         underway = self._underway()
         now = time.monotonic()
-        # Each one's own time: what is passed over is looked at again then.
+        # Each one's own time: what was passed over is looked at again then.
         due = [
-            one.circuit.retry_at - now for one in self._all() if one.circuit.failures and one.sending is None
+            one.circuit.retry_at - now
+            for one in self._all()
+            if one.sending is None and (one.circuit.retry_at > now or one.behind is not None)
         ]
         timeout = max(0.0, min([self._idle_poll, *due]))
         if more:
@@ -251,7 +253,8 @@ class RelayLane:
         """Read on and send what can be sent; whether there may be more that can."""
         if not self._whole.free:
             return False
-        self._choose_start()
+        # Settled once: one whose time came in between would have later messages sent before those passed over.
+        ready = self._choose_start()
         from_first = self._after == 0
         messages = await self._in_database(
             lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
@@ -261,13 +264,14 @@ class RelayLane:
             if from_first:
                 self._none_waits(self._all())
             return False
+        began_after = self._after
         self._after = max([self._after, *(one.id for one in messages if one.queued)])
         if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
             # The library would look for such a topic without a pause until its time is up.
             for message in messages:
                 await self._park(message, InvalidTopicError(self._topic))
             return True
-        partitions = await self._partitions()
+        partitions = await self._partitions(len(messages))
         if partitions is None:
             for message in messages:
                 self._whole.passed_over(message)
@@ -275,10 +279,10 @@ class RelayLane:
         groups: dict[_Destination, list[OutboxMessage]] = {}
         seen = {self._whole}
         for message in messages:
-            one = self._destination(message.key, partitions)
+            one = self._destination(message.key, partitions, ready)
             most = 1 if one.circuit.failures or self._whole.circuit.failures else self._batch
             seen.add(one)
-            if one.free and len(groups.get(one, ())) < most:
+            if one in ready and len(groups.get(one, ())) < most:
                 groups.setdefault(one, []).append(message)
             else:
                 one.passed_over(message)
@@ -289,10 +293,13 @@ class RelayLane:
                 self._send(one, group), name=f"stream-relay-{self._topic}-{one.number}"
             )
         taken = sum(not one.free for one in self._destinations.values() if one.number is not None)
-        return full and taken < len(partitions)
+        return full and taken < len(partitions) and (bool(groups) or self._after > began_after)
 
-    def _choose_start(self) -> None:
-        """Go back to what was passed over for a destination that can take it now, and to the start now and then."""
+    def _choose_start(self) -> set[_Destination]:
+        """Go back to what was passed over for a destination that can take it now, and to the start now and then.
+
+        Returns those that can.
+        """
         held = dict(self._sources())
         now = time.monotonic()
         if held != self._held or now >= self._anew_at:
@@ -300,10 +307,12 @@ class RelayLane:
             self._held, self._anew_at, self._after = held, now + _READ_ANEW, 0
             for one in self._all():
                 one.behind = None
-        for one in self._all():
-            if one.behind is not None and one.free:
+        ready = {one for one in self._all() if one.free}
+        for one in ready:
+            if one.behind is not None:
                 self._after = min(self._after, one.behind - 1)
                 one.behind = None
+        return ready
 
     def _none_waits(self, destinations: Collection[_Destination]) -> None:
         """What has no message here is not stuck, whatever it was: another worker may have its messages now."""
@@ -312,23 +321,26 @@ class RelayLane:
                 one.circuit.close()
                 self._flows(one)
 
-    async def _partitions(self) -> Sequence[int] | None:
+    async def _partitions(self, messages: int) -> Sequence[int] | None:
         """The topic's partitions; None when they cannot be had now."""
         try:
             async with self._producers.one() as producer, asyncio.timeout(_METADATA_WITHIN):
                 found = await producer.partitions_for(self._topic)
         except TimeoutError:
-            self._failed(self._whole, UnknownTopicOrPartitionError(self._topic), 1)
+            self._failed(self._whole, UnknownTopicOrPartitionError(self._topic), messages)
         except (KafkaError, OSError) as error:
-            self._failed(self._whole, error, 1)
+            self._failed(self._whole, error, messages)
         else:
             return sorted(found)
         return None
 
-    def _destination(self, key: bytes | None, partitions: Sequence[int]) -> _Destination:
+    def _destination(
+        self, key: bytes | None, partitions: Sequence[int], ready: set[_Destination]
+    ) -> _Destination:
         number = None if key is None else partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]
         if number not in self._destinations:
             self._destinations[number] = _Destination(number)
+            ready.add(self._destinations[number])
         return self._destinations[number]
 
     async def _send(self, to: _Destination, messages: Sequence[OutboxMessage]) -> _Sent:
@@ -408,7 +420,7 @@ class RelayLane:
             if waiting and to.number is not None and not self._has_leader(producer, to.number):
                 break
         lost = LeaderNotAvailableError(f"{self._topic}, partition {to.number}")
-        return [future.exception() if future.done() else lost for future in futures]
+        return [lost if not future.done() or future.cancelled() else future.exception() for future in futures]
 
     async def _settle(self) -> None:
         """Mark what the broker has, park what it never takes, and open or close circuits."""

@@ -85,7 +85,6 @@ def test_actions_keep_their_pace_without_a_topic_for_dead_letters(
     worker.wait_until_ready()
     pace = Pace(site, iter(range(100_000)))
     pace.measure(rounds=1)
-    refuse(site, 1)
     healthy = pace.measure()
     kafka_broker.delete_topics([dead_letters])
     found = {}
@@ -100,18 +99,19 @@ def test_actions_keep_their_pace_without_a_topic_for_dead_letters(
     assert dead_letters in stuck(worker)[0]
     gauge = f'streamer_relay_lane_stuck{{partition="all",topic="{dead_letters}"}}'
     assert worker.metrics()[gauge] == 1
-    assert all(seconds <= WITHIN * healthy for seconds in found.values()), (healthy, found)
 
-    back = time.monotonic()
     kafka_broker.create_topic(dead_letters, 4)
-    # The oracle counts the one that was published before the topic was deleted: it is sent again.
+    back = time.monotonic()
     wait_until(lambda: site.store.reports.outbox_pending() == 0, "the topic is there again")
     recovered = time.monotonic() - back
-    wait_until(lambda: not stuck(worker), "and nothing is stuck")
+    matrix.add("20 the topic of dead letters deleted, 1,156 waiting", site.check(), seconds=recovered)
+    assert not stuck(worker)
     assert worker.metrics()[gauge] == 0
-    assert (
-        sum(end for _, end in log_bounds(wiring.connection(site.settings), [dead_letters]).values())
-        == waiting
-    )
+
+    # The worker's producer knows the topic now, and its partitions' leader.
+    kafka_broker.delete_topics([dead_letters])
+    refuse(site, 1)
+    found[0] = pace.measure()
+    print(f"deleted under the producer: {found[0]:.2f} s, without {healthy:.2f} s")
+    assert all(seconds <= WITHIN * healthy for seconds in found.values()), (healthy, found)
     assert worker.terminate() == 0
-    del recovered, matrix

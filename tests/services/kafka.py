@@ -149,10 +149,7 @@ class KafkaBroker:
             + "\ngroup.min.session.timeout.ms=1000\n"
         )
         atexit.register(self.remove)
-        users = [] if security is None else security.scram_records()
-        format_storage = ("format", "-t", self.cluster_id, "-c", str(self._properties), *users)
-        if self._java("kafka.tools.StorageTool", *format_storage).wait(60) != 0:
-            raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
+        self._format(*([] if security is None else security.scram_records()))
 
     @property
     def running(self) -> bool:
@@ -219,6 +216,7 @@ class KafkaBroker:
         first, second = self.folder / "data", self.folder / "data-2"
         with self._properties.open("a") as properties:
             properties.write(f"\nlog.dirs={first},{second}\nmetadata.log.dir={first}\n")
+        self._format("--ignore-formatted")
         return second
 
     def create_topic(self, name: str, partitions: int = 1, **config: object) -> str:
@@ -255,6 +253,11 @@ class KafkaBroker:
         if not self.log.exists():
             return "(no log)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _format(self, *more: str) -> None:
+        arguments = ("format", "-t", self.cluster_id, "-c", str(self._properties), *more)
+        if self._java("kafka.tools.StorageTool", *arguments).wait(60) != 0:
+            raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from contextlib import closing
@@ -23,6 +24,8 @@ from streamer.stream.tail import Tail
 from tests.faults.site import GATE, event
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.security.conftest import TOPICS
+from tests.integration.stream.memory_journal import MemoryJournal
+from tests.integration.stream.relaying import WITHIN, a_relay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,6 +171,29 @@ def test_what_is_not_permitted_fails_when_it_is_tried(topics: None, secured_kafk
             list(tail.records(seconds=10))
     with pytest.raises(UsageError, match="or none that we may see"):
         Tail(secured_kafka.connection("consumer"), TOPICS.responses).__enter__()
+
+
+@pytest.mark.expected_errors(r"aiokafka\.")
+def test_a_topic_that_workers_may_not_write_to_holds_up_no_other(
+    topics: None, secured_kafka: SecuredKafka
+) -> None:
+    keys = [b"key-%d" % number for number in range(30)]
+
+    async def scenario() -> None:
+        async with a_relay(secured_kafka.connection("worker"), MemoryJournal()) as relaying:
+            await relaying.pace(TOPICS.actions, keys[:2], rounds=1)
+            healthy = await relaying.pace(TOPICS.actions, keys)
+            # Of the first they may know, of the second not even that.
+            waiting = [relaying.put(topic, key) for topic in (TOPICS.labels, "unknown.topic") for key in keys]
+            without = await relaying.pace(TOPICS.actions, keys)
+            print(f"{healthy:.2f} s, without two rights {without:.2f} s")
+            await relaying.until(lambda: len(relaying.health.stuck()) == 2)
+            assert all("TopicAuthorizationFailed" in line for line in relaying.health.stuck())
+            assert await relaying.pace(TOPICS.actions, keys) <= WITHIN * healthy
+            assert without <= WITHIN * healthy
+            assert not any(relaying.published([row]) for row in waiting)
+
+    asyncio.run(scenario())
 
 
 def test_only_operators_make_topics(act: Act) -> None:

@@ -123,6 +123,28 @@ def test_older_workers_go_on_while_newer_ones_start(database_url: str) -> None:
         before, views = now, seen
 
 
+def test_what_waits_to_be_published_survives_the_way_back_from_the_queue(database_url: str) -> None:
+    migrate(database_url)
+    world = filled(database_url)
+    sources = [world.partition()]
+    waiting = [
+        (message.topic, message.key, message.value, message.headers)
+        for message in world.store.unpublished(sources, limit=100)
+    ]
+    assert len({topic for topic, *_ in waiting}) == 3
+    world.close()
+    downgrade(database_url, "0017")
+    migrate(database_url)
+    world = World(database_url)
+    # Out of the outbox now, as an earlier version's worker would have left them.
+    again = world.store.unpublished(sources, limit=100)
+    assert not any(message.queued for message in again)
+    assert sorted(map(repr, waiting)) == sorted(
+        repr((message.topic, message.key, message.value, message.headers)) for message in again
+    )
+    world.close()
+
+
 def test_a_migration_that_gets_no_lock_gives_up_soon_and_changes_nothing(postgres_database_url: str) -> None:
     last = revisions()[-2]
     migrate(postgres_database_url, LOG_FROM)
