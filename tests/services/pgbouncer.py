@@ -36,6 +36,7 @@ pool_mode = {mode}
 default_pool_size = {sessions}
 max_client_conn = 500
 server_idle_timeout = 5
+server_login_retry = 1
 log_connections = 0
 log_disconnections = 0
 """

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from streamer.errors import BadData, Unavailable
 from streamer.journal import OutboxMessage
 from streamer.store import engine, migrate, open_store
+from tests.faults.site import wait_until
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
 
 if TYPE_CHECKING:
@@ -303,6 +304,14 @@ def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServe
         with pytest.raises(Unavailable):
             call()
     own_postgres_server.start()
+
+    def answers() -> bool:
+        try:
+            return bool(world.store.policies.active())
+        except Unavailable:
+            return False
+
+    wait_until(answers, "it is back, and a pooler between has seen it", 30)
     assert world.commit(
         first,
     ) == [["decision", "decision"]]

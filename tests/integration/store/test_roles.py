@@ -22,6 +22,7 @@ from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.services.postgres import PostgresServer
 
@@ -39,10 +40,19 @@ class Users:
     nobody: str
 
 
+_sockets: list[Path] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _socket(postgres_server: PostgresServer) -> None:
+    _sockets.append(postgres_server.folder)
+
+
 def connect(url: str) -> psycopg.Connection[Any]:
+    """A session of its own, by the server's socket, also where the URL leads through a pooler."""
     parts = make_url(url)
     return psycopg.connect(
-        host=str(parts.query["host"]),
+        host=str(_sockets[-1]),
         user=parts.username,
         dbname=parts.database,
         autocommit=True,

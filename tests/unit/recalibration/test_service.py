@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.errors import TryLater, Unavailable, UsageError
+from streamer.errors import LeaseLost, TryLater, Unavailable, UsageError
 from streamer.recalibration.service import Recalibrator
 from tests.unit.recalibration.test_schedule import standing
 
@@ -353,3 +353,28 @@ def test_pending_labels_are_counted_now_and_then() -> None:
     stage.seconds += 31
     stage.service.round()
     assert len(stage.happened("pending")) == 2
+
+
+def test_a_leader_that_lost_its_lease_in_a_round_stands_by() -> None:
+    stage = Stage(a=500)
+    stage.step()
+    stage.raising["watch"] = LeaseLost("lost")
+    stage.service.round()
+    assert stage.happened("leader") == [[True], [False]]
+    assert stage.happened("stand_by") == [[]]
+    assert stage.service.unready() == []
+    del stage.raising["watch"]
+    stage.service.round()
+    assert stage.happened("leader") == [[True], [False], [True]]
+    stage.raising["publish"] = LeaseLost("lost")
+    stage.service.announce()
+    assert stage.service.unready() == [], "no dependency is unavailable"
+
+
+def test_a_leader_that_cannot_renew_says_so_while_its_round_hangs() -> None:
+    stage = Stage(a=0)
+    stage.step()
+    assert (stage.service.leads, stage.service.unready()) == (True, [])
+    stage.has_lapsed = True
+    assert not stage.service.leads
+    assert "could not renew its lease" in stage.service.unready()[0]

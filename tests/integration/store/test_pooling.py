@@ -1,0 +1,147 @@
+"""PgBouncer before PostgreSQL: nothing relies on a session, nothing is left on one, and the doctor says what it sees."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+from streamer.errors import UsageError
+from streamer.policy import GateSettings
+from streamer.store.engine import Database
+from tests.integration.store.conftest import World
+from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
+from tests.services.requirements import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.services.postgres import PostgresServer
+
+CLIENTS = 6
+"""More than the pooler has sessions for."""
+
+
+@pytest.fixture
+def pooled(postgres_server: PostgresServer, migrated_postgres_url: str) -> Iterator[Callable[..., str]]:
+    """Put a pooler of a mode before a migrated database; returns the URL through it."""
+    if need := what_pgbouncer_needs():
+        missing(*need)
+    poolers = []
+
+    def start(mode: str, sessions: int = 3) -> str:
+        poolers.append(PgBouncer(postgres_server, mode=mode, sessions=sessions))
+        poolers[-1].wait()
+        return poolers[-1].url_of(str(make_url(migrated_postgres_url).database))
+
+    yield start
+    for one in poolers:
+        one.remove()
+
+
+def test_many_clients_share_few_sessions(pooled: Callable[..., str]) -> None:
+    url = pooled("transaction")
+    world = World(url)
+    world.gate()
+    lease = world.lease()
+    for offset in range(8):  # more often than a driver waits before it prepares a statement
+        world.commit(world.slice(lease, world.decision(offset), world.decision(offset), expected=offset))
+        lease = world.lease()
+    stores = [world.open() for _ in range(CLIENTS)]
+    found: list[object] = []
+
+    def work(number: int) -> None:
+        store = stores[number]
+        for turn in range(12):
+            store.gates.revise(
+                "support-bot", {"alpha": (turn * CLIENTS + number + 1) / 1000}, by="ana", reason="turn"
+            )
+            found.append(store.policies.newest("support-bot").version)
+            found.append(store.verify_chain())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(found) == 2 * 12 * CLIENTS, "nobody met a session that did not know what another one does"
+    assert [one for one in found if one == []] == [[]] * (12 * CLIENTS)
+    assert world.store.policies.newest("support-bot").version == 1 + 12 * CLIENTS
+
+    held = [store.leases.leadership() for store in stores]
+    assert sorted(one.held() for one in held) == [False] * (CLIENTS - 1) + [True]
+    assert sorted(one.held() for one in held) == [False] * (CLIENTS - 1) + [True]
+    for one in held:
+        one.release()
+    world.close()
+
+
+def test_nothing_is_left_on_a_session(pooled: Callable[..., str]) -> None:
+    url = pooled("transaction", 1)
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True, prepare_threshold=None) as other:
+        before = other.execute("SELECT name, setting FROM pg_settings ORDER BY name").fetchall()
+        world = World(url)
+        world.gate("support-bot")
+        lease = world.lease()
+        world.commit(world.slice(lease, world.decision(0), world.decision(1)))
+        leader = world.store.leases.leadership()
+        assert leader.held()
+        assert other.execute("SELECT name, setting FROM pg_settings ORDER BY name").fetchall() == before
+        for left in ("pg_prepared_statements", "pg_cursors", "pg_listening_channels() AS c"):
+            assert other.execute(f"SELECT count(*) FROM {left}").fetchall() == [(0,)], left
+        assert other.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)
+        temporary = "SELECT count(*) FROM pg_class WHERE relpersistence = 't'"
+        assert other.execute(temporary).fetchone() == (0,)
+        leader.release()
+        world.close()
+
+
+def test_what_stands_between_is_seen(
+    pooled: Callable[..., str], postgres_server: PostgresServer, migrated_postgres_url: str
+) -> None:
+    name = str(make_url(migrated_postgres_url).database)
+    for url, seen in (
+        (postgres_server.direct_url_of(name), "direct"),
+        (pooled("session"), "session"),
+        (pooled("transaction"), "transaction"),
+    ):
+        world = World(url)
+        assert world.store.reports.pooling() == seen
+        world.close()
+
+
+def test_a_pooler_that_permits_no_transactions_is_refused(pooled: Callable[..., str]) -> None:
+    with pytest.raises(UsageError, match="pool_mode = transaction"):
+        World(pooled("statement"))
+
+
+def test_statements_are_prepared_on_a_direct_connection_alone(
+    pooled: Callable[..., str], postgres_server: PostgresServer, migrated_postgres_url: str
+) -> None:
+    name = str(make_url(migrated_postgres_url).database)
+    for url, wanted in ((postgres_server.direct_url_of(name), 5), (pooled("transaction"), None)):
+        database = Database(url)
+        with database.reading() as connection:
+            driver = connection.connection.dbapi_connection
+            assert isinstance(driver, psycopg.Connection)
+            assert driver.prepare_threshold == wanted
+            assert connection.execute(sa.text("SHOW search_path")).scalar() == "streamer"
+        database.close()
+
+
+def test_a_snapshot_is_one_moment_through_a_pooler(pooled: Callable[..., str]) -> None:
+    world = World(pooled("transaction"))
+    names = sa.text("SELECT name FROM gates")
+    with world.store._database.reading(snapshot=True) as connection:
+        assert connection.execute(names).scalars().all() == []
+        world.store.gates.create(
+            "late", GateSettings(encoder="all-MiniLM-L6-v2@53aa5117"), by="ana", reason=""
+        )
+        assert connection.execute(names).scalars().all() == []
+    with world.store._database.reading() as connection:
+        assert connection.execute(names).scalars().all() == ["late"]
+    world.close()
