@@ -2,13 +2,108 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streamer.events.limits import Limits
     from streamer.settings import Settings
+    from streamer.store import Store
 
 
-def warn_of_unknown(settings: Settings, gate: str, *, kind: str | None = None) -> None:
+class WhatIsKnown:
+    """What the record says of batches before they are published.
+
+    Attributes
+    ----------
+    readable : whether the record can be read from here; if not, nothing else is known.
+    unknown_gates : names of gates that nobody has created, in the order in which batches named them.
+    repeats : batches that are decided already, or were there before in the same files.
+    conflicts : those of them whose content is another.
+    """
+
+    def __init__(self, store: Store | None, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._gates: set[str] = set()
+        self._seen: dict[tuple[str, str, int], bytes] = {}
+        self.readable = store is not None
+        self.unknown_gates: list[str] = []
+        self.repeats = self.conflicts = 0
+
+    def look(self, events: Sequence[bytes]) -> None:
+        """Look at batches that are to be published next; warns of each gate that nobody has created."""
+        from streamer.cli.console import warn
+        from streamer.errors import StreamerError
+        from streamer.events.responses import content_hash, decode_responses
+
+        if self._store is None:
+            return
+        batches = [decode_responses(value, self._limits) for value in events]
+        try:
+            decided = self._store.known([batch.key for batch in batches])
+            for gate in dict.fromkeys(batch.gate for batch in batches):
+                if gate not in self._gates and not self._store.policies.versions([gate]):
+                    self.unknown_gates.append(gate)
+                    warn(_no_such_gate(gate, ""))
+                self._gates.add(gate)
+        except StreamerError:
+            self._store, self.readable = None, False
+            return
+        for batch in batches:
+            content = content_hash(batch)
+            before = decided.get(batch.key, self._seen.get(batch.key))
+            self._seen.setdefault(batch.key, content)
+            if before is not None:
+                self.repeats += 1
+                self.conflicts += before not in (content, b"")  # erased content compares with nothing
+
+
+@contextmanager
+def asking(settings: Settings, limits: Limits) -> Iterator[WhatIsKnown]:
+    """Ask the record about what is to be published; whoever publishes need not be able to read it."""
+    from contextlib import ExitStack
+
+    from streamer import wiring
+    from streamer.errors import StreamerError
+
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(wiring.open_store(settings))
+        except StreamerError:
+            store = None
+        yield WhatIsKnown(store, limits)
+
+
+def refuse_real_gate(settings: Settings, gate: str) -> None:
+    """Raise `UsageError` when a gate has batches or labels that no simulation made."""
+    from streamer import wiring
+    from streamer.errors import StreamerError, UsageError
+    from streamer.experiments.simulation import QUESTION_ID_PREFIX
+
+    try:
+        with wiring.open_store(settings) as store:
+            real = store.reports.has_others_than(gate, batch_prefix=QUESTION_ID_PREFIX)
+    except StreamerError:
+        return
+    if real:
+        raise UsageError(
+            f"the gate {gate!r} has batches or labels that no simulation made, and made-up labels would move its threshold; "
+            "create another gate for the simulation (streamer gate create NAME --severity-kind simulated), or say "
+            "--into-real-gate"
+        )
+
+
+def _no_such_gate(gate: str, options: str) -> str:
+    return (
+        f"there is no gate {gate!r} in the database that is configured here: workers refuse its batches (unknown_gate) "
+        f"until there is; streamer gate create {gate}{options}"
+    )
+
+
+def warn_of_unknown(settings: Settings, gate: str, *, kind: str) -> None:
     """Say that nobody has created this gate, or that labels of `kind` do not control it.
 
     Whoever publishes need not be able to read the record: then nothing is said.
@@ -23,12 +118,8 @@ def warn_of_unknown(settings: Settings, gate: str, *, kind: str | None = None) -
     except StreamerError:
         return
     if found is None:
-        also = "" if kind is None else f" --severity-kind {kind}"
-        warn(
-            f"there is no gate {gate!r} in the database that is configured here: workers refuse its batches (unknown_gate) "
-            f"until there is; streamer gate create {gate}{also}"
-        )
-    elif kind is not None and found.settings.severity_kind != kind:
+        warn(_no_such_gate(gate, f" --severity-kind {kind}"))
+    elif found.settings.severity_kind != kind:
         warn(
             f"gate {gate!r} is controlled by severities of the kind {found.settings.severity_kind!r}: those of the kind "
             f"{kind!r} are recorded and do not count; streamer gate create NAME --severity-kind {kind} makes one "

@@ -10,7 +10,13 @@ from streamer.cli import options as opt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from streamer.cli.batch_files import Publication
+    from streamer.cli.known_gate import WhatIsKnown
     from streamer.settings import Settings
+
+
+_AT_A_TIME = 200
+"""Batches about which the record is asked at once."""
 
 
 def publish(
@@ -43,20 +49,22 @@ def publish(
 
     A file holds events (streamer.responses.v1), or response clouds: question_id, question, references, and
     responses with text and label. Every line is checked before it is sent.
+
+    Where the database can be read, batches that are decided already are said to be repeats. Exit status 1 when a batch
+    names a gate that is not there: it is published, and workers refuse it until the gate is created.
     """
     from time import monotonic, sleep
 
     from streamer import wiring
+    from streamer.cli import FAILED
     from streamer.cli.batch_files import publications
     from streamer.cli.console import counted, print_json, progress, say
-    from streamer.cli.known_gate import warn_of_unknown
+    from streamer.cli.known_gate import asking
     from streamer.cli.reachability import require_broker
     from streamer.settings import load_settings
 
     settings = load_settings()
     require_broker(settings)
-    if gate is not None:
-        warn_of_unknown(settings, gate)
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     batches = label_count = 0
     start = monotonic()
@@ -64,9 +72,13 @@ def publish(
         _pace(settings) as pace,
         wiring.publisher(settings) as publisher,
         progress("publishing") as advance,
+        asking(settings, limits) as known,
     ):
         for file in files:
-            for one in publications(file, gate=gate, labels=labels, labeller=labeller, limits=limits):
+            # What comes slowly is sent as it comes.
+            ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
+            batches_of = publications(file, gate=gate, labels=labels, labeller=labeller, limits=limits)
+            for one in _looked_at(batches_of, known, ahead):
                 if rate is not None:
                     sleep(max(0.0, start + batches / rate - monotonic()))
                 publisher.send(topics.responses, one.value, key=one.key)
@@ -79,13 +91,43 @@ def publish(
                 advance(batches)
     seconds = monotonic() - start
     if json:
-        print_json({"batches": batches, "labels": label_count, "seconds": round(seconds, 3)})
+        print_json(
+            {
+                "batches": batches,
+                "labels": label_count,
+                "seconds": round(seconds, 3),
+                "repeats": known.repeats if known.readable else None,
+                "conflicts": known.conflicts if known.readable else None,
+                "unknown_gates": known.unknown_gates,
+            }
+        )
     else:
         say(
             f"published {counted(batches, 'batch', 'batches')}"
             + (f" and {counted(label_count, 'label', 'labels')}" if labels else "")
             + f" in {seconds:.1f} s"
         )
+        if known.repeats:
+            say(
+                f"{counted(known.repeats - known.conflicts, 'repeat', 'repeats')} of batches that were there before: "
+                "each gets its stored decision again"
+            )
+        if known.conflicts:
+            say(
+                f"{counted(known.conflicts, 'batch has', 'batches have')} other content than the one of that name before: "
+                "refused (conflicting_content)"
+            )
+    if known.unknown_gates:
+        raise typer.Exit(FAILED)
+
+
+def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: int) -> "Iterator[Publication]":
+    """Pass batches on when the record was asked about them, `ahead` at a time."""
+    from itertools import islice
+
+    while group := list(islice(batches, ahead)):
+        known.look([one.value for one in group])
+        yield from group
 
 
 @contextmanager

@@ -31,19 +31,27 @@ def simulate(
         int | None,
         typer.Option(metavar="S", min=0, max=2**62, help="Of the simulation; default: the present second."),
     ] = None,
+    into_real_gate: Annotated[
+        bool,
+        typer.Option(
+            "--into-real-gate",
+            help="Permit a gate that has batches or labels of its own: these labels move its threshold.",
+        ),
+    ] = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Publish made-up batches and their severities until Ctrl-C, to try an installation.
 
     No language model answers: questions, right, wrong and noisy answers and their severities come from a simulation.
-    Every response is labelled; of these labels the ones that the audit sample asked for count.
+    Every response is labelled; of these labels the ones that the audit sample asked for count. A gate that has batches or
+    labels which no simulation made is refused.
     """
     import time
     from itertools import islice
 
     from streamer import wiring
     from streamer.cli.console import counted, note, print_json, say
-    from streamer.cli.known_gate import warn_of_unknown
+    from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
     from streamer.cli.reachability import require_broker
     from streamer.cli.services import end_on_sigterm
     from streamer.errors import UsageError
@@ -58,6 +66,8 @@ def simulate(
         raise UsageError(f"--gate {gate!r} is no gate name: {GATE_NAME_RULE}")
     delay = opt.seconds(label_after, "--label-after")
     settings = load_settings()
+    if not into_real_gate:
+        refuse_real_gate(settings, gate)
     require_broker(settings)
     warn_of_unknown(settings, gate, kind=SIMULATED_KIND)
     end_on_sigterm()

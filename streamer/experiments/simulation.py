@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIMULATED_KIND = "simulated"
+QUESTION_ID_PREFIX = "simulated-"
 """The kind of severity that simulated clouds have."""
 
 DEFAULT_CLOUDS = 400
@@ -127,7 +128,7 @@ def _cloud(fact: Fact, rng: Generator, place: int, *, seed: int, responses: int,
             )
         )
     return Cloud(
-        question_id=f"simulated-{seed}-{place:04d}",
+        question_id=f"{QUESTION_ID_PREFIX}{seed}-{place:04d}",
         question=_one(rng, fact.questions),
         references=(fact.answer,),
         responses=tuple(answers),

@@ -13,7 +13,15 @@ from streamer.journal import Partition
 from streamer.store import outbox, roles
 from streamer.store.pooling import pooling
 from streamer.store.progress import in_partition
-from streamer.store.schema import batches, data_gaps, decisions, outcomes, progress, responses
+from streamer.store.schema import (
+    batches,
+    data_gaps,
+    decisions,
+    label_revisions,
+    outcomes,
+    progress,
+    responses,
+)
 from streamer.store.schema.types import UtcDateTime
 from streamer.store.unpublished_ships import unpublished_ships
 
@@ -141,6 +149,17 @@ class Reports:
                 Partition(log, topic, number): height
                 for log, topic, number, height in connection.execute(query)
             }
+
+    def has_others_than(self, gate: str, *, batch_prefix: str) -> bool:
+        """Whether a gate has batches or labels of batches whose id does not begin with `batch_prefix`."""
+        others = [
+            sa.exists().where(
+                table.c.gate == gate, ~table.c.batch_id.startswith(batch_prefix, autoescape=True)
+            )
+            for table in (batches, label_revisions)
+        ]
+        with self._database.reading() as connection:
+            return bool(connection.scalar(sa.select(sa.or_(*others))))
 
     def decided_and_shipped(self, gate: str) -> tuple[int, int]:
         """Batches decided by a gate, and those of them of which something shipped."""

@@ -100,8 +100,9 @@ def test_wrong_words_are_wrong_usage(words: list[str], capsys: pytest.CaptureFix
     ids=" ".join,
 )
 def test_without_a_broker_one_line_says_what_to_do(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("STREAMER_LOGGING_FORMAT", "console")
     status, out, err = run(capsys, *words)
     assert (status, out) == (cli.WRONG_USAGE, "")
     assert len(err.splitlines()) == 1

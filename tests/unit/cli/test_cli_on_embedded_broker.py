@@ -61,8 +61,11 @@ def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]) -
     Path("clouds.jsonl.gz").write_bytes(
         gzip.compress(b"".join(json.dumps(cloud).encode() + b"\n" for cloud in CLOUDS))
     )
+    assert main(["gate", "create", "bot", "--severity-kind", "simulated"]) == 0
+    capsys.readouterr()
     assert main(["publish", "clouds.jsonl.gz", "--gate", "bot", "--labels", "--json"]) == 0
     published = json.loads(capsys.readouterr().out)
+    assert (published["repeats"], published["conflicts"], published["unknown_gates"]) == (0, 0, [])
     assert (published["batches"], published["labels"]) == (20, 40)
 
     assert main(["tail", "responses", "--from-beginning", "--count", "20", "--json"]) == 0
@@ -75,12 +78,12 @@ def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]) -
     assert all("by file:clouds.jsonl.gz" in line for line in lines)
 
 
-def test_publishing_to_a_gate_that_nobody_created_is_done_and_said(
+def test_publishing_to_a_gate_that_nobody_created_is_done_and_said_and_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("clouds.jsonl").write_text(json.dumps(CLOUDS[0]) + "\n")
     publish = ["publish", "clouds.jsonl", "--gate", "bot"]
-    assert main(publish) == 0
+    assert main(publish) == cli.FAILED
     told = capsys.readouterr()
     assert "there is no gate 'bot'" in told.err
     assert "streamer gate create bot" in told.err
@@ -95,6 +98,59 @@ def test_publishing_to_a_gate_that_nobody_created_is_done_and_said(
     assert main(publish) == 0
     assert "no gate" not in capsys.readouterr().err
     assert not Path("elsewhere.db").exists()
+
+
+def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", "create", "bot"]) == 0
+
+    def line(gate: str, batch: str, answer: str) -> str:
+        texts = [{"id": f"r{i}", "text": f"{answer} {i}"} for i in range(2)]
+        event = {
+            "schema": "streamer.responses.v1",
+            "gate": gate,
+            "batch_id": batch,
+            "prompt": "?",
+            "responses": texts,
+        }
+        return json.dumps(event) + "\n"
+
+    Path("events.jsonl").write_text(
+        line("bot", "a", "yes")
+        + line("nobody", "a", "yes")
+        + line("bot", "a", "yes")
+        + line("bot", "a", "no")
+    )
+    capsys.readouterr()
+    assert main(["publish", "events.jsonl", "--json"]) == cli.FAILED
+    captured = capsys.readouterr()
+    published = json.loads(captured.out)
+    assert (published["batches"], published["repeats"], published["conflicts"]) == (4, 2, 1)
+    assert published["unknown_gates"] == ["nobody"]
+    assert "there is no gate 'nobody'" in captured.err
+    assert main(["publish", "events.jsonl", "--gate", "bot"]) == 0
+    out = capsys.readouterr().out
+    assert "2 repeats of batches that were there before" in out
+    assert "1 batch has other content" in out
+
+
+def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
+    simulate = ["simulate", "--gate", "bot", "--rate", "50", "--batches", "1", "--label-after", "0s"]
+    assert main(["gate", "create", "bot", "--severity-kind", "simulated"]) == 0
+    label = "gate,batch_id,response_id,severity,kind,labeller\nbot,{},r0,0.5,simulated,ann\n"
+    Path("labels.csv").write_text(label.format("simulated-3-0001"))
+    assert main(["label", "import", "labels.csv"]) == 0
+    assert main(simulate) == 0, "a label of what a simulation made"
+    Path("labels.csv").write_text(label.format("simulated"))
+    assert main(["label", "import", "labels.csv"]) == 0
+    capsys.readouterr()
+    assert main(simulate) == cli.WRONG_USAGE
+    captured = capsys.readouterr()
+    assert "--into-real-gate" in captured.err
+    assert captured.out == ""
+    assert main([*simulate, "--into-real-gate"]) == 0
 
 
 def test_a_new_gate_is_announced_at_once(capsys: pytest.CaptureFixture[str]) -> None:
