@@ -202,7 +202,7 @@ def by_topic(world: World, labels: Sequence[LabelRevision]) -> None:
 def test_without_names_everybody_is_read_by_every_reader(world: World) -> None:
     """What the others say nothing of would show nothing: each reader sees these labels where nobody forbids it."""
     fill(world)
-    world.store.labels.add([label(0.25, n) for n in range(2)], now=START)
+    world.store.labels.add([label(0.25, n) for n in (4, 5)], now=START)
     before = readings(world, world.store)
     world.store.labels.add(strangers(), now=START + timedelta(hours=1))
     assert set(before) - differing(before, readings(world, world.store)) == set()
