@@ -28,7 +28,7 @@ from streamer.store.schema import control_head, label_revisions, label_signature
 from tests.integration.store.conftest import SETTINGS, START, World, dead_letter_message, policy_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 GATE, OTHER = "support-bot", "other-bot"
 LATER = START + timedelta(days=1)
@@ -65,6 +65,12 @@ class Keys:
 @pytest.fixture(scope="module")
 def keys() -> Keys:
     return Keys()
+
+
+@pytest.fixture
+def world(new_world: Callable[..., World]) -> World:
+    """Without a gate: each test says what its own reads."""
+    return new_world()
 
 
 def open_with(world: World, label_keys: LabelKeys) -> Store:
