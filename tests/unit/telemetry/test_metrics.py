@@ -38,7 +38,7 @@ UNITLESS = {
     "late_labels",
     "alarm_raised",
     "policy_version", "policy_state", "response_score", "outbox_pending", "part_reachable", "recalibrator_leader",
-    "calibration_groups", "calibration_new_groups", "calibration_wanted_groups", "proposal_pending", "labels_pending",
+    "calibration_groups", "calibration_new_groups", "calibration_wanted_groups", "proposal_pending", "labels_pending", "labels_unread",
 }  # fmt: skip
 
 
