@@ -27,5 +27,5 @@ def fault(name: str) -> str | None:
     if len(name) > MOST_CHARACTERS:
         return f"has {len(name)} characters, at most {MOST_CHARACTERS} are allowed"
     if not name.isprintable() or _BLANK.search(name):
-        return "has a character that cannot be seen (control, bidirectional, zero-width or line break)"
+        return "has an invisible character (control, bidirectional, zero-width or line break)"
     return None

@@ -243,7 +243,7 @@ def _values(dialect: str, values: Sequence[Any], kind: sa.types.TypeEngine[Any])
         each = sa.func.json_each(json.dumps(list(values), ensure_ascii=False)).table_valued("value")
     else:
         array = sa.cast(list(values), postgresql.ARRAY(kind))
-        each = sa.func.unnest(array).table_valued("value")
+        each = sa.func.unnest(array).table_valued("value").render_derived()
     return sa.select(each.c.value)
 
 
@@ -254,7 +254,11 @@ def _pairs(dialect: str, pairs: Sequence[tuple[str, str]]) -> sa.Select[Any]:
             sa.func.json_extract(each.c.value, "$[0]"), sa.func.json_extract(each.c.value, "$[1]")
         )
     texts = postgresql.ARRAY(sa.Text())
-    both = sa.func.unnest(
-        sa.cast([gate for gate, _ in pairs], texts), sa.cast([name for _, name in pairs], texts)
-    ).table_valued("gate", "labeller")
+    both = (
+        sa.func.unnest(
+            sa.cast([gate for gate, _ in pairs], texts), sa.cast([name for _, name in pairs], texts)
+        )
+        .table_valued("gate", "labeller")
+        .render_derived()
+    )
     return sa.select(both.c.gate, both.c.labeller)

@@ -11,6 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from streamer.review.items import Recalibrating
 from tests.integration.review.conftest import SCORE, Site, answers, fill, severities, unsealed
 from tests.integration.review.person import Person
+from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -333,3 +334,28 @@ def test_it_is_usable_by_everybody(
     time.sleep(0.5)
     assert ana.text("prompt") == "Question 1?"
     assert len(severities(world)) == 1
+
+
+def test_who_would_not_be_read_is_told_before_they_label(
+    world: World, serve: Callable[..., Site], browser: Browser
+) -> None:
+    questions(world, 1)
+    world.store.gates.revise("support-bot", {"labellers": ("Ben",)}, by="ana", reason="only Ben", now=START)
+    site = serve(world)
+    ana = Person(browser, site.address(), "Ana")
+    ana.until(lambda: ana.sees("empty") and "reads labels by Ben, not by Ana" in ana.text("notice"))
+    assert "Question" not in "".join(body for _, body in browser.received())
+    ben = Person(browser, site.address("Ben"))
+    ben.reads("Question 0?")
+    assert not ben.sees("notice")
+    ben.press("f")
+    ben.until(lambda: ben.sees("empty"))
+    assert severities(world) == {"b0-0": [("Ben", 0.0)]}
+    # It is said also to somebody who has begun.
+    world.commit(
+        world.slice(world.store.lease([world.partition()])[world.partition()], answers(world, 1, ("x", "y")))
+    )
+    ben.reads("Question 1?")
+    world.store.gates.revise("support-bot", {"signed_labels": True}, by="ana", reason="signed", now=START)
+    ben.press("f")
+    ben.until(lambda: "reads signed labels alone" in ben.text("notice"))

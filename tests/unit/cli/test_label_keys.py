@@ -40,7 +40,7 @@ def test_keys_are_read_as_they_are_written(capsys: pytest.CaptureFixture[str]) -
         (ann + new, None, "a labeller has two private keys"),
         (None, ann_pub.partition("\n")[2], "each key is a line"),
         (None, "labeller: ann\nnothing\n", "each key is a line"),
-        (None, ann_pub.replace("ann", "a\u202enn"), "the name of a labeller has a character"),
+        (None, ann_pub.replace("ann", "a\u202enn"), "the name of a labeller has an invisible character"),
         (None, ann_pub + ann_pub.replace("ann", "ben"), "one key cannot sign for two labellers"),
         (ann_pub, None, "the signing key is no unencrypted private key"),
         (None, ann, "labels.public_keys"),

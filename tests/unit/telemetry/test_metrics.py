@@ -40,6 +40,7 @@ UNITLESS = {
     "policy_version", "policy_state", "response_score", "outbox_pending", "part_reachable", "recalibrator_leader",
     "relay_lane_stuck",
     "calibration_groups", "calibration_new_groups", "calibration_wanted_groups", "proposal_pending", "labels_pending",
+    "labels_unread",
 }  # fmt: skip
 
 
