@@ -30,7 +30,7 @@ def list_(
             print_json(
                 {
                     "id": one.id, "topic": one.topic, "partition": one.partition, "offset": one.offset, "code": one.code,
-                    "detail": one.detail, "at": one.at,
+                    "detail": one.detail, "at": one.at, "truncated": one.truncated,
                 }
             )  # fmt: skip
         return

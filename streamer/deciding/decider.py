@@ -16,6 +16,7 @@ from streamer.events import codes
 from streamer.events.actions import action_message
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
+from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses
 from streamer.gate import is_blank
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
@@ -160,6 +161,10 @@ class BatchDecider:
         return [self._decide(item) if isinstance(item, _Pending) else item for item in results]
 
     def _decode(self, record: Record) -> ResponsesV1 | LabelRevision | DeadLetter:
+        missing = truncation(record)
+        if missing is not None:
+            code = codes.UNREADABLE if missing.startswith(UNREADABLE) else codes.TOO_LARGE
+            return self._dead_letter(record, code, f"not kept as it was sent: {missing}")
         try:
             if record.partition.topic == self._topics.labels:
                 return label_revision(decode_label(record.value, self._limits), record)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 EMPTY_VALUE: Final = "empty_value"
 TOMBSTONE: Final = "tombstone"
 TOO_LARGE: Final = "too_large"
+UNREADABLE: Final = "unreadable"
 CONFLUENT_FRAMED: Final = "confluent_framed"
 NOT_UTF8: Final = "not_utf8"
 NOT_JSON: Final = "not_json"
@@ -36,7 +37,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         EMPTY_VALUE: "The record's value has no bytes.",
         TOMBSTONE: "The record has no value at all (null), which means deletion on a compacted topic; "
         "here nothing can be deleted.",
-        TOO_LARGE: "The value is larger than the limit on one event (1 MiB unless set otherwise).",
+        TOO_LARGE: "The value is larger than the limit on one event (1 MiB unless set otherwise), or key, value and "
+        "headers together are, by more than 16 KiB; then an excerpt is kept, with length and SHA-256.",
+        UNREADABLE: "The compressed batch around these records cannot be unpacked, or not within the bounds on size "
+        "and time; the detail names the offsets. An excerpt of the batch is kept.",
         CONFLUENT_FRAMED: "The value starts with the byte 0 and a schema id: a Confluent serializer framed it. "
         "Publish the plain JSON bytes, without a schema registry serializer.",
         NOT_UTF8: "The value is not valid UTF-8.",

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from streamer.errors import BadMessage
 from streamer.events.excerpts import one_line
 from streamer.events.limits import DEFAULT_LIMITS
+from streamer.events.oversize import TRUNCATED, truncation
 from streamer.journal import OutboxMessage
 
 if TYPE_CHECKING:
     from streamer.journal import Headers, Record
 
 ERROR_CODE: Final = "streamer_error_code"
-TRUNCATED: Final = "streamer_truncated"
 
 TOPIC: Final = "__connect.errors.topic"
 PARTITION: Final = "__connect.errors.partition"
@@ -69,6 +69,9 @@ def dead_letter_message(
     if max_bytes < 16 * 1024:
         raise ValueError(f"a dead letter needs room for at least 16 KiB, not {max_bytes} bytes")
     added = _added(record, code, detail)
+    missing = truncation(record)
+    if missing is not None:
+        added += ((TRUNCATED, missing.encode()),)
     room = max_bytes - _RECORD_OVERHEAD - _size(added)
     kept = original_headers(record.headers)
     if len(record.key or b"") + len(record.value or b"") + _size(kept) <= room:

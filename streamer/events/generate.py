@@ -16,6 +16,7 @@ import msgspec
 
 from streamer.events import actions, alerts, checkpoints, codes, dead_letters, labels, responses, thresholds
 from streamer.events.limits import DEFAULT_LIMITS
+from streamer.events.oversize import TRUNCATED
 from streamer.events.topics import Topics
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -178,7 +179,7 @@ def _dead_headers() -> dict[str, Any]:
         "description": "The original headers, then these.",
         "type": "object",
         "properties": properties,
-        "required": [name for name in added if name != dead_letters.TRUNCATED],
+        "required": [name for name in added if name != TRUNCATED],
     }
 
 

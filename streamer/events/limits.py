@@ -60,6 +60,11 @@ class Limits:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
 
     @property
+    def max_input_bytes(self) -> int:
+        """Most bytes (key, value and headers together) of a record that is read; of a larger one, an excerpt."""
+        return self.max_value_bytes + RECORD_OVERHEAD_BYTES
+
+    @property
     def max_output_bytes(self) -> int:
         """Most bytes (key, value and headers together) of a record that this product publishes."""
         return self.max_value_bytes + OUTPUT_HEADROOM_BYTES

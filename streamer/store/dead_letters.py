@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
+from streamer.events.oversize import TRUNCATED
 from streamer.journal import OutboxMessage
 from streamer.store.outbox import enqueue
 from streamer.store.schema import dead_letters
@@ -41,6 +42,11 @@ class StoredDeadLetter:
     replayed_at: datetime | None
     replayed_by: str | None
 
+    @property
+    def truncated(self) -> str | None:
+        """What the stored bytes lack; None for a record that is stored as it was sent."""
+        return _truncated(self.headers)
+
 
 class DeadLetters:
     """The dead letters of all topics."""
@@ -71,9 +77,9 @@ class DeadLetters:
             return {row.code: row.n for row in connection.execute(query.order_by(dead_letters.c.code))}
 
     def never_replayed(self, code: str) -> builtins.list[int]:
-        """Ids of this error code that were not sent again before and still have their bytes, the oldest first."""
+        """Ids of this error code that were not sent again before and still have all bytes, the oldest first."""
         query = (
-            sa.select(dead_letters.c.id)
+            sa.select(dead_letters.c.id, dead_letters.c.headers)
             .where(
                 dead_letters.c.code == code,
                 dead_letters.c.replayed_at.is_(None),
@@ -82,7 +88,7 @@ class DeadLetters:
             .order_by(dead_letters.c.id)
         )
         with self._database.reading() as connection:
-            return [*connection.execute(query).scalars()]
+            return [row.id for row in connection.execute(query) if _truncated(row.headers) is None]
 
     def replay(self, identities: Sequence[int], *, by: str, now: datetime | None = None) -> int:
         """Send the original bytes to their topic again (by the outbox) and note who did; all or none.
@@ -97,6 +103,12 @@ class DeadLetters:
                 letter = _one(connection, identity)
                 if letter.headers is None:
                     raise UsageError(f"dead letter {identity} was erased; there is nothing to send again")
+                if letter.truncated is not None:
+                    raise UsageError(
+                        f"dead letter {identity} is an excerpt ({letter.truncated}) and cannot be sent again; "
+                        f"its record is in Kafka for as long as the topic keeps it, at {letter.topic}/"
+                        f"{letter.partition}/{letter.offset}"
+                    )
                 enqueue(
                     connection, OutboxMessage(letter.topic, letter.key, letter.value, letter.headers), moment
                 )
@@ -126,3 +138,10 @@ def _one(connection: sa.Connection, identity: int) -> StoredDeadLetter:
 def _letter(row: Row) -> StoredDeadLetter:
     fields = {name: row[name] for name in StoredDeadLetter.__slots__ if name != "at"}
     return StoredDeadLetter(at=row["recorded_at"], **fields)
+
+
+def _truncated(headers: Headers | None) -> str | None:
+    for name, content in headers or ():
+        if name == TRUNCATED:
+            return (content or b"").decode("utf-8", "replace")
+    return None

@@ -26,9 +26,10 @@ from faust.app.base import BootStrategy
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, ConsumerMessage
 
+from streamer.events.oversize import bounded
 from streamer.journal import Partition, Record
 from streamer.stream.closing import cut
-from streamer.stream.header_names import accept_any_header_name
+from streamer.stream.header_names import accept_any_record
 from streamer.stream.intake import RECORD_OVERHEAD, Fetched
 from streamer.stream.topic_identity import TopicIdsRequest, ids_in
 
@@ -49,6 +50,7 @@ class ReaderHooks(Protocol):
     """What the driver asks of the engine that owns it."""
 
     consumer_arguments: Mapping[str, Any]
+    max_record_bytes: int
     budget: FetchBudget
     log_id: str
 
@@ -103,7 +105,7 @@ class StampingThread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.
         self._assignor = RoundRobinPartitionAssignor
-        accept_any_header_name()
+        accept_any_record(most=self._hooks.max_record_bytes)
         return AIOKafkaConsumer(
             **self._hooks.consumer_arguments,
             partition_assignment_strategy=[RoundRobinPartitionAssignor],
@@ -172,11 +174,13 @@ class StampingThread(AIOKafkaConsumerThread):
         flow = self._flow
         stamped: list[Fetched] = []
         total = 0
+        most = self._hooks.max_record_bytes
         for one in records:
-            size = RECORD_OVERHEAD + len(one.key or b"") + len(one.value or b"")
-            for name, value in one.headers:
-                size += len(name) + len(value or b"")
             record = Record(partition, one.offset, one.key, one.value, tuple(one.headers), one.timestamp)
+            record = bounded(record, most)
+            size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+            for name, value in record.headers:
+                size += len(name) + len(value or b"")
             stamped.append(Fetched(record, follows, flow, size))
             follows = one.offset + 1
             total += size

@@ -128,6 +128,7 @@ class FaustEngine:
             **connection.for_aiokafka(AIOKafkaConsumer),
             "group_id": group_id,
         }
+        self.max_record_bytes = limits.max_record_bytes
         self._app = reader_app(connection, group_id, limits)
         self._app.hooks = self
         source = self._app.topic(

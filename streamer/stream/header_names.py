@@ -1,38 +1,59 @@
-"""Records whose header names are not UTF-8: read, with the offending bytes of the name escaped.
+"""Record batches that the parsers of aiokafka and of kafka-python cannot be trusted with.
 
-Kafka does not look at header names, and some publishers put any bytes there; the parsers of aiokafka and of
-kafka-python raise on them, for good: the same fetch raises again. One such record would stop every worker that
-is given its partition.
+Kafka does not look at header names, and some publishers put any bytes there: both parsers raise on those that are
+not UTF-8, for good, since the same fetch raises again. Here the offending bytes are escaped. And both unpack a
+compressed batch in full, whatever it unpacks to; here within a bound (`unpacking`). Either way one record would stop
+every worker that is given its partition.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 from struct import unpack_from
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import structlog
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import _DefaultRecordBatchPy, _DefaultRecordPy
+from aiokafka.record.default_records import DefaultRecordBatch as AioRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
-from aiokafka.record.util import decode_varint
 from kafka.errors import CorruptRecordError
 from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
+
+from streamer.events.limits import DEFAULT_LIMITS
+from streamer.stream.unpacking import (
+    HEADER_BYTES,
+    UnreadableBatch,
+    at_once,
+    packed_part,
+    records_of,
+    unpacked,
+    unreadable,
+    without_compression,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 log = structlog.get_logger(__name__)
 
+_MAGIC_AT = 16
+_FORMAT_2 = 2
 _LENGTH_AT = 8
 _LENGTH_ENDS = 12
 """A batch begins with its base offset (8 bytes) and the length of what follows (4 bytes)."""
 
 
-def accept_any_header_name() -> None:
-    """Let every consumer of this process read such records. Safe to repeat."""
+def accept_any_record(*, most: int | None = None) -> None:
+    """Let every consumer of this process read such batches. Safe to repeat.
+
+    Parameters
+    ----------
+    most : bytes of key, value and headers beyond which a record of a large batch is read as its excerpt.
+    """
+    if most is not None:
+        EscapingBatch.most = most
     # Both libraries look these classes up in a module of theirs for each answer; there is no other way in.
     module: Any = fetcher
     module.MemoryRecords = EscapingRecords
@@ -77,6 +98,8 @@ class EscapingBatch:
     raw : the same batch's bytes.
     """
 
+    most: ClassVar = DEFAULT_LIMITS.max_input_bytes
+
     def __init__(self, batch: Any, raw: memoryview) -> None:
         self._batch = batch
         self._raw = raw
@@ -88,91 +111,88 @@ class EscapingBatch:
         return next(self._batch)  # how the fetcher reads the one record of a control batch
 
     def __iter__(self) -> Iterator[Any]:
-        read = 0
         try:
-            for record in self._batch:
-                read += 1
+            codec, packed = packed_part(self._raw)
+            content = at_once(codec, packed) if codec else None
+        except UnreadableBatch as error:
+            yield self._unreadable(-1, error)
+            return
+        if codec and content is None:
+            log.warning("stream.large_batch", bytes=len(self._raw), **self._place())
+            yield from records_of(self._raw, lambda: unpacked(codec, packed), self.most)
+            return
+        batch, raw = self._batch, self._raw
+        if content is not None and raw[_MAGIC_AT] >= _FORMAT_2:
+            raw = memoryview(without_compression(raw, content))
+            batch = AioRecordBatch(raw)
+        yield from self._plain(batch, raw)
+
+    def _plain(self, batch: Any, raw: memoryview) -> Iterator[Any]:
+        read, last = 0, -1
+        try:
+            for record in batch:
+                read, last = read + 1, record.offset
                 yield record
         except (UnicodeDecodeError, CorruptRecordException) as error:
             # The library's parser without extensions wraps the error.
             if not isinstance(error.__cause__ or error, UnicodeDecodeError):
-                raise
-            log.warning("stream.header_name_escaped", after_offset=self._batch.base_offset + read - 1)
-            yield from islice(_read_all(self._raw), read, None)
+                yield self._unreadable(last, error)
+                return
+            log.warning("stream.header_name_escaped", after_offset=last)
+            content = bytes(raw[HEADER_BYTES:])
+            yield from islice(records_of(raw, lambda: iter((content,)), self.most), read, None)
+
+    def _unreadable(self, read: int, error: Exception) -> Any:
+        log.error("stream.batch_unreadable", error=str(error)[:300], **self._place())
+        return unreadable(self._raw, read, str(error)[:300])
+
+    def _place(self) -> dict[str, int]:
+        return {"base_offset": unpack_from(">q", self._raw)[0]}
 
 
 class EscapingDefaultRecordBatch(DefaultRecordBatch):
-    """kafka-python's record batch, with our reading of a record that it cannot read."""
+    """kafka-python's record batch, with our reading of a record that it cannot read.
+
+    A batch that unpacks to more than `unpacking.AT_ONCE` is passed over: what is read this way is looked at, and
+    gets no outcome.
+    """
+
+    _others: Iterator[Any] | None = None
+
+    def _maybe_uncompress(self) -> None:
+        if not self._decompressed and self.compression_type:
+            content = None
+            try:
+                content = at_once(self.compression_type, memoryview(self._buffer)[self._pos :])
+            except UnreadableBatch as error:
+                log.warning("stream.batch_unreadable", base_offset=self.base_offset, error=str(error)[:300])
+            else:
+                if content is None:
+                    log.warning("stream.large_batch_passed_over", base_offset=self.base_offset)
+            if content is None:
+                self._num_records = 0
+            self._buffer, self._pos = bytearray(content or b""), 0
+        self._decompressed = True
 
     def __next__(self) -> Any:
+        if self._others is not None:
+            return next(self._others)
         try:
             following: Callable[[], Any] = super().__next__
             return following()
         except CorruptRecordError as error:
             if not isinstance(error.__context__, UnicodeDecodeError):
                 raise
-        begin = self._pos  # a record that could not be read is not passed
-        read, self._pos = _record_at(self._buffer, begin)
-        self._next_record_index += 1
-        log.warning("stream.header_name_escaped", offset=self.base_offset + read.offset_delta)
-        offset, timestamp = _placed(self, read)
-        size = self._pos - begin
-        return DefaultRecord(
-            size, offset, timestamp, self.timestamp_type, read.key, read.value, list(read.headers)
-        )
+        log.warning("stream.header_name_escaped", base_offset=self.base_offset)
+        self._others = self._read_by_us(self._next_record_index)
+        return next(self._others)
 
-
-class _Read(NamedTuple):
-    timestamp_delta: int
-    offset_delta: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
-def _read_all(raw: memoryview) -> Iterator[Any]:
-    """Every record of a batch (format 2, the only one with headers), header names escaped where need be."""
-    batch: Any = _DefaultRecordBatchPy(raw)
-    batch._maybe_uncompress()
-    at = batch._pos
-    for _ in range(batch._num_records):
-        read, at = _record_at(batch._buffer, at)
-        offset, timestamp = _placed(batch, read)
-        yield _DefaultRecordPy(
-            offset, timestamp, batch.timestamp_type, read.key, read.value, list(read.headers)
-        )
-
-
-def _placed(batch: Any, read: _Read) -> tuple[int, int]:
-    """A record's offset and timestamp."""
-    appended = batch.timestamp_type == batch.LOG_APPEND_TIME
-    timestamp = batch.max_timestamp if appended else batch.first_timestamp + read.timestamp_delta
-    return batch.base_offset + read.offset_delta, timestamp
-
-
-def _record_at(data: Any, at: int) -> tuple[_Read, int]:
-    """The record that begins at byte `at` of `data`, and where it ends."""
-
-    def number() -> int:
-        nonlocal at
-        value, at = decode_varint(data, at)
-        return value
-
-    def sized() -> bytes | None:
-        nonlocal at
-        size = number()
-        if size < 0:
-            return None
-        begin, at = at, at + size
-        return bytes(data[begin:at])
-
-    number()  # its length
-    number()  # its attributes, of which none is in use
-    timestamp_delta, offset_delta = number(), number()
-    key, value = sized(), sized()
-    headers = tuple((_name(sized() or b""), sized()) for _ in range(number()))
-    return _Read(timestamp_delta, offset_delta, key, value, headers), at
-
-
-def _name(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
+    def _read_by_us(self, begin: int) -> Iterator[Any]:
+        head = self.HEADER_STRUCT.pack(*self._header_data)
+        content = bytes(self._buffer if self.compression_type else self._buffer[HEADER_BYTES:])
+        found = records_of(memoryview(head), lambda: iter((content,)), EscapingBatch.most)
+        for one in islice(found, begin, None):
+            size = len(one.key or b"") + len(one.value or b"")
+            yield DefaultRecord(
+                size, one.offset, one.timestamp, one.timestamp_type, one.key, one.value, list(one.headers)
+            )

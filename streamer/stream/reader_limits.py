@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamer.events.limits import DEFAULT_LIMITS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderLimits:
@@ -14,6 +16,7 @@ class ReaderLimits:
     max_buffered_records, max_buffered_bytes : what may be between the fetcher and the database.
     max_poll_records : records taken from the fetcher at a time.
     max_fetch_bytes : per partition and fetch; one larger record still passes.
+    max_record_bytes : key, value and headers of a larger record are read as an excerpt.
     session_timeout : after so long without a heartbeat the group gives our partitions away.
     request_timeout : at least the session timeout; a lease may take .7 of it.
     """
@@ -22,6 +25,7 @@ class ReaderLimits:
     max_buffered_bytes: int = 64 * 1024 * 1024
     max_poll_records: int = 2000
     max_fetch_bytes: int = 1024 * 1024
+    max_record_bytes: int = DEFAULT_LIMITS.max_input_bytes
     session_timeout: float = 8.0
     heartbeat_interval: float = 1.0
     request_timeout: float = 30.0
@@ -34,6 +38,7 @@ class ReaderLimits:
             self.max_buffered_bytes,
             self.max_poll_records,
             self.max_fetch_bytes,
+            self.max_record_bytes,
         )
         if min(bounds) < 1:
             raise ValueError("the reader's bounds must be 1 or more")

@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import AuthorizationError, KafkaError
 
 from streamer.errors import Unavailable, UsageError
-from streamer.stream.header_names import accept_any_header_name
+from streamer.stream.header_names import accept_any_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ class Tail:
         self._consumer: KafkaConsumer | None = None
 
     def __enter__(self) -> Tail:
-        accept_any_header_name()
+        accept_any_record()
         try:
             self._consumer = consumer = KafkaConsumer(
                 **{"bootstrap_timeout_ms": 5000} | self._connection.for_kafka_python(KafkaConsumer),

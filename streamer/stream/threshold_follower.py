@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.closing import closed_within
-from streamer.stream.header_names import accept_any_header_name
+from streamer.stream.header_names import accept_any_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class ThresholdFollower:
             await asyncio.sleep(backoff.next_delay())
 
     async def _follow(self, backoff: Backoff) -> None:
-        accept_any_header_name()
+        accept_any_record()
         consumer = AIOKafkaConsumer(
             self._topic,
             **self._connection.for_aiokafka(AIOKafkaConsumer),

@@ -147,6 +147,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                         reader=ReaderLimits(
                             max_buffered_records=settings.worker.buffer_max_records,
                             max_buffered_bytes=settings.worker.buffer_max_bytes,
+                            max_record_bytes=bounds.max_input_bytes,
                         ),
                         dead_letters=DeadLetterLimits(
                             run=settings.worker.dead_letter_max_run,
