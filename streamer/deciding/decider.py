@@ -164,7 +164,7 @@ class BatchDecider:
         missing = truncation(record)
         if missing is not None:
             code = codes.UNREADABLE if missing.startswith(UNREADABLE) else codes.TOO_LARGE
-            return self._dead_letter(record, code, f"not kept as it was sent: {missing}")
+            return self.dead_letter(record, code, f"not kept as it was sent: {missing}")
         try:
             if record.partition.topic == self._topics.labels:
                 return label_revision(decode_label(record.value, self._limits), record)
