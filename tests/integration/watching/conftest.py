@@ -30,6 +30,8 @@ GATE = "support-bot"
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
 OPEN = {"state": "open", "calibrated": True}
+NEWEST = 1_000_000
+"""Seen by a worker that goes on with an older policy because it refuses all newer ones."""
 
 
 class Shown:
@@ -107,6 +109,7 @@ class Traffic:
                 "sampling_probability": p,
                 "at": start + place * every,
                 "policy": self.policy,
+                "newest_seen": NEWEST,
             }
             batch.append(self.world.decision(self.offset + place, **(fields | changes)))
         self.world.commit(self.world.slice(lease, *batch, expected=self.offset), store=store)

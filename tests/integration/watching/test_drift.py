@@ -11,7 +11,7 @@ from streamer.keyed_hash import keyed_bits
 from streamer.monitoring import DriftAlarm
 from streamer.recalibration.run import calibrate_gate
 from streamer.scoring.cloud import STATISTICS
-from tests.integration.watching.conftest import DAY, GATE, START, Shown, Traffic
+from tests.integration.watching.conftest import DAY, GATE, NEWEST, START, Shown, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ def scored(traffic: Traffic, scores: np.ndarray, clouds: np.ndarray | None = Non
             sampled=bool(rng.random() < p),
             sampling_probability=p,
             policy=traffic.policy,
+            newest_seen=NEWEST,
             cloud=None if clouds is None else tuple(clouds[place].tolist()),
             **changes,
         )
@@ -128,7 +129,7 @@ def test_another_run_in_force_begins_anew_and_a_closed_gate_looks_for_none(
     found = alarms(traffic)
     assert (found["score"].run, found["score"].number, found["score"].raised_by) == (second, 2, None)
     seen = found["score"].state.bets.seen
-    traffic.policy = old  # a worker that has not heard of the newer policy yet
+    traffic.policy = old  # a worker that refuses the newer policy
     scored(traffic, np.full(5, 0.99))
     assert alarms(traffic)["score"].state.bets.seen == seen
     assert [one.alert.kind for one in traffic.store.alerts.list()] == ["drift_scores"]
