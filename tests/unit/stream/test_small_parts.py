@@ -71,6 +71,25 @@ def test_a_latency_is_measured_once_and_never_guessed() -> None:
     assert ledger.acknowledged(actions[2], 0) == 0.0  # a clock that went back
 
 
+def test_a_stuck_topic_is_named_and_only_an_essential_one_makes_a_worker_unready() -> None:
+    health = WorkerHealth(SilentObserver(), essential=["actions"])
+    health.part("database", True)
+    health.part("broker", True)
+    health.joined = lambda: True
+    health.lane("letters", None, "gone")
+    health.lane("actions", 3, "no leader")
+    assert health.unready() == []
+    assert health.stuck() == [
+        "messages wait for topic letters: gone",
+        "messages wait for topic actions, partition 3: no leader",
+    ]
+    health.lane("actions", None, "forbidden")
+    assert health.unready() == ["messages wait for topic actions: forbidden"]
+    for topic, partition in (("letters", None), ("actions", 3), ("actions", None)):
+        health.lane(topic, partition, None)
+    assert health.stuck() == health.unready() == []
+
+
 def test_readiness_names_what_is_missing() -> None:
     now = [0.0]
     health = WorkerHealth(SilentObserver(), clock=lambda: now[0])

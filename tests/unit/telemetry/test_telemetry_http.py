@@ -47,6 +47,13 @@ def test_what_is_not_ready_is_said() -> None:
         assert get(server, "/readyz")[0] == 200
 
 
+def test_a_ready_service_says_what_is_stuck() -> None:
+    stuck = ["messages wait for topic t"]
+    with TelemetryServer(lambda: b"", alive=list, ready=list, stuck=lambda: stuck) as server:
+        status, _, body = get(server, "/readyz")
+        assert (status, json.loads(body)) == (200, {"status": "ok", "stuck": stuck})
+
+
 def test_a_failing_check_is_an_answer() -> None:
     def broken() -> list[str]:
         raise RuntimeError("a secret")
