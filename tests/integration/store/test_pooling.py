@@ -84,9 +84,7 @@ def test_nothing_is_left_on_a_session(pooled: Callable[..., str]) -> None:
     url = pooled("transaction", 1)
     plain = url.replace("+psycopg", "")
     # The pooler itself gives a session the name of whoever has it, if that has one.
-    with psycopg.connect(
-        plain, autocommit=True, prepare_threshold=None, application_name="another"
-    ) as other:
+    with psycopg.connect(plain, autocommit=True, prepare_threshold=None, application_name="another") as other:
         before = other.execute("SELECT name, setting FROM pg_settings ORDER BY name").fetchall()
         world = World(url)
         world.gate("support-bot")
