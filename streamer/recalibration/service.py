@@ -137,7 +137,9 @@ class Recalibrator:
     def unready(self) -> list[str]:
         """What stands against being ready; who stands by is ready."""
         if self._leads and self._leadership.lapsed():
-            return ["this recalibrator led and could not renew its lease in time; another one may lead"]
+            return [
+                "the database does not answer in time: this leader could not renew its lease, another may lead"
+            ]
         leads = self._leads is not False
         return [why for part, why in self._unready.items() if leads or part in ("round", "database")]
 
