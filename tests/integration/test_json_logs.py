@@ -61,18 +61,23 @@ BROKER = {"STREAMER_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
     [
         (["worker"], {}, 2, "no Kafka broker is configured"),
         (["worker", "--bogus"], {}, 2, "No such option"),
-        (["worker", "--port", "x"], {}, 2, "not a valid int"),
+        (["worker", "--port", "x"], {}, 2, "--port"),
         (["recalibrator"], {"STREAMER_DATABASE_URL": "nonsense"}, 2, "database URL"),
         (["worker"], {"STREAMER_HTTP_PORT": "many"}, 2, "http.port"),
         (["worker"], {"STREAMER_CONFIG": "absent.toml", "STREAMER_DEBUG": "1"}, 2, "absent.toml"),
-        (["--insecure", "worker"], BROKER | {"STREAMER_KAFKA_BOOTSTRAPP": "x"}, 1, "127.0.0.1:1"),
+        (
+            ["--insecure", "worker"],
+            BROKER | {"STREAMER_KAFKA_BOOTSTRAPP": "x"},
+            2,
+            "STREAMER_KAFKA_BOOTSTRAPP",
+        ),
         (
             ["dev"],
             {"STREAMER_LOGGING_FORMAT": "json", "STREAMER_WORKER_BUFFER_MAX_RECORDS": "-1"},
             2,
             "buffer",
         ),
-        (["review"], {"STREAMER_LOGGING_FORMAT": "json"}, 2, "no database"),
+        (["review"], {"STREAMER_LOGGING_FORMAT": "json"}, 2, "there is no database"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
