@@ -24,6 +24,7 @@ from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.stream.unpacking import (
     HEADER_BYTES,
+    ReadRecord,
     UnreadableBatch,
     at_once,
     packed_part,
@@ -34,7 +35,7 @@ from streamer.stream.unpacking import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 log = structlog.get_logger(__name__)
 
@@ -151,27 +152,26 @@ class EscapingBatch:
 
 
 class EscapingDefaultRecordBatch(DefaultRecordBatch):
-    """kafka-python's record batch, with our reading of a record that it cannot read.
-
-    A batch that unpacks to more than `unpacking.AT_ONCE` is passed over: what is read this way is looked at, and
-    gets no outcome.
-    """
+    """kafka-python's record batch, read as `EscapingBatch` reads aiokafka's."""
 
     _others: Iterator[Any] | None = None
 
     def _maybe_uncompress(self) -> None:
-        if not self._decompressed and self.compression_type:
-            content = None
-            try:
-                content = at_once(self.compression_type, memoryview(self._buffer)[self._pos :])
-            except UnreadableBatch as error:
-                log.warning("stream.batch_unreadable", base_offset=self.base_offset, error=str(error)[:300])
-            else:
-                if content is None:
-                    log.warning("stream.large_batch_passed_over", base_offset=self.base_offset)
+        if self._decompressed or not self.compression_type:
+            self._decompressed = True
+            return
+        codec, raw = self.compression_type, memoryview(bytes(self._buffer))
+        packed = raw[HEADER_BYTES:]
+        content: bytes | None = b""
+        try:
+            content = at_once(codec, packed)
+        except UnreadableBatch as error:
+            self._others = _for_kafka_python([unreadable(raw, -1, str(error)[:300])])
+        else:
             if content is None:
-                self._num_records = 0
-            self._buffer, self._pos = bytearray(content or b""), 0
+                found = records_of(raw, lambda: unpacked(codec, packed), EscapingBatch.most)
+                self._others = _for_kafka_python(found)
+        self._buffer, self._pos = bytearray(content or b""), 0
         self._decompressed = True
 
     def __next__(self) -> Any:
@@ -184,15 +184,16 @@ class EscapingDefaultRecordBatch(DefaultRecordBatch):
             if not isinstance(error.__context__, UnicodeDecodeError):
                 raise
         log.warning("stream.header_name_escaped", base_offset=self.base_offset)
-        self._others = self._read_by_us(self._next_record_index)
-        return next(self._others)
-
-    def _read_by_us(self, begin: int) -> Iterator[Any]:
         head = self.HEADER_STRUCT.pack(*self._header_data)
         content = bytes(self._buffer if self.compression_type else self._buffer[HEADER_BYTES:])
         found = records_of(memoryview(head), lambda: iter((content,)), EscapingBatch.most)
-        for one in islice(found, begin, None):
-            size = len(one.key or b"") + len(one.value or b"")
-            yield DefaultRecord(
-                size, one.offset, one.timestamp, one.timestamp_type, one.key, one.value, list(one.headers)
-            )
+        self._others = _for_kafka_python(islice(found, self._next_record_index, None))
+        return next(self._others)
+
+
+def _for_kafka_python(records: Iterable[ReadRecord]) -> Iterator[Any]:
+    for one in records:
+        size = len(one.key or b"") + len(one.value or b"")
+        yield DefaultRecord(
+            size, one.offset, one.timestamp, one.timestamp_type, one.key, one.value, list(one.headers)
+        )

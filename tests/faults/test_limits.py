@@ -12,6 +12,7 @@ from streamer import wiring
 from tests.faults.site import publish, wait_until
 
 if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
     from tests.faults.site import Site
     from tests.faults.worker_process import WorkerProcess
 
@@ -83,3 +84,24 @@ def test_a_slow_database_slows_reading_and_grows_no_queue(site: Site) -> None:
     site.start_worker()
     wait_until(lambda: site.decided() == 1000, "without the delay all is decided", 60)
     assert site.check().decisions == 1000
+
+
+@pytest.mark.timeout(240)
+def test_a_slow_commit_makes_no_small_groups(site: Site, matrix: Matrix) -> None:
+    # Every transaction takes 1.1 seconds more, whatever is in it.
+    publish(site, 0, 3000)
+    worker = site.start_worker(STREAMER_FAILPOINTS="in_transaction=sleep:1.1@*")
+    wait_until(lambda: site.decided() > 0, "it works", 60)
+    began = time.monotonic()
+    wait_until(lambda: site.decided() == 3000, "everything is decided", 150)
+    seconds = time.monotonic() - began
+    groups = worker.metrics()['streamer_stage_duration_seconds_count{stage="commit"}']
+    print(
+        f"\n3000 records at 1.1 s a commit: {groups:.0f} groups, {3000 / seconds:.0f} records/s after the first"
+    )
+    # 16, 32 or 8, then four times the largest one each time; 3 of 1000 are the fewest.
+    assert groups <= 14
+    assert worker.terminate(30) == 0
+    matrix.add(
+        "19 a database that takes 1.1 s a commit, 3,000 records waiting", site.check(), seconds=seconds
+    )

@@ -1,0 +1,119 @@
+"""Records that are small until they are unpacked: one outcome each, little memory, and the partition goes on."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaProducer
+from kafka.record import default_records
+
+from streamer import wiring
+from streamer.errors import UsageError
+from streamer.events.dead_letters import original_headers
+from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED
+from tests.faults import oracle
+from tests.faults.matrix import LONG
+from tests.faults.site import events, wait_until
+
+if TYPE_CHECKING:
+    from tests.faults.matrix import Matrix
+    from tests.faults.site import Site
+    from tests.faults.worker_process import WorkerProcess
+
+MIB = 2**20
+MOST_GROWTH = 256 * MIB
+BOMBS = [("gzip", 200_000_000), ("snappy", 20_000_000), ("lz4", 60_000_000), ("zstd", 60_000_000)]
+if LONG:
+    BOMBS += [("gzip", 560_000_000), ("lz4", 200_000_000), ("zstd", 560_000_000)]
+
+
+def peak(worker: WorkerProcess) -> int:
+    """Most memory that the process has had, in bytes."""
+    status = Path(f"/proc/{worker.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def publish_bomb(
+    site: Site, topic: str, compression: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> bytes:
+    """Publish one record of repeated bytes in a batch that is `compression` on the wire, between small ones."""
+    # The client's gzip at level 9 takes a minute for this; level 6 packs it as well.
+    monkeypatch.setattr(default_records, "gzip_encode", lambda data: gzip.compress(data, 6))
+    value = b"x" * size
+    producer = KafkaProducer(
+        bootstrap_servers=site.settings.bootstrap_servers,
+        compression_type=compression,
+        max_request_size=size + MIB,
+        buffer_memory=2 * size + 64 * MIB,
+        batch_size=size + MIB,
+        linger_ms=300,
+        request_timeout_ms=120_000,
+    )
+    try:
+        for number, (key, small) in enumerate(events(0, 20)):
+            if number == 10:
+                producer.send(topic, value, key=b"bomb", partition=0)
+            producer.send(topic, small, key=key, partition=0)
+        producer.flush(120)
+    finally:
+        producer.close()
+    return value
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("compression", "size"), BOMBS)
+def test_a_record_that_unpacks_to_much_more(
+    site: Site, compression: str, size: int, matrix: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = wiring.topics(site.settings)
+    value = publish_bomb(site, named.responses, compression, size, monkeypatch)
+    worker = site.start_worker()
+    worker.wait_until_ready()
+    wait_until(lambda: site.recorded() == 21, "every record has an outcome", 120)
+    grown = peak(worker)
+    found = site.check()
+    assert (found.decisions, found.dead_letters) == (20, 1)
+    (letter,) = site.store.dead_letters.list()
+    assert (letter.code, letter.key) == ("too_large", b"bomb")
+    assert letter.value == value[:EXCERPT_BYTES]
+    note = f"value: {size} bytes, sha256 {hashlib.sha256(value).hexdigest()}"
+    assert letter.truncated == note
+    (told,) = oracle.read_all(wiring.connection(site.settings), named.dead_letters)
+    assert told.value == letter.value
+    assert dict(told.headers)[TRUNCATED] == note.encode()
+    assert original_headers(told.headers) == ()
+    with pytest.raises(UsageError, match=r"is an excerpt .* and cannot be sent again"):
+        site.store.dead_letters.replay([letter.id], by="test")
+    assert site.store.dead_letters.never_replayed("too_large") == []
+    shown = json.loads(site.command("dead-letters", "list", "--json").stdout)
+    assert shown["truncated"] == note
+    site.command("audit", "verify")
+    plain = site.start_worker()  # what a worker takes that reads nothing large
+    plain.wait_until_ready()
+    print(f"\n{compression} {size / 1e6:.0f} MB: {(grown - peak(plain)) / MIB:.0f} MiB more than without")
+    assert grown - peak(plain) < MOST_GROWTH
+    matrix.add(f"18 a record of {size / 1e6:.0f} MB, {compression}", found)
+
+
+def test_the_client_library_unpacks_by_the_functions_that_are_bounded() -> None:
+    """A release of a client library that reads compressed batches another way must not go unnoticed."""
+    from aiokafka.consumer import fetcher
+    from kafka.record import memory_records
+
+    from streamer.stream.header_names import (
+        EscapingDefaultRecordBatch,
+        EscapingRecords,
+        accept_any_record,
+    )
+
+    accept_any_record()
+    assert fetcher.MemoryRecords is EscapingRecords
+    assert memory_records.DefaultRecordBatch is EscapingDefaultRecordBatch
