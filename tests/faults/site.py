@@ -55,6 +55,13 @@ class Site:
         self.stack.callback(worker.close)
         return worker
 
+    def start_recalibrator(self) -> WorkerProcess:
+        """A new recalibrator process with the site's settings."""
+        log = self.directory / f"recalibrator-{next(self._numbers)}.log"
+        one = WorkerProcess(self.environment, log, service="recalibrator")
+        self.stack.callback(one.close)
+        return one
+
     def command(
         self, *arguments: str, status: int = 0, seconds: float = 60, **settings: str
     ) -> subprocess.CompletedProcess[str]:

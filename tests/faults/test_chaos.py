@@ -1,5 +1,9 @@
 """Faults at random moments and in any order, on everything at once; the same again for the same seed.
 
+Processes that die, join, leave and freeze, the leading recalibrator among them; sessions that are cut; a database and a
+broker that crash; commits that take over a second each; records that are huge once unpacked, or that no commit takes; a
+dead-letter topic that is deleted; policies that change, and a gate that is closed while commits wait for a lock.
+
 ``STREAMER_TEST_CHAOS_SECONDS`` makes it longer, ``STREAMER_TEST_CHAOS_SEED`` chooses other moments.
 """
 
@@ -15,9 +19,11 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
+from streamer import wiring
 from streamer.stream.exits import WorkerExit
 from tests.faults.matrix import LONG
 from tests.faults.site import GATE, put_in_force, wait_until
+from tests.faults.test_recalibrators import leaders
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -31,6 +37,17 @@ if TYPE_CHECKING:
 
 SECONDS = float(os.environ.get("STREAMER_TEST_CHAOS_SECONDS", "120" if LONG else "10"))
 SEED = int(os.environ.get("STREAMER_TEST_CHAOS_SEED", "1"))
+
+SLOW = """
+CREATE OR REPLACE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep(1.1); RETURN NULL; END $$
+"""
+# Enforced ships by a policy before the closing one, of transactions that a snapshot taken after the closing cannot see.
+SHIPPED_LATE = """
+SELECT batch, policy_version FROM streamer.decisions
+WHERE NOT pg_visible_in_snapshot(xmin::text::xid8, %s::pg_snapshot) AND policy_version < %s
+AND outcome IN ('ship', 'mixed') AND mode = 'enforce'
+"""
 
 # A supervisor would start these anew: killed, fenced, no lease in time.
 RESTARTED = {-signal.SIGKILL, WorkerExit.FENCED, WorkerExit.LEASE_TIMEOUT}
@@ -97,11 +114,15 @@ def test_everything_at_random(
     rng = random.Random(SEED)
     crew = Crew(own_site, rng)
     database = make_url(own_site.settings.database.url).database
+    closings: list[tuple[int, str]] = []
+    letters_deleted = False
+
+    def superuser(name: str | None = database) -> psycopg.Connection:
+        folder = str(own_postgres_server.folder)
+        return psycopg.connect(host=folder, user="postgres", dbname=name, autocommit=True)
 
     def cut_sessions() -> None:
-        with psycopg.connect(
-            host=str(own_postgres_server.folder), user="postgres", dbname="postgres", autocommit=True
-        ) as connection:
+        with superuser("postgres") as connection:
             for _ in range(20):
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
@@ -129,6 +150,49 @@ def test_everything_at_random(
             if mode != now:
                 own_site.store.gates.revise(GATE, {"mode": mode}, by="test", reason="chaos")
 
+    def slow_commits() -> None:
+        """Whatever a group has in it, its commit takes over a second."""
+        with superuser() as connection:
+            connection.execute(SLOW)
+            connection.execute(
+                "CREATE TRIGGER slow BEFORE UPDATE ON streamer.progress EXECUTE FUNCTION public.slow()"
+            )
+            time.sleep(rng.uniform(2, 6))
+            connection.execute("DROP TRIGGER slow ON streamer.progress")
+
+    def huge_record() -> None:
+        traffic.huge(60_000_000, rng.choice(("gzip", "zstd", "lz4")))
+
+    def dead_letters_away() -> None:
+        nonlocal letters_deleted
+        letters_deleted = True
+        own_kafka_broker.delete_topics([wiring.topics(own_site.settings).dead_letters])
+        time.sleep(rng.uniform(1, 4))
+        wiring.create_topics(own_site.settings)
+
+    def close_behind_a_lock() -> None:
+        """While commits wait for a lock that closing needs not."""
+        with superuser() as connection, connection.transaction(force_rollback=True):
+            connection.execute("LOCK TABLE streamer.outcomes IN SHARE ROW EXCLUSIVE MODE")
+            time.sleep(rng.uniform(0.5, 3))
+            closed = own_site.store.policies.close(GATE, by="test", reason="chaos")
+            (seen,) = connection.execute("SELECT pg_current_snapshot()::text").fetchone() or ("",)
+        closings.append((closed.version, seen))
+        time.sleep(rng.uniform(0, 2))
+        put_in_force(own_site.store, 0.6)
+
+    def freeze_or_wake_the_leader() -> None:
+        for one in recalibrators:
+            if one in frozen:
+                frozen.remove(one)
+                one.process.send_signal(signal.SIGCONT)
+                return
+        (leader, *_) = [one for one in recalibrators if leaders(one)] or recalibrators
+        frozen.append(leader)
+        leader.process.send_signal(signal.SIGSTOP)
+
+    recalibrators = [own_site.start_recalibrator() for _ in range(2)] if LONG else []
+    frozen: list[WorkerProcess] = []
     faults: list[Callable[[], None]] = [
         *[crew.kill] * 4,
         *[crew.join] * 3,
@@ -138,6 +202,11 @@ def test_everything_at_random(
         crash_database,
         kill_broker,
         *[new_policy] * 3,
+        slow_commits,
+        huge_record,
+        dead_letters_away,
+        close_behind_a_lock,
+        *[freeze_or_wake_the_leader] * (2 if recalibrators else 0),
     ]
     done: list[str] = []
     crew.keep(2)
@@ -161,7 +230,14 @@ def test_everything_at_random(
     finally:
         print(f"\n{done}\n{crew.ended}\n{traffic.accepted}, recorded {own_site.recorded()}")
     recovery = time.monotonic() - stopped
-    found = own_site.check()
+    found = own_site.check(letters_deleted=letters_deleted)
+    for version, seen in closings:
+        with superuser() as connection:
+            late = connection.execute(SHIPPED_LATE, [seen, version]).fetchall()
+        assert not late, f"shipped by an older policy after {version} had closed the gate: {late}"
+    for one in recalibrators:
+        one.process.send_signal(signal.SIGCONT)
+        assert one.terminate(60) == 0, one.log_tail()
     print(f"recovery {recovery:.1f} s; {found}")
     matrix.add(f"1 to 6 {len(done)} faults at random in {SECONDS:g} s", found, seconds=recovery)
     assert set(own_site.store.reports.decided_batches(GATE)) == traffic.batches

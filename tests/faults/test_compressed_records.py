@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,21 +22,12 @@ from tests.faults.site import events, wait_until
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
 
 MIB = 2**20
 MOST_GROWTH = 256 * MIB
 BOMBS = [("gzip", 200_000_000), ("snappy", 20_000_000), ("lz4", 60_000_000), ("zstd", 60_000_000)]
 if LONG:
     BOMBS += [("gzip", 560_000_000), ("lz4", 200_000_000), ("zstd", 560_000_000)]
-
-
-def peak(worker: WorkerProcess) -> int:
-    """Most memory that the process has had, in bytes."""
-    status = Path(f"/proc/{worker.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 def publish_bomb(
@@ -78,7 +67,7 @@ def test_a_record_that_unpacks_to_much_more(
     worker = site.start_worker()
     worker.wait_until_ready()
     wait_until(lambda: site.recorded() == 21, "every record has an outcome", 120)
-    grown = peak(worker)
+    grown = worker.peak_bytes()
     found = site.check()
     assert (found.decisions, found.dead_letters) == (20, 1)
     (letter,) = site.store.dead_letters.list()
@@ -98,8 +87,10 @@ def test_a_record_that_unpacks_to_much_more(
     site.command("audit", "verify")
     plain = site.start_worker()  # what a worker takes that reads nothing large
     plain.wait_until_ready()
-    print(f"\n{compression} {size / 1e6:.0f} MB: {(grown - peak(plain)) / MIB:.0f} MiB more than without")
-    assert grown - peak(plain) < MOST_GROWTH
+    print(
+        f"\n{compression} {size / 1e6:.0f} MB: {(grown - plain.peak_bytes()) / MIB:.0f} MiB more than without"
+    )
+    assert grown - plain.peak_bytes() < MOST_GROWTH
     matrix.add(f"18 a record of {size / 1e6:.0f} MB, {compression}", found)
 
 

@@ -26,6 +26,9 @@ RUBBISH = (
     b"[" * 5000,
     b'{"schema":"streamer.responses.v1","gate":"nobody","batch_id":"x","prompt":"p","responses":[]}',
     json.dumps({"schema": "streamer.responses.v1", "gate": "a\u0000b", "batch_id": "\u202e"}).encode(),
+    # What some platforms write for "no date"; it has no moment in UTC.
+    event(0, created_at="0001-01-01T00:00:00+01:00"),
+    event(0, created_at="9999-12-31T23:59:59-05:00"),
 )
 
 
@@ -39,7 +42,7 @@ class Traffic:
     Attributes
     ----------
     batches : ids of the batches that the broker has at least one record of.
-    accepted : records that the broker has acknowledged, by topic.
+    accepted : records that the broker has acknowledged, by topic; `huge` counts its own in `huge_ones`.
     """
 
     def __init__(self, site: Site, *, seed: int, rate: float = 250, first: int = 0) -> None:
@@ -53,10 +56,12 @@ class Traffic:
         self._error: BaseException | None = None
         self.batches: set[str] = set()
         self.accepted = {self._responses: 0, self._labels: 0}
+        self.huge_ones = 0
+        self._servers = site.settings.bootstrap_servers
         # It waits for a broker that is away for as long as it takes, and never publishes twice by itself.
         self._producer = Producer(
             {
-                "bootstrap.servers": site.settings.bootstrap_servers,
+                "bootstrap.servers": self._servers,
                 "enable.idempotence": True,
                 "message.timeout.ms": 300_000,
                 "linger.ms": 5,
@@ -132,6 +137,28 @@ class Traffic:
             self._producer.poll(0.02)
             self._stopping.wait(0.02)
 
+    def huge(self, size: int, compression: str) -> None:
+        """Publish one record that is small on the wire and has `size` bytes once it is unpacked."""
+        refused: list[Any] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": self._servers,
+                "compression.type": compression,
+                "message.max.bytes": size + 2**20,
+                "message.timeout.ms": 300_000,
+                "log_level": 0,
+            }
+        )
+        producer.produce(
+            self._responses,
+            bytes(size),
+            partition=self._rng.randrange(self._partitions),
+            on_delivery=lambda error, _message: refused.append(error),
+        )
+        producer.flush(120)
+        assert refused == [None], refused
+        self.huge_ones += 1
+
     def stop(self) -> None:
         """Publish no more, and wait until the broker has everything."""
         self._stopping.set()
@@ -144,7 +171,7 @@ class Traffic:
     @property
     def total(self) -> int:
         """Records that the broker has."""
-        return sum(self.accepted.values())
+        return sum(self.accepted.values()) + self.huge_ones
 
     def __enter__(self) -> Traffic:
         self._thread.start()
