@@ -6,6 +6,7 @@ JSON, Unicode, the calendar or floating point allows. The same again for the sam
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
@@ -189,7 +190,7 @@ class Publisher:
         found = parent[place]
         kind = rng.random()
         if kind < 0.1:
-            parent[place] = rng.choice(_FREE)
+            parent[place] = copy.deepcopy(rng.choice(_FREE))
         elif kind < 0.15 and isinstance(parent, dict):
             del parent[place]
         elif kind < 0.25 and isinstance(parent, dict):
