@@ -228,7 +228,7 @@ class Database:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn errors that waiting may cure into `Unavailable`; the password is never in their text."""
+        """Raise errors of the database as what they ask of the caller (see `Database`); the password is never in their text."""
         try:
             yield
         except exc.TimeoutError as error:

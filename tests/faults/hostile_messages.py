@@ -6,9 +6,11 @@ JSON, Unicode, the calendar or floating point allows. The same again for the sam
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.faults.mutations import EXAMPLES, mutations
@@ -116,15 +118,20 @@ class Publisher:
             )
             for label, examples in self._examples.items()
         }
+        earlier: deque[tuple[bool, bytes | None]] = deque(maxlen=100)
+        value: bytes | None
         for number in range(count):
             label = rng.random() < 0.3
-            if rng.random() < 0.15:
+            if earlier and rng.random() < 0.05:
+                label, value = rng.choice(earlier)
+            elif rng.random() < 0.15:
                 value = next(blind[label])
             else:
                 content = self._label(number) if label else self._batch(number)
                 for _ in range(rng.choice((0, 1, 1, 2, 4))):
                     self._spoil(content)
                 value = self._text(content)
+                earlier.append((label, value))
             strange = rng.random() < 0.3
             yield Message(
                 label,
@@ -189,7 +196,7 @@ class Publisher:
         found = parent[place]
         kind = rng.random()
         if kind < 0.1:
-            parent[place] = rng.choice(_FREE)
+            parent[place] = copy.deepcopy(rng.choice(_FREE))
         elif kind < 0.15 and isinstance(parent, dict):
             del parent[place]
         elif kind < 0.25 and isinstance(parent, dict):

@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from streamer import wiring
 from streamer.errors import BadMessage
@@ -68,17 +69,19 @@ def test_a_real_worker_meets_a_hostile_publisher(site: Site, matrix: Matrix) -> 
     worker = site.start_worker(
         STREAMER_WORKER_DEAD_LETTER_MAX_RUN="1000000", STREAMER_WORKER_DEAD_LETTER_MAX_RATIO="1"
     )
+    producer = Producer({"bootstrap.servers": site.settings.bootstrap_servers, "log_level": 0})
     sent = 0
-    with wiring.publisher(site.settings) as publisher:
-        for number, message in enumerate(Publisher([GATE, GATE, "nobody"], seed=3).messages(SENT)):
-            if message.value is None or len(message.value) <= largest:
-                publisher.send(
-                    named.labels if message.label else named.responses,
-                    message.value,
-                    key=b"%d" % (number % 64) if message.key == b"k" else message.key,
-                    headers=message.headers,
-                )
-                sent += 1
+    for number, message in enumerate(Publisher([GATE, GATE, "nobody"], seed=3).messages(SENT)):
+        if message.value is None or len(message.value) <= largest:
+            producer.produce(
+                named.labels if message.label else named.responses,
+                message.value,
+                key=b"%d" % (number % 64) if message.key == b"k" else message.key,
+                headers=list(message.headers),
+            )
+            producer.poll(0)
+            sent += 1
+    assert producer.flush(60) == 0
     wait_until(lambda: worker.ended or site.recorded() == sent, "every record has an outcome", 300)
     assert not worker.ended, worker.log_tail()
     found = site.check()
