@@ -10,7 +10,7 @@ import pytest
 from streamer import cli, wiring
 from streamer.errors import UsageError
 from streamer.settings import load_settings
-from tests.unit.cli.test_cli import database, objects, run  # noqa: F401 - fixture
+from tests.unit.cli.test_cli import database, empty_directory, objects, run  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from streamer.signed_label import LabelKeys
