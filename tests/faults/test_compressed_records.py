@@ -41,7 +41,6 @@ def publish_bomb(
         bootstrap_servers=site.settings.bootstrap_servers,
         compression_type=compression,
         max_request_size=size + MIB,
-        buffer_memory=2 * size + 64 * MIB,
         batch_size=size + MIB,
         linger_ms=300,
         request_timeout_ms=120_000,
