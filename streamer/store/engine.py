@@ -156,8 +156,6 @@ class Database:
                     "tcp_user_timeout": 20_000,
                 },
                 pool_pre_ping=True,
-                # Whatever the server's default: who has waited for a lock must see what was committed meanwhile.
-                isolation_level="READ COMMITTED",
                 pool_timeout=BUSY_SECONDS,
                 json_serializer=_document,
                 hide_parameters=True,  # they hold people's texts
@@ -333,8 +331,10 @@ def _begin_postgresql(connection: sa.Connection) -> None:
     # In each transaction and for it alone, in one round trip: what a session was set to, a pooler may give to somebody
     # else, and our next transaction a session that was never set.
     options = connection.get_execution_options()
+    # Whatever the server's default: who has waited for a lock must see what was committed meanwhile.
+    level = "REPEATABLE READ" if options.get("snapshot", False) else "READ COMMITTED"
     statements = [
-        "BEGIN ISOLATION LEVEL REPEATABLE READ" if options.get("snapshot", False) else "BEGIN",
+        f"BEGIN ISOLATION LEVEL {level}",
         f"SET LOCAL search_path = {SCHEMA}",
         "SET LOCAL timezone = 'UTC'",
         f"SET LOCAL lock_timeout = {int(BUSY_SECONDS * 1000)}",

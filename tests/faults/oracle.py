@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from streamer.events import dead_letters
@@ -157,9 +158,10 @@ def check(
     )
 
     _check_order([same[0] for same in copies.values()], _in_several_partitions(records.values()))
+    policy_of = cache(store.policies.get)
     for identity, same in copies.items():
         event = decode_action(same[0].value)
-        policy = store.policies.get(event.gate, event.policy.version)
+        policy = policy_of(event.gate, event.policy.version)
         assert policy.settings.unit == event.unit, f"O4: {identity}"
         if event.reason == "no_threshold" and all(r.score is None for r in event.responses):
             # The worker trusted no policy: it holds, whatever the gate is set to.

@@ -147,3 +147,35 @@ def test_a_snapshot_is_one_moment_through_a_pooler(pooled: Callable[..., str]) -
     with world.store._database.reading() as connection:
         assert connection.execute(names).scalars().all() == ["late"]
     world.close()
+
+
+@pytest.mark.parametrize("pooler", [None, "transaction", "session"])
+def test_a_transaction_is_what_we_ask_for_whatever_the_servers_defaults(
+    pooled: Callable[..., str],
+    postgres_server: PostgresServer,
+    migrated_postgres_url: str,
+    pooler: str | None,
+) -> None:
+    database = str(make_url(migrated_postgres_url).database)
+    direct = postgres_server.direct_url_of(database)
+    with psycopg.connect(direct.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'")
+        connection.execute(f"ALTER DATABASE {database} SET synchronous_commit = 'off'")
+    store = Database(direct if pooler is None else pooled(pooler))
+    complaints: list[str] = []
+
+    def settings(connection: sa.Connection) -> list[str]:
+        driver = connection.connection.dbapi_connection
+        assert isinstance(driver, psycopg.Connection)
+        driver.add_notice_handler(lambda diagnostic: complaints.append(str(diagnostic.message_primary)))
+        names = ("transaction_isolation", "synchronous_commit", "search_path", "TimeZone")
+        return [str(connection.exec_driver_sql(f"SHOW {name}").scalar_one()) for name in names]
+
+    for _ in range(2):
+        assert store.writing(settings) == ["read committed", "on", "streamer", "UTC"]
+        with store.reading() as connection:
+            assert settings(connection)[0] == "read committed"
+        with store.reading(snapshot=True) as connection:
+            assert settings(connection)[0] == "repeatable read"
+    store.close()
+    assert not complaints
