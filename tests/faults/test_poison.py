@@ -130,7 +130,7 @@ BEGIN SELECT RAISE(ABORT, 'refused'); END;
 """,
     "postgresql": """
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF to_jsonb(NEW)->>'prompt' LIKE '%unkept%' OR position(encode('unkept', 'hex') IN to_jsonb(NEW)->>'value') > 0 THEN
+    IF position('unkept' IN to_jsonb(NEW)->>'prompt') > 0 OR position(encode('unkept', 'hex') IN to_jsonb(NEW)->>'value') > 0 THEN
         RAISE EXCEPTION 'refused' USING ERRCODE = '22000';
     END IF;
     RETURN NEW;

@@ -70,9 +70,7 @@ def test_postgresql_by_sqlstate(postgres: Database, kind: type[Exception], state
 def test_a_value_larger_than_postgresql_keeps(postgres: Database) -> None:
     error = caught(postgres, "SELECT raising('XX000', 'invalid memory alloc request size 1073741824')")
     assert type(error) is BadData
-    assert (
-        type(caught(postgres, "SELECT length(repeat('x', 1000000000) || repeat('x', 1000000000))")) is BadData
-    )
+    assert type(caught(postgres, "SELECT repeat('xx', 1000000000)")) is BadData
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,7 @@ def test_sqlite_by_result_code(sqlite: Database) -> None:
 
     sqlite.writing(work)
     assert type(caught(sqlite, "INSERT INTO absent VALUES (1)")) is DatabaseFault
-    assert type(caught(sqlite, "INSERT INTO narrow VALUES (?, 'x')", "no number")) is BadData
+    assert type(caught(sqlite, "INSERT INTO narrow VALUES (?, 'x')", "no number")) is exc.IntegrityError
     assert type(caught(sqlite, "INSERT INTO narrow VALUES (1, ?)", "x" * 9)) is exc.IntegrityError
 
     def too_big(connection: sa.Connection) -> None:
