@@ -73,4 +73,8 @@ def _fail_all(accumulator: Any) -> None:
     for queue in accumulator._batches.values():
         accumulator._pending_batches.update(queue)
     accumulator._batches.clear()
+    failed = [*accumulator._pending_batches]
     accumulator.fail_all(ProducerClosed())
+    for batch in failed:
+        if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
+            batch._drain_waiter.exception()  # else asyncio reports an error that nobody waits for

@@ -177,7 +177,7 @@ def test_what_is_not_permitted_fails_when_it_is_tried(topics: None, secured_kafk
 def test_a_topic_that_workers_may_not_write_to_holds_up_no_other(
     topics: None, secured_kafka: SecuredKafka
 ) -> None:
-    keys = [b"key-%d" % number for number in range(30)]
+    keys = [b"key-%d" % number for number in range(50)]
 
     async def scenario() -> None:
         async with a_relay(secured_kafka.connection("worker"), MemoryJournal()) as relaying:

@@ -35,7 +35,7 @@ def test_a_topic_that_is_missing_holds_up_nobody_else(real: TestedBroker) -> Non
 
     async def scenario() -> None:
         async with a_relay(real.connection, MemoryJournal()) as relaying:
-            keys = keys_of(0, 4, 15) + keys_of(1, 4, 15)
+            keys = keys_of(0, 4, 25) + keys_of(1, 4, 25)
             await relaying.pace(actions, keys[:2], rounds=1)
             healthy = await relaying.pace(actions, keys)
             waiting = [
@@ -69,7 +69,7 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
 
         async def scenario() -> None:
             async with a_relay(KafkaConnection(own_kafka_broker.bootstrap), MemoryJournal()) as relaying:
-                others = [key for number in range(3) for key in keys_of(number, 4, 10)]
+                others = [key for number in range(3) for key in keys_of(number, 4, 17)]
                 lost = keys_of(3, 4, 5)
                 await relaying.until(lambda: (folder / "actions-3").is_dir())
                 assert not (folder / "actions-2").exists()

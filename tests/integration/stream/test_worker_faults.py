@@ -185,7 +185,7 @@ def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedB
     async def scenario() -> None:
         async with a_worker(real, [real.topic("in")], journal, EchoDecider(actions)) as worker:
             await worker.until(lambda: not journal.waiting())
-            assert worker.witness.parked_rows == [2, 3, 4, 5]
+            assert sorted(worker.witness.parked_rows) == [2, 3, 4, 5]  # of several topics
 
     asyncio.run(scenario())
     assert [record.value for record in all_records(real.connection, actions)] == [b"first", b"last"]
