@@ -37,6 +37,7 @@ default_pool_size = {sessions}
 max_client_conn = 500
 server_idle_timeout = 5
 server_login_retry = 1
+query_wait_timeout = 15
 log_connections = 0
 log_disconnections = 0
 """

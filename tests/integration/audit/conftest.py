@@ -83,6 +83,11 @@ def record(template: tuple[str, Path], request: pytest.FixtureRequest, tmp_path:
     with psycopg.connect(
         host=str(server.folder), user="postgres", dbname="postgres", autocommit=True
     ) as connection:
+        # A pooler keeps sessions, and a database with one is no template.
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+            (make_url(url).database,),
+        )
         connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{make_url(url).database}"')
     own = server.url_of(name)
     yield Record(own, tmp_path, settings_for(own, tmp_path))
