@@ -144,7 +144,7 @@ class EscapingBatch:
             yield from islice(records_of(raw, lambda: iter((content,)), self.most), read, None)
 
     def _unreadable(self, read: int, error: Exception) -> Any:
-        log.error("stream.batch_unreadable", error=str(error)[:300], **self._place())
+        log.warning("stream.batch_unreadable", error=str(error)[:300], **self._place())
         return unreadable(self._raw, read, str(error)[:300])
 
     def _place(self) -> dict[str, int]:
@@ -169,7 +169,7 @@ class EscapingDefaultRecordBatch(DefaultRecordBatch):
             self._others = _for_kafka_python([unreadable(raw, -1, str(error)[:300])])
         else:
             if content is None:
-                found = records_of(raw, lambda: unpacked(codec, packed), EscapingBatch.most)
+                found = records_of(raw, lambda: unpacked(codec, packed), EscapingBatch.most, hurried=False)
                 self._others = _for_kafka_python(found)
         self._buffer, self._pos = bytearray(content or b""), 0
         self._decompressed = True
@@ -186,7 +186,7 @@ class EscapingDefaultRecordBatch(DefaultRecordBatch):
         log.warning("stream.header_name_escaped", base_offset=self.base_offset)
         head = self.HEADER_STRUCT.pack(*self._header_data)
         content = bytes(self._buffer if self.compression_type else self._buffer[HEADER_BYTES:])
-        found = records_of(memoryview(head), lambda: iter((content,)), EscapingBatch.most)
+        found = records_of(memoryview(head), lambda: iter((content,)), EscapingBatch.most, hurried=False)
         self._others = _for_kafka_python(islice(found, self._next_record_index, None))
         return next(self._others)
 

@@ -190,8 +190,9 @@ def _zstd(data: bytes | memoryview) -> Iterator[bytes]:
 class _Cursor:
     """Reads numbers and byte strings from chunks, and keeps no more of a string than it has to."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
+    def __init__(self, chunks: Iterator[bytes], *, hurried: bool) -> None:
         self._chunks = chunks
+        self._hurried = hurried
         self._chunk = b""
         self._at = 0
         self._passed = 0
@@ -209,7 +210,7 @@ class _Cursor:
             self._chunk, self._at = b"", 0
             if self._passed > _MOST_UNPACKED:
                 raise UnreadableBatch(f"it unpacks to more than {_MOST_UNPACKED} bytes")
-            if _patience.over():
+            if self._hurried and _patience.over():
                 raise UnreadableBatch("it takes too long to unpack")
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -287,7 +288,9 @@ class _Cursor:
 _ENDS_EARLY = "its records end too early"
 
 
-def records_of(raw: memoryview, content: Callable[[], Iterator[bytes]], most: int) -> Iterator[ReadRecord]:
+def records_of(
+    raw: memoryview, content: Callable[[], Iterator[bytes]], most: int, *, hurried: bool = True
+) -> Iterator[ReadRecord]:
     """Read a batch of any format record by record; a record of more than `most` bytes as its excerpt.
 
     What cannot be read, up to the end of the batch, is one record at the batch's last offset that says so.
@@ -296,11 +299,14 @@ def records_of(raw: memoryview, content: Callable[[], Iterator[bytes]], most: in
     ----------
     raw : the batch as it came.
     content : begins to unpack its records.
+    hurried : whether the thread has heartbeats to send, so that unpacking must not take long.
     """
     legacy = raw[_MAGIC_AT] < 2
     read = -1
     try:
-        for record in _legacy(raw, content, most) if legacy else _format_2(raw, content, most):
+        for record in (
+            _legacy(raw, content, most, hurried) if legacy else _format_2(raw, content, most, hurried)
+        ):
             yield record
             read = record.offset
     except UnreadableBatch as error:
@@ -323,13 +329,15 @@ def unreadable(raw: memoryview, read: int, why: str) -> ReadRecord:
     )
 
 
-def _format_2(raw: memoryview, content: Callable[[], Iterator[bytes]], most: int) -> Iterator[ReadRecord]:
+def _format_2(
+    raw: memoryview, content: Callable[[], Iterator[bytes]], most: int, hurried: bool
+) -> Iterator[ReadRecord]:
     (base,) = unpack_from(">q", raw, 0)
     (attributes,) = unpack_from(">h", raw, 21)
     first_timestamp, max_timestamp = unpack_from(">qq", raw, 27)
     (count,) = unpack_from(">i", raw, 57)
     appended = attributes >> 3 & 1
-    cursor = _Cursor(content())
+    cursor = _Cursor(content(), hurried=hurried)
     for _ in range(count):
         _patience.begin()
         try:
@@ -395,14 +403,16 @@ def _placed(
     )
 
 
-def _legacy(raw: memoryview, content: Callable[[], Iterator[bytes]], most: int) -> Iterator[ReadRecord]:
+def _legacy(
+    raw: memoryview, content: Callable[[], Iterator[bytes]], most: int, hurried: bool
+) -> Iterator[ReadRecord]:
     """Read formats 0 and 1, where a compressed message holds a set of messages."""
     (last,) = unpack_from(">q", raw, 0)
     magic, attributes = raw[_MAGIC_AT], raw[_MAGIC_AT + 1]
     appended = magic and attributes >> 3 & 1
     first = 0
     if magic:  # offsets are relative, and the last one is told: the first one needs a pass of its own
-        cursor = _Cursor(content())
+        cursor = _Cursor(content(), hurried=hurried)
         _patience.begin()
         inner = 0
         while cursor.more():
@@ -410,7 +420,7 @@ def _legacy(raw: memoryview, content: Callable[[], Iterator[bytes]], most: int) 
             cursor.skip(int.from_bytes(cursor.fixed(4), "big"))
         _patience.end()
         first = last - inner
-    cursor = _Cursor(content())
+    cursor = _Cursor(content(), hurried=hurried)
     while True:
         _patience.begin()
         try:
