@@ -10,8 +10,7 @@ PROCESSES ?= 2
 # Tests on PostgreSQL once more, through PgBouncer in transaction mode: some of them always, all with `make faults`.
 POOLED = STREAMER_TEST_POOLER=pgbouncer $(BIN)/pytest -m postgres
 POOLED_TESTS = $(addprefix tests/,integration/store/test_commit.py integration/store/test_leases.py \
-	integration/store/test_labels_and_calibration.py integration/store/test_reviews.py integration/watching/test_reading.py \
-	faults/test_recalibrators.py faults/test_killed_and_stopped.py)
+	integration/store/test_labels_and_calibration.py faults/test_recalibrators.py)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
