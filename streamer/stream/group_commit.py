@@ -93,8 +93,8 @@ class GroupCommit:
             runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
             began = time.monotonic()
             try:
-                await commit_isolating(runs, self._commit, self._refuse)
-                self._size.observe(sum(len(run.records) for run in runs), time.monotonic() - began)
+                if await commit_isolating(runs, self._commit, self._refuse):
+                    self._size.observe(sum(len(run.records) for run in runs), time.monotonic() - began)
             finally:
                 self._intake.settle(runs)
 

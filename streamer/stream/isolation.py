@@ -72,10 +72,11 @@ def blaming_content(call: Callable[[], T]) -> Callable[[], T]:
 
 async def commit_isolating(
     runs: list[Run], commit: Callable[[list[Run]], Awaitable[None]], refuse: Refuse
-) -> None:
+) -> bool:
     """Commit `runs`; where a record's content prevents it, commit the others and refuse that one.
 
-    Halves are committed in the order of their records, so that each partition moves on offset by offset.
+    Halves are committed in the order of their records, so that each partition moves on offset by offset. Returns whether
+    all went through at once.
 
     Parameters
     ----------
@@ -93,18 +94,19 @@ async def commit_isolating(
     except ContentError as error:
         failed = error
     else:
-        return
+        return True
     if sum(len(run.records) for run in runs) > 1:
         for half in halves(runs):
             await commit_isolating(half, commit, refuse)
-        return
+        return False
     try:
         await commit(runs)  # what fails by chance, such as for want of memory, deserves another attempt
     except ContentError as error:
         failed = error
     else:
-        return
+        return False
     await _refuse(runs[0], failed.detail, refuse)
+    return False
 
 
 async def _refuse(run: Run, detail: str, refuse: Refuse) -> None:
