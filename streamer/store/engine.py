@@ -47,6 +47,7 @@ THINKING_SECONDS: float = 900
 """The same for a transaction that holds nothing others wait for, while it computes."""
 
 _ATTEMPTS = 6
+_DAMAGED = "the SQLite file is damaged; restore a backup"
 _PASSING_SQLITE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -292,7 +293,11 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
-    cursor.execute("PRAGMA journal_mode = WAL")
+    try:
+        cursor.execute("PRAGMA journal_mode = WAL")
+    except UnicodeDecodeError:
+        # Not even SQLite's message can be read: it quotes the file.
+        raise Unreadable(_DAMAGED) from None
     # FULL, not NORMAL: after a power cut NORMAL may lose the last commits of a WAL, whose actions are
     # published already; decided again under a newer policy they could contradict what consumers hold.
     # The price is one fsync for each group commit.
@@ -309,7 +314,7 @@ def _refuse_damage(context: ExceptionContext) -> None:
     if undecodable := re.match(r"Could not decode to UTF-8 column '([^']*)'", str(error)):
         raise Unreadable(f"a value of the column {undecodable[1]} is no text") from None
     if _sqlite_code(error) == sqlite3.SQLITE_CORRUPT:
-        raise Unreadable("the SQLite file is damaged; restore a backup") from None
+        raise Unreadable(_DAMAGED) from None
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -127,13 +127,14 @@ def test_answers_that_nobody_sees_were_text_to_earlier_versions(
     """Decided under the earlier rule and under this one, by every unit: both are derived again."""
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     wiring.migrate(settings)
+    scored_outside = {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None}
     gates: dict[str, dict[str, Any]] = {
         "best": {"unit": "best"},
         "each": {"unit": "response", "shape": "ramp", "width": 0.2},
         "rank": {"unit": "response", "shape": "rank"},
         "all": {"unit": "batch"},
-        "external": {"unit": "best", "scorer": "external", "encoder": "none"},
-        "external-each": {"unit": "response", "scorer": "external", "encoder": "none"},
+        "external": {"unit": "best", **scored_outside},
+        "external-each": {"unit": "response", **scored_outside},
     }
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)

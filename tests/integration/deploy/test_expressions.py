@@ -64,7 +64,9 @@ def test_recorded_names_tell_level_metric_and_operation(rule: promql.Expression)
     )
     assert level == "_".join(part.strip() for part in labels.split(",") if part.strip() != "le")
     assert metric.startswith("streamer_")
-    assert re.fullmatch(r"(rate\d+[mh]|ratio_rate\d+[mh]|p99_rate5m|ratio|max|leader)", operation)
+    assert re.fullmatch(
+        r"(rate\d+[mh]|ratio_rate\d+[mh]|p99_rate5m|deriv\d+[mh]|ratio|max|leader)", operation
+    )
 
 
 def test_the_reading_of_expressions_is_right() -> None:

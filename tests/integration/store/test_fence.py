@@ -351,8 +351,8 @@ def test_ships_that_wait_to_be_published_are_counted_by_gate(world: World) -> No
     waiting = [store.reports.unpublished_ships(name) for name in (GATE, "other", "shadow", "nobody")]
     assert waiting == [2, 1, 0, 0]
     rows = store.unpublished([lease.partition], limit=100)
-    store.mark_published([row.id for row in rows if row.value in (ids[0].encode(), ids[3].encode())])
-    store.park(next(row.id for row in rows if row.value == ids[1].encode()), "too large")
+    store.mark_published([row for row in rows if row.value in (ids[0].encode(), ids[3].encode())])
+    store.park(next(row for row in rows if row.value == ids[1].encode()), "too large")
     assert [store.reports.unpublished_ships(name) for name in (GATE, "other")] == [0, 0]
     # The same batch again: its action is to be published again.
     again = replace(group[0], record=world.record(7))
