@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments : the words after ``streamer``; those of this process when None.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
     logged = _begin_log(words)
     from streamer.cli.app import app
     from streamer.cli.console import complain, log_lines
@@ -78,6 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     finally:
         log_lines(False)
+        if (
+            arguments is not None
+        ):  # whoever calls us goes on; of a process of ours the last word is to be logged too
+            sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
 
 
 def _begin_log(words: Sequence[str]) -> bool:

@@ -62,7 +62,7 @@ def read_all(connection: KafkaConnection, topic: str) -> list[TailedRecord]:
     open_ends = {number: end for (_, number), (first, end) in bounds.items() if end > first}
     found: list[TailedRecord] = []
     with Tail(connection, topic, from_beginning=True) as tail:
-        for record in tail.records(idle=2.0, seconds=60, stop=lambda: not open_ends):
+        for record in tail.records(idle=5.0, seconds=600, stop=lambda: not open_ends):
             found.append(record)
             if record.offset + 1 >= open_ends.get(record.partition, 0):
                 open_ends.pop(record.partition, None)
