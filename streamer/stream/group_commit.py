@@ -94,7 +94,9 @@ class GroupCommit:
             began = time.monotonic()
             try:
                 if await commit_isolating(runs, self._commit, self._refuse):
-                    self._size.observe(sum(len(run.records) for run in runs), time.monotonic() - began)
+                    self._size.observe(
+                        sum(len(run.records) for run in runs), time.monotonic() - began, partitions=len(runs)
+                    )
             finally:
                 self._intake.settle(runs)
 

@@ -3,7 +3,8 @@
 A group of n records takes ``fixed + n * marginal`` seconds. The fixed part is the commit itself (a slow fsync, a
 synchronous replica, a starved processor); the marginal part is what a record costs (a score in the event, or a
 hundred long texts for an encoder on CPU). Only the marginal part is a reason for smaller groups. Both are estimated
-from the last groups, and the records of one group may take
+from the last groups, the fixed one for each number of partitions by itself, since each partition of a group costs a
+commit statements of its own; and the records of one group may take
 
 - one second, where commits are quick: an action, a new policy and a drain wait no longer than that;
 - four times the fixed cost, where it is higher: throughput is then four fifths of what unlimited groups reach;
@@ -35,6 +36,8 @@ _PROBE_EVERY = 8
 """One full group in so many is half as large: groups of one size cannot tell fixed from marginal cost."""
 _LEVER = 1.3
 """The largest group remembered must be so many times the smallest before a slope means anything."""
+_LONG_LEVER = 2.0
+"""The same, before the slope is believed of groups with other numbers of partitions."""
 _ROUNDS = 10
 _LEAST = 1e-9
 
@@ -56,35 +59,37 @@ class GroupSize:
         self._most = most
         self._bound = min(_FIRST, most)
         self._full = 0
-        self._seen: dict[int, deque[tuple[int, float, int]]] = {}
-        self._lately: deque[tuple[int, float, int]] = deque(maxlen=_LATELY)
+        self._seen: dict[tuple[int, int], deque[tuple[int, float, int]]] = {}
+        self._lately: deque[tuple[int, float, int, int]] = deque(maxlen=_LATELY)
         self._cost: tuple[float, float] | None = None
+        self._marginal: float | None = None
         self._largest = 0
+        self._partitions = 0
 
     @property
     def bound(self) -> int:
         """The most records of the next group, in 1..most."""
         return self._bound
 
-    def observe(self, records: int, seconds: float) -> None:
-        """Learn what a group of `records` took."""
+    def observe(self, records: int, seconds: float, partitions: int = 1) -> None:
+        """Learn what a group of `records`, from so many partitions, took."""
         seconds = max(seconds, _LEAST)
         self._full += records >= self._bound
-        slow = self._surprise(records, seconds)
-        self._lately.append((records, seconds, slow))
-        if slow and sum(one[2] == slow for one in self._lately) >= 2:
+        slow = self._surprise(records, seconds, partitions)
+        self._lately.append((records, seconds, partitions, slow))
+        if slow and sum(one[-1] == slow for one in self._lately) >= 2:
             self._forget()
         else:
-            self._remember(records, seconds)
+            self._remember(records, seconds, partitions)
         if slow > 0 and self._cost is not None:
             # It may have waited for a lock, or each record may cost more now: a smaller group tells which.
             self._bound = max(1, min(self._bound, records) // _GROWTH)
         else:
-            self._bound = self._next(records, seconds)
+            self._bound = self._next(records, seconds, partitions)
 
-    def _surprise(self, records: int, seconds: float) -> int:
+    def _surprise(self, records: int, seconds: float, partitions: int) -> int:
         """Return 1 for a group that took much longer than expected, -1 for much shorter, 0 otherwise."""
-        if self._cost is None or records > self._largest:
+        if self._cost is None or partitions != self._partitions or records > self._largest:
             return 0  # beyond what was seen the expectation is a guess, and any answer is news
         ratio = seconds / self._expected(records)
         return (ratio > _SURPRISE) - (ratio < 1 / _SURPRISE)
@@ -92,44 +97,63 @@ class GroupSize:
     def _forget(self) -> None:
         """Costs have changed: keep only what was seen since the first of these surprises."""
         self._seen.clear()
-        self._cost = None
-        first = next(at for at, one in enumerate(self._lately) if one[2])
-        for records, seconds, _ in list(self._lately)[first:]:
-            self._remember(records, seconds)
+        self._cost = self._marginal = None
+        first = next(at for at, one in enumerate(self._lately) if one[-1])
+        for records, seconds, partitions, _ in list(self._lately)[first:]:
+            self._remember(records, seconds, partitions)
         self._lately.clear()
 
     def _expected(self, records: int) -> float:
         fixed, marginal = self._cost or (0.0, 0.0)
         return max(fixed + marginal * records, _LEAST)
 
-    def _remember(self, records: int, seconds: float) -> None:
-        size = round(2 * math.log2(records))
+    def _remember(self, records: int, seconds: float, partitions: int) -> None:
+        size = (partitions, round(2 * math.log2(records)))
         self._seen.setdefault(size, deque(maxlen=_KEPT)).append((records, seconds, self._full))
 
-    def _next(self, records: int, seconds: float) -> int:
+    def _next(self, records: int, seconds: float, partitions: int) -> int:
         seen = [
-            (n, took)
-            for kept in self._seen.values()
+            (n, took, of)
+            for (of, _), kept in self._seen.items()
             for n, took, at in kept
             if self._full - at <= _FORGOTTEN_AFTER
         ]
-        self._largest = largest = max(seen)[0]
-        smallest = min(seen)[0]
-        if largest < _LEVER * smallest:
+        self._largest, self._partitions = max(seen)[0], partitions
+        alike = [(n, took) for n, took, of in seen if of == partitions]
+        if _tells(alike):
+            self._cost = fixed, marginal = _line(alike)
+            if _tells(alike, lever=_LONG_LEVER):
+                self._marginal = marginal
+        elif self._marginal is not None or _tells([(n, took) for n, took, _ in seen]):
+            self._cost = None
+            if seconds <= _LONGEST_SECONDS:
+                # Partitions may be what costs, rather than records. More records from the same ones tell.
+                return self._bounded(2 * records)
+            if self._marginal is None:
+                fixed, marginal = _line([(n, took) for n, took, _ in seen])
+            else:
+                # What a record costs is known from groups of other numbers of partitions; the rest is fixed.
+                marginal = min(self._marginal, seconds / records)
+                fixed = seconds - marginal * records
+        else:
             # Nothing to compare with yet. A different size is the answer, in the direction that does no harm.
             self._cost = None
             return self._bounded(
                 records * 2 if seconds < 1.5 * _QUICK_SECONDS or records == 1 else records // 2
             )
-        self._cost = fixed, marginal = _line(seen)
         wanted = seconds_for_records(fixed) / max(marginal, _LEAST)
-        wanted = self._bounded(min(wanted, _GROWTH * largest))
+        wanted = self._bounded(min(wanted, _GROWTH * self._largest))
         if self._full % _PROBE_EVERY == 0:
             return self._bounded(wanted // 2 if wanted > 1 else 2)
         return wanted
 
     def _bounded(self, wanted: float) -> int:
         return max(1, min(self._most, int(wanted)))
+
+
+def _tells(seen: list[tuple[int, float]], *, lever: float = _LEVER) -> bool:
+    """Whether sizes differ enough for a slope."""
+    return bool(seen) and max(seen)[0] >= lever * min(seen)[0]
 
 
 def _line(seen: list[tuple[int, float]]) -> tuple[float, float]:

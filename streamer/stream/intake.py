@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from streamer.journal import Lease, Partition, Record
     from streamer.stream.fetch_budget import FetchBudget
 
+LEAST_SHARE = 4
+"""Records of one partition, at least, before a bounded group takes from another one."""
 RECORD_OVERHEAD = 256
 """Bytes that a record costs beside its key, value and headers; a round figure for the budget."""
 
@@ -138,9 +140,11 @@ class Intake:
             return []
         self._turn += 1
         first = self._turn % len(busy)
+        # A partition costs a commit something of its own: a small group is taken from few of them, in turn.
+        chosen = (busy[first:] + busy[:first])[: max(1, max_records // LEAST_SHARE)]
         runs: list[Run] = []
-        for place, slot in enumerate(busy[first:] + busy[:first]):
-            share = len(busy) - place  # what the earlier ones left over is shared by those that follow
+        for place, slot in enumerate(chosen):
+            share = len(chosen) - place  # what the earlier ones left over is shared by those that follow
             run = self._take(slot, max(1, max_records // share), max_bytes // share)
             runs.append(run)
             max_records -= len(run.records)

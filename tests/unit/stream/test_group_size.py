@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer.stream.group_size import GroupSize, seconds_for_records
+from streamer.stream.intake import LEAST_SHARE
 
 MOST = 1000
 FIXED = (0.0, 0.3, 1.1, 3.0)
@@ -126,3 +127,29 @@ def test_the_bound_stays_in_range(most: int, groups: list[tuple[int, float]]) ->
     for records, seconds in groups:
         size.observe(records, seconds)
         assert 1 <= size.bound <= most
+
+
+@pytest.mark.parametrize("first", [1, 16])
+@pytest.mark.parametrize("record", [0.0001, 0.01, 1.0])
+@pytest.mark.parametrize("partition", [0.0, 0.3, 1.1])
+@pytest.mark.parametrize("partitions", [1, 4, 12])
+def test_what_each_partition_costs_makes_no_small_groups(
+    partitions: int, partition: float, record: float, first: int
+) -> None:
+    """A commit has statements of its own for each partition; small groups are taken from few of them."""
+
+    def cost(records: int) -> tuple[int, float]:
+        taken_from = min(partitions, max(1, records // LEAST_SHARE))
+        return taken_from, 0.05 + partition * taken_from + record * records
+
+    size, rng = GroupSize(1000), random.Random(first)
+    done, took = 0, 0.0
+    for turn in range(200):
+        records = size.bound if turn else first
+        of, seconds = cost(records)
+        seconds *= rng.uniform(0.9, 1.1)
+        size.observe(records, seconds, of)
+        if turn >= 60:
+            done, took = done + records, took + seconds
+    best = max(n / cost(n)[1] for n in range(1, 1001) if n == 1 or cost(n)[1] <= 15)
+    assert done / took >= 0.75 * best
