@@ -243,6 +243,7 @@ def test_a_certificate_for_another_host_is_not_trusted(secured_kafka: SecuredKaf
     shake_hands(KafkaConnection(server, secured_kafka.properties("worker") | anyway))
 
 
+@pytest.mark.expected_errors(r"streamer\.cli")
 def test_a_worker_with_a_wrong_password_ends_with_the_reason(act: Act) -> None:
     act("worker", "db", "upgrade")
     wrong = {"STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD": "hunter2"}
