@@ -352,9 +352,9 @@ def test_who_would_not_be_read_is_told_before_they_label(
     ben.until(lambda: ben.sees("empty"))
     assert severities(world) == {"b0-0": [("Ben", 0.0)]}
     # It is said also to somebody who has begun.
-    world.commit(
-        world.slice(world.store.lease([world.partition()])[world.partition()], answers(world, 1, ("x", "y")))
-    )
+    newest = world.store.policies.newest("support-bot")
+    later = answers(world, 1, ("x", "y"), policy=newest)
+    world.commit(world.slice(world.store.lease([world.partition()])[world.partition()], later))
     ben.reads("Question 1?")
     world.store.gates.revise("support-bot", {"signed_labels": True}, by="ana", reason="signed", now=START)
     ben.press("f")

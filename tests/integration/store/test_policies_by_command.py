@@ -105,7 +105,7 @@ def test_closing_reports_the_ships_that_are_still_to_be_published_and_waits_for_
     assert "`streamer doctor`" in text
 
     (row,) = [row for row in world.store.unpublished([lease.partition], limit=9) if row.value == b"{}"]
-    publishes = threading.Timer(1, world.store.mark_published, [[row.id]])
+    publishes = threading.Timer(1, world.store.mark_published, [[row]])
     publishes.start()
     status, text = run(capsys, *close, "--wait")
     publishes.join()
