@@ -208,7 +208,7 @@ def close(
         gate,
         by,
         json,
-        lambda store, actor, now: store.policies.close(gate, by=actor, reason=reason, now=now),
+        lambda store, actor, now: _closed(store, gate, by=actor, reason=reason, now=now),
         closing=True,
     )
     if wait:
@@ -261,6 +261,17 @@ def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]
         else policy_json(found.active.policy)
     )
     return about | signature_json(found, keys)
+
+
+def _closed(store: "Store", gate: str, *, by: str, reason: str, now: "datetime") -> "Policy":
+    from streamer.errors import Unavailable
+
+    try:
+        return store.policies.close(gate, by=by, reason=reason, now=now)
+    except Unavailable as error:
+        raise Unavailable(
+            f"gate {gate} may still be open: {error}. Run this again; until it succeeds, stop the workers to ship nothing"
+        ) from error
 
 
 def _wait_until_published(gate: str, seconds: float) -> None:
