@@ -64,7 +64,7 @@ def unseen(number: int) -> bytes:
             {
                 "id": f"r{i}",
                 "text": UNSEEN[(number + i) % 5] if number % 4 == 3 or i == number % 3 else f"answer {i}",
-                "embedding": [1.0, number + 1.0, 0.01 * i],
+                "embedding": [1.0, number + 1.0, 0.01 * i, *[0.0] * 13],
             }
             for i in range(4)
         ]
