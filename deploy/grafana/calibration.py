@@ -195,6 +195,13 @@ LABELS = Row(
             queries=(Query(expr=led("labels_pending"), legend="{{gate}}", colour=None),),
         ),
         Panel(
+            title="Labels that are not read",
+            unit="short",
+            description="Labels by labellers that the gate does not name, or without a valid signature. `streamer gate show` "
+            "says how many of each.",
+            queries=(Query(expr=led("labels_unread"), legend="{{gate}}", colour=None),),
+        ),
+        Panel(
             title="Drawn, and labelled by the topic",
             unit="cps",
             description="Batches drawn for labelling and severities that came by the labels topic, a second. Labels "
