@@ -32,7 +32,7 @@ LED = {
     "budget_remaining_seconds": 1.2e6, "budget_remaining_soonest_seconds": 9e5,
     "monitored_decisions": 9000, "monitored_labels": 800, "overdue_labels": 9, "late_labels": 2,
     "calibration_groups": 700, "calibration_new_groups": 40, "calibration_wanted_groups": 100,
-    "proposal_pending": 0, "labels_pending": 12,
+    "proposal_pending": 0, "labels_pending": 12, "labels_unread": 3,
 }  # fmt: skip
 """What a leading recalibrator shows of a gate where all is well."""
 
