@@ -86,7 +86,10 @@ class Store:
         alert_message: AlertMessage = _default_alert_message,
         policy_keys: PolicyKeys = NO_KEYS,
         label_keys: LabelKeys = NO_LABEL_KEYS,
+        read: ReadLabels | None = None,
     ) -> None:
+        mint = Mint(policy_message, policy_keys)
+        read = read or ReadLabels(mint.trusts, label_keys)
         self._database = database
         self._over = partial(
             Store,
@@ -95,14 +98,13 @@ class Store:
             dead_letter_message=dead_letter_message,
             alert_message=alert_message,
             policy_keys=policy_keys,
+            read=read,  # with the keys, and what it has verified
         )
         self._clock = clock
         self._dead_letter_message = dead_letter_message
-        mint = Mint(policy_message, policy_keys)
         self.gates = Gates(database, clock=clock, mint=mint)
         self.policies = Policies(database, clock=clock, mint=mint)
         self.encoders = Encoders(database, clock=clock)
-        read = ReadLabels(mint.trusts, label_keys)
         self.labels = Labels(database, clock=clock, read=read)
         self.judgements = Judgements(database, clock=clock, read=read)
         self.calibration = Calibrations(database, mint=mint, alert_message=alert_message, read=read)

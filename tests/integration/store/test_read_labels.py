@@ -426,3 +426,14 @@ def test_readers_have_labels_from_one_place() -> None:
         if "label_revisions" in path.read_text("utf-8")
     }
     assert {name: count for name, count in found.items() if count > may.get(name, 0)} == {}
+
+
+def test_under_a_lease_the_same_labels_are_read(world: World, keys: Keys) -> None:
+    """The recalibrator reads and writes under leases, one within the other."""
+    fill(world, labellers=("ana",), signed_labels=True)
+    reader = open_with(world, keys.of())
+    by_topic(world, [keys.signed(label(0.25, 0), record_id(world))])
+    with reader.leases.of_gate(GATE, wait_seconds=0) as lease:
+        bound = reader.under(lease)
+        for store in (reader, bound, bound.under(lease)):
+            assert store.labels.severities(GATE, "human").get(BatchKey(GATE, "b0", 1), "b") == 0.25
