@@ -21,10 +21,10 @@ from store import databases, message, refused
 from watching import created, fill
 
 from streamer.recalibration.service import Recalibrator
+from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import migrate, open_store
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer.telemetry.risk_metrics import RiskMetrics
-from streamer.watching.watch import RiskWatch
 
 if TYPE_CHECKING:
     from streamer.store import Store

@@ -23,11 +23,13 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from store import databases, decision, message, refused
 
+from streamer.gates.policy import GateSettings
 from streamer.journal import Decision, LabelRevision
-from streamer.policy import GateSettings
 from streamer.recalibration.one_gate import recalibrate_by_rule
-from streamer.store import bulk, migrate, open_store, rows
-from streamer.store import schema as tables
+from streamer.store import migrate, open_store
+from streamer.store.db import bulk_insert
+from streamer.store.db import schema as tables
+from streamer.store.log import rows
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -68,14 +70,14 @@ def multiply(connection: sa.Connection, one: Decision, count: int) -> None:
     reads neither the log nor its chain. By the database itself, for a million of them by hand take longer than the run.
     """
     sqlite = connection.dialect.name == "sqlite"
-    (first,) = bulk.allocate_ids(connection, tables.batches, 1)
-    bulk.append(connection, tables.batches, [{"id": first} | rows.batch_row(one)])
-    bulk.append(connection, tables.decisions, [rows.decision_row(one, first)])
-    bulk.append(connection, tables.responses, rows.response_rows(one, first))
+    (first,) = bulk_insert.allocate_ids(connection, tables.batches, 1)
+    bulk_insert.append(connection, tables.batches, [{"id": first} | rows.batch_row(one)])
+    bulk_insert.append(connection, tables.decisions, [rows.decision_row(one, first)])
+    bulk_insert.append(connection, tables.responses, rows.response_rows(one, first))
     label = LabelRevision(
         key=one.key, response_id="r0", severity=0.0, raw_severity=None, kind="human", labeller="ana", labelled_at=START
     )  # fmt: skip
-    bulk.append(connection, tables.label_revisions, [rows.label_row(label, source="file", now=NOW)])
+    bulk_insert.append(connection, tables.label_revisions, [rows.label_row(label, source="file", now=NOW)])
     series = (
         "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count) SELECT i FROM n) s"
         if sqlite

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import BatchKey, Decision, OutboxMessage, Partition, Record, ScoredResponse, Slice
-from streamer.policy import GateSettings, Policy
 from streamer.store import migrate, open_store
 
 if TYPE_CHECKING:

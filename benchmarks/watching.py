@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 from store import PARTITION, databases, decision, message, refused
 
+from streamer.gates.policy import GateSettings
 from streamer.journal import LabelRevision, Slice
-from streamer.policy import GateSettings
+from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import migrate, open_store
-from streamer.watching.watch import RiskWatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streamer.risk.rounds.report import RiskReport
     from streamer.store import Store
-    from streamer.watching.report import RiskReport
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 COMMIT = 1_000

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from streamer.policy import HoldAction, Mode, Policy, Unit
-    from streamer.rules import Cut
+    from streamer.gates.policy import HoldAction, Mode, Policy, Unit
+    from streamer.gates.rule import Cut
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -153,7 +153,7 @@ class DeadLetter:
 class LabelRevision:
     """One severity that somebody gave to one response. `record` is None for labels from a file or a page.
 
-    `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.signed_label`.
+    `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.signing.labels`.
     """
 
     key: BatchKey

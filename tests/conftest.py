@@ -23,7 +23,7 @@ from tests.services.requirements import missing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.experiments.offline import ScoredCloud
+    from streamer.clouds.offline import ScoredCloud
     from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
     from tests.services.browser import Browser
 
@@ -319,8 +319,8 @@ def tot_path() -> Path:
 @pytest.fixture(scope="session")
 def trivia(triviaqa_path: Path, real_encoder: SentenceTransformerEncoder) -> list[ScoredCloud]:
     """The scored clouds of `triviaqa_path`, encoded once (half a minute)."""
-    from streamer.experiments.clouds import read_clouds, severity_kind
-    from streamer.experiments.offline import score_clouds
+    from streamer.clouds.cloud import read_clouds, severity_kind
+    from streamer.clouds.offline import score_clouds
     from streamer.scoring.encoder import CachedEncoder
 
     clouds = list(read_clouds(triviaqa_path))

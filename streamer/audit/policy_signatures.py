@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from streamer.signed_policy import REFUSAL_TEXTS
+from streamer.signing.policies import REFUSAL_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streamer.audit.standalone.verify_bundle import Verifier
-    from streamer.signed_policy import PolicyKeys, PolicyVersion
+    from streamer.signing.policies import PolicyKeys, PolicyVersion
 
 
 def check_signatures(policies: Iterable[PolicyVersion], keys: PolicyKeys, verifier: Verifier) -> None:

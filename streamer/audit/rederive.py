@@ -6,18 +6,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import Cut, Rule, rule_from_json, rule_text
 from streamer.recalibration.run import calibrate_gate
-from streamer.rules import Cut, Rule, rule_from_json, rule_text
-from streamer.ruling import PolicyGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from streamer.audit.standalone.verify_bundle import Derived
-    from streamer.policy import GateRevision, GateSettings, Unit
+    from streamer.gates.policy import GateRevision, GateSettings, Unit
+    from streamer.gates.rule import ThresholdState
     from streamer.recalibration.run import CalibrationRun, SampledGroup, SeverityBasis
-    from streamer.rules import ThresholdState
 
 
 class ActionRules:

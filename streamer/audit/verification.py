@@ -11,15 +11,15 @@ from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.standalone.verify_bundle import Verifier
 from streamer.errors import Unreadable, UsageError
-from streamer.signed_policy import NO_KEYS
+from streamer.signing.policies import NO_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streamer.audit.rescoring import Rescorer
-    from streamer.policy import GateRevision
+    from streamer.gates.policy import GateRevision
     from streamer.recalibration.run import SampledGroup
-    from streamer.signed_policy import PolicyKeys, PolicyVersion
+    from streamer.signing.policies import PolicyKeys, PolicyVersion
 
 
 class Snapshot(Protocol):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from streamer.rules import ThresholdState
+    from streamer.gates.rule import ThresholdState
 
 Floats = NDArray[np.float64]
 

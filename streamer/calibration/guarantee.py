@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamer.rules import ThresholdState
+    from streamer.gates.rule import ThresholdState
 
 
 _BESIDES = " Besides: "

@@ -7,14 +7,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from streamer.policy import LAWS
-from streamer.rules import THRESHOLD_STATES
+from streamer.gates.policy import LAWS
+from streamer.gates.rule import THRESHOLD_STATES
 
 if TYPE_CHECKING:
-    from streamer.rules import ThresholdState
+    from streamer.gates.rule import ThresholdState
 
 CALIBRATORS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age", "clt", "pooled")
-"""Every way to find a threshold; a gate may name all but the last two (`streamer.policy.METHODS`)."""
+"""Every way to find a threshold; a gate may name all but the last two (`streamer.gates.policy.METHODS`)."""
 
 
 def state_at(value: float) -> ThresholdState:

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from streamer.cli.app import app
     from streamer.cli.console import complain, log_lines
     from streamer.errors import StreamerError, UsageError
-    from streamer.redaction import redact_text
+    from streamer.security.redaction import redact_text
 
     debug = not logged and os.environ.get("STREAMER_DEBUG", "") not in ("", "0")
     if debug:
@@ -106,6 +106,6 @@ def _begin_log(words: Sequence[str]) -> bool:
 def _visible_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     import traceback
 
-    from streamer.visible import visible
+    from streamer.security.visible import visible
 
     sys.stderr.write(visible("".join(traceback.format_exception(kind, error, trace))))

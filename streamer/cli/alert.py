@@ -8,7 +8,7 @@ from streamer.cli import options as opt
 from streamer.cli.policies import when
 
 if TYPE_CHECKING:
-    from streamer.store.alerts import RaisedAlert
+    from streamer.store.risk.alerts import RaisedAlert
 
 app = typer.Typer(no_args_is_help=True, help="What somebody should look at, and who has.")
 
@@ -23,7 +23,7 @@ def list_(
     """List alerts, the newest first."""
     from streamer import wiring
     from streamer.cli.console import note, print_json, print_table
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         if gate is not None:
@@ -66,7 +66,7 @@ def acknowledge(
     """
     from streamer import wiring
     from streamer.cli.console import print_json, say
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     with wiring.open_store(load_settings()) as store:

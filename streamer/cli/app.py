@@ -32,7 +32,7 @@ from streamer.cli import (
     threshold,
     topics,
 )
-from streamer.visible import visible
+from streamer.security.visible import visible
 
 
 class VisibleGroup(TyperGroup):

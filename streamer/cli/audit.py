@@ -11,7 +11,7 @@ from streamer.cli import options as opt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.signed_policy import PolicyVersion
+    from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The record: told, verified, exported, sealed by checkpoints.")
@@ -49,7 +49,7 @@ def show(
     from streamer.audit.verification import UNREADABLE
     from streamer.cli.console import print_json, print_pairs, say
     from streamer.errors import Unreadable, UsageError
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store, store.evidence.snapshot() as snapshot:
         try:
@@ -101,7 +101,7 @@ def verify(
     from streamer import wiring
     from streamer.audit.verification import verify_record
     from streamer.cli.console import note, print_json, progress, say, warn
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     keys = wiring.trusted_keys(settings, public_key)
@@ -190,7 +190,7 @@ def export(
     from streamer.audit.bundle import write_bundle
     from streamer.cli.console import note, print_json, progress, say
     from streamer.events.cloudevents import rfc3339
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     with wiring.open_store(settings) as store:
@@ -224,7 +224,7 @@ def checkpoint(json: opt.JsonOption = False) -> None:
     from streamer.cli.console import print_json, say
     from streamer.cli.outbox import announce_now
     from streamer.events.checkpoints import decode_checkpoint
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     with wiring.open_store(settings) as store:

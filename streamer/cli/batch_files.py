@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, cast
 
+from streamer.clouds.cloud import cloud_labels, cloud_message, read_clouds
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import decode_responses
-from streamer.experiments.clouds import cloud_labels, cloud_message, read_clouds
-from streamer.policy import GATE_NAME, GATE_NAME_RULE
+from streamer.gates.policy import GATE_NAME, GATE_NAME_RULE
 
 if TYPE_CHECKING:
     import io

@@ -23,8 +23,8 @@ def show(json: JsonOption = False) -> None:
     a running `streamer dev`, or is its default.
     """
     from streamer.cli.console import print_json, print_table, warn
-    from streamer.settings import Settings, load_settings
-    from streamer.settings_sources import misspelt_variables
+    from streamer.settings.settings import Settings, load_settings
+    from streamer.settings.sources import misspelt_variables
 
     settings = load_settings()
     rows = setting_rows(settings)
@@ -39,8 +39,8 @@ def show(json: JsonOption = False) -> None:
 
 def setting_rows(settings: Any) -> list[dict[str, object]]:
     """Return setting, variable, value (secrets hidden) and origin of everything in `settings`, in order."""
-    from streamer.redaction import redact
-    from streamer.settings_sources import is_table, leaves, setting_name, variable_name
+    from streamer.security.redaction import redact
+    from streamer.settings.sources import is_table, leaves, setting_name, variable_name
 
     rows: list[dict[str, object]] = []
 

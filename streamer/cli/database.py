@@ -26,8 +26,8 @@ def upgrade(
     """
     from streamer import wiring
     from streamer.cli.console import say
-    from streamer.redaction import redact_text
-    from streamer.settings import load_settings
+    from streamer.security.redaction import redact_text
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     state = wiring.migrate(
@@ -48,8 +48,8 @@ def check(json: JsonOption = False) -> None:
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.errors import UsageError
-    from streamer.redaction import redact_text
-    from streamer.settings import load_settings
+    from streamer.security.redaction import redact_text
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     try:
@@ -80,8 +80,8 @@ def roles(json: JsonOption = False) -> None:
     """
     from streamer.cli.console import print_fields, print_json, say
     from streamer.errors import UsageError
-    from streamer.settings import load_settings
-    from streamer.store.roles import RightsMissing
+    from streamer.settings.settings import load_settings
+    from streamer.store.db.roles import RightsMissing
     from streamer.wiring.database import create_roles
 
     try:
@@ -139,7 +139,7 @@ def prune(
 
     from streamer.cli.console import counted, print_fields, print_json, say
     from streamer.errors import UsageError
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
     from streamer.wiring.database import prune as prune_database
 
     run = partial(

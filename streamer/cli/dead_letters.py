@@ -21,7 +21,7 @@ def list_(
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
     from streamer import wiring
     from streamer.cli.console import note, print_json, print_table
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         letters = store.dead_letters.list(code=code, limit=limit)
@@ -67,7 +67,7 @@ def replay(
     from streamer.cli.console import counted, note, print_json, say
     from streamer.cli.outbox import announce_now
     from streamer.errors import UsageError
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     if bool(identities) == (code is not None):
         raise UsageError("name the dead letters: either their ids, or --code CODE for all of one error code")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamer.cli.options import JsonOption
-from streamer.policy import METHODS
+from streamer.gates.policy import METHODS
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.progress import Progress, TaskID
 
-    from streamer.experiments.report import DemoRun
+    from streamer.dev.report.page import DemoRun
 
 _WIDTH_FOR_BARS = 120
 _METHODS = tuple(method for method in METHODS if method != "selective")
@@ -54,7 +54,7 @@ def demo(
     from streamer.cli.console import output, print_json
     from streamer.cli.services import end_on_sigterm
     from streamer.errors import UsageError
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")
@@ -77,7 +77,7 @@ def demo(
     if json:
         print_json(demo_json(run, page))
         return
-    from streamer.experiments.terminal import run_summary
+    from streamer.dev.report.terminal import run_summary
 
     console = output()
     console.print(run_summary(run))
@@ -88,7 +88,7 @@ def demo(
 
 def demo_json(run: "DemoRun", page: Path) -> dict[str, Any]:
     """Return a run's figures as JSON values; null where a figure is not defined."""
-    from streamer.experiments.offline import summary
+    from streamer.clouds.offline import summary
 
     figures = summary(
         run.report,

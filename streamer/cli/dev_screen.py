@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streamer.dev_look import Line, Look
+    from streamer.dev.look import Line, Look
     from streamer.telemetry.live_numbers import GateNumbers, Interval
 
 _SCALE = 24

@@ -12,8 +12,8 @@ from streamer.cli import FOUND
 from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from streamer.policy import Policy
-    from streamer.settings import Settings
+    from streamer.gates.policy import Policy
+    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 Level = Literal["ok", "warn", "fail"]
@@ -51,7 +51,7 @@ def doctor(
     Each line says what to do. Exit status 3 when something fails; warnings alone are no failure.
     """
     from streamer.cli.console import print_json
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     findings = []
     for finding in diagnose(load_settings(), full=full):
@@ -98,7 +98,7 @@ def _guarded(
     subject: str, look: "Callable[[Settings], Iterator[Finding]]", settings: "Settings"
 ) -> Iterator[Finding]:
     from streamer.errors import StreamerError
-    from streamer.redaction import redact_text
+    from streamer.security.redaction import redact_text
 
     try:
         yield from look(settings)
@@ -123,8 +123,8 @@ def _python(_settings: "Settings") -> Iterator[Finding]:
 
 def _settings(settings: "Settings") -> Iterator[Finding]:
 
-    from streamer.settings import Settings
-    from streamer.settings_sources import misspelt_variables
+    from streamer.settings.settings import Settings
+    from streamer.settings.sources import misspelt_variables
 
     unknown = misspelt_variables(Settings)
     if unknown:
@@ -139,7 +139,7 @@ def _settings(settings: "Settings") -> Iterator[Finding]:
 
 
 def _encoder(settings: "Settings") -> Iterator[Finding]:
-    from streamer.policy import NO_ENCODER
+    from streamer.gates.policy import NO_ENCODER
     from streamer.scoring.registry import encoder_identity
 
     if settings.encoder.name == NO_ENCODER:
@@ -153,7 +153,7 @@ def _encoder(settings: "Settings") -> Iterator[Finding]:
 
 def _database(settings: "Settings", *, full: bool) -> Iterator[Finding]:
     from streamer import wiring
-    from streamer.redaction import redact_text
+    from streamer.security.redaction import redact_text
 
     name = redact_text(settings.database.url)
     problem = wiring.check_database(settings)
@@ -238,7 +238,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
     from streamer.cli.policies import cut_text, standing
-    from streamer.policy import NO_ENCODER
+    from streamer.gates.policy import NO_ENCODER
     from streamer.scoring.registry import encoder_identity
 
     with wiring.open_store(settings) as store:
@@ -328,7 +328,7 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
     """Say which gates workers with the keys that are configured here would decide with an older policy, or none."""
     from streamer import wiring
     from streamer.cli.console import counted
-    from streamer.signed_policy import REFUSAL_TEXTS
+    from streamer.signing.policies import REFUSAL_TEXTS
 
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:

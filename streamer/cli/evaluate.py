@@ -10,10 +10,10 @@ import typer
 from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from streamer.evaluation import DataSet, Evaluation, Options
-    from streamer.evaluation.run import Watch
-    from streamer.judge.client import Judge
-    from streamer.settings import Settings
+    from streamer.labels.judge.client import Judge
+    from streamer.research.evaluation import DataSet, Evaluation, Options
+    from streamer.research.evaluation.run import Watch
+    from streamer.settings.settings import Settings
 
 _ASKED, _SCORES, _JUDGE, _RUN = "What is asked", "Scores to compare", "The judge", "The run"
 
@@ -145,11 +145,11 @@ def evaluate(
     from streamer.cli.console import note, print_json
     from streamer.cli.demo import DemoProgress
     from streamer.errors import UsageError
-    from streamer.evaluation import Options, evaluated, read_data_set
-    from streamer.evaluation.data_sets import named_apart
-    from streamer.evaluation.run import check_options
-    from streamer.evaluation.steps import check_folders
-    from streamer.settings import load_settings
+    from streamer.research.evaluation import Options, evaluated, read_data_set
+    from streamer.research.evaluation.data_sets import named_apart
+    from streamer.research.evaluation.run import check_options
+    from streamer.research.evaluation.steps import check_folders
+    from streamer.settings.settings import load_settings
 
     if not files and not from_store:
         raise UsageError("name files of response clouds, or a gate with --from-store")
@@ -200,7 +200,7 @@ def _stored(settings: "Settings", gates: list[str]) -> "list[DataSet]":
     from datetime import timedelta
 
     from streamer import wiring
-    from streamer.evaluation.stored import stored_data_set
+    from streamer.research.evaluation.stored import stored_data_set
 
     found = []
     with wiring.open_store(settings) as store:
@@ -220,9 +220,9 @@ def _with_scores(
     watch: "Watch",
 ) -> "list[DataSet]":
     from streamer.errors import UsageError
-    from streamer.evaluation import judged_data_sets, scored_data_sets
-    from streamer.evaluation.stored import keeps_texts
-    from streamer.policy import NO_ENCODER
+    from streamer.gates.policy import NO_ENCODER
+    from streamer.research.evaluation import judged_data_sets, scored_data_sets
+    from streamer.research.evaluation.stored import keeps_texts
     from streamer.scoring.compared_scorers import GRAM
 
     others = [name for name in options.scorers if name != GRAM]
@@ -252,7 +252,7 @@ def _with_scores(
 
 def _print(found: "Evaluation", out: Path) -> None:
     from streamer.cli.console import output, print_table, say, warn
-    from streamer.evaluation.findings import findings, headline
+    from streamer.research.evaluation.findings import findings, headline
 
     for result in found.data_sets:
         say(f"{result.name}: {headline(found, result).sentence}")

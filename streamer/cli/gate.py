@@ -9,13 +9,13 @@ import typer
 
 from streamer.cli import options as opt
 from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
-from streamer.policy import EXTERNAL_PREFIX, NO_ENCODER, GateSettings, calibrated_for_another, unread
+from streamer.gates.policy import EXTERNAL_PREFIX, NO_ENCODER, GateSettings, calibrated_for_another, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streamer.policy import Embeddings, Policy
-    from streamer.settings import Settings
+    from streamer.gates.policy import Embeddings, Policy
+    from streamer.settings.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Create gates, look at them, change them.")
 
@@ -80,7 +80,7 @@ def create(
     from streamer import wiring
     from streamer.cli.console import note, print_json, say
     from streamer.cli.outbox import announce_now
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     given = _given(
@@ -187,7 +187,7 @@ def set_(
     from streamer.cli.console import counted, print_json, print_table, say, warn
     from streamer.cli.outbox import announce_now
     from streamer.errors import UsageError
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     given = _given(
@@ -272,7 +272,7 @@ def list_(json: opt.JsonOption = False) -> None:
     """List the gates, and whether each ships."""
     from streamer import wiring
     from streamer.cli.console import note, print_json, print_table
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         gates = [(revision, store.policies.newest(revision.gate)) for revision in store.gates.list()]
@@ -302,7 +302,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     from streamer import wiring
     from streamer.cli.console import print_fields, print_json, say
     from streamer.cli.unread_labels import unread_json, unread_text
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.cli import DONE, FOUND
 from streamer.cli.console import note
-from streamer.settings import Settings
-from streamer.settings_sources import is_table, leaves, variable_name
+from streamer.settings.settings import Settings
+from streamer.settings.sources import is_table, leaves, variable_name
 from streamer.telemetry.catalogue import CATALOGUE
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import typer
 from streamer.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from streamer.experiments.clouds import Cloud
-    from streamer.experiments.gpso_options import StudyOptions
-    from streamer.experiments.gpso_study import GpsoStudy
-    from streamer.settings import Settings
+    from streamer.clouds.cloud import Cloud
+    from streamer.research.experiments.gpso_options import StudyOptions
+    from streamer.research.experiments.gpso_study import GpsoStudy
+    from streamer.settings.settings import Settings
 
 _CLASSIFIER, _TEST = "The classifier", "How it is tested"
 
@@ -112,9 +112,9 @@ def gpso(
     splits. Embeddings are kept in .streamer/embeddings, where `streamer evaluate` keeps its own: a second run is quick.
     """
     from streamer.cli.console import note, print_json, say
-    from streamer.experiments.gpso_options import StudyOptions
-    from streamer.experiments.gpso_tables import NOTES, study_json
-    from streamer.settings import load_settings
+    from streamer.research.experiments.gpso_options import StudyOptions
+    from streamer.research.experiments.gpso_tables import NOTES, study_json
+    from streamer.settings.settings import load_settings
 
     options = StudyOptions(
         cut=cut,
@@ -149,7 +149,7 @@ def gpso(
 
 
 def _pipelines(text: str) -> tuple[str, ...]:
-    from streamer.gpso.scatter import PIPELINES
+    from streamer.research.gpso.scatter import PIPELINES
 
     if text.strip().lower() == "all":
         return tuple(PIPELINES)
@@ -173,8 +173,8 @@ def _names(files: list[Path]) -> dict[str, Path]:
 
 def _labelled(path: Path) -> "list[Cloud]":
     """Read a file whose severities are of one kind. Raises `UsageError`, with the file's name and the line."""
+    from streamer.clouds.cloud import read_clouds, severity_kind
     from streamer.errors import UsageError
-    from streamer.experiments.clouds import read_clouds, severity_kind
 
     clouds = list(read_clouds(path))
     try:
@@ -190,8 +190,8 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
     from streamer import wiring
     from streamer.cli.console import progress
     from streamer.errors import UsageError
-    from streamer.experiments.gpso_selection import cloud_embeddings, select
-    from streamer.experiments.gpso_study import gpso_study
+    from streamer.research.experiments.gpso_selection import cloud_embeddings, select
+    from streamer.research.experiments.gpso_study import gpso_study
 
     try:
         # Before the encoder is loaded: what is wrong with the labels is told at once.
@@ -218,7 +218,7 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
 
 def _print(name: str, study: "GpsoStudy") -> None:
     from streamer.cli.console import print_table, say
-    from streamer.experiments import gpso_tables as tables
+    from streamer.research.experiments import gpso_tables as tables
 
     say(name)
     for line in tables.selection_lines(study):
@@ -257,7 +257,7 @@ def _write(out: Path, studies: "dict[str, GpsoStudy]") -> None:
     import json
 
     from streamer.errors import UsageError
-    from streamer.experiments import gpso_tables as tables
+    from streamer.research.experiments import gpso_tables as tables
 
     written = {
         "gpso.json": json.dumps(

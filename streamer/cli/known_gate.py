@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamer.events.limits import Limits
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 
@@ -80,8 +80,8 @@ def asking(settings: Settings, limits: Limits) -> Iterator[WhatIsKnown]:
 def refuse_real_gate(settings: Settings, gate: str) -> None:
     """Raise `UsageError` when a gate has batches or labels that no simulation made."""
     from streamer import wiring
+    from streamer.clouds.simulation import QUESTION_ID_PREFIX
     from streamer.errors import StreamerError, UsageError
-    from streamer.experiments.simulation import QUESTION_ID_PREFIX
 
     try:
         with wiring.open_store(settings) as store:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.journal import LabelRevision
-    from streamer.labelling.label_files import LabelTask
+    from streamer.labels.label_files import LabelTask
     from streamer.store import Store
 
 _PAGE = 500
@@ -56,7 +56,7 @@ def import_(
     from streamer import wiring
     from streamer.cli.console import counted, note, print_json, say, warn
     from streamer.cli.unread_labels import unread_json, unread_text
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     labels, empty = _read(file, gate, kind, labeller)
     settings = load_settings()
@@ -106,7 +106,7 @@ def _read(
     file: Path, gate: str | None, kind: str | None, labeller: str | None
 ) -> tuple[list["LabelRevision"], int]:
     """Read a whole label file, so that a fault in its last row keeps all of it out."""
-    from streamer.labelling.label_files import LabelFileError, open_labels
+    from streamer.labels.label_files import LabelFileError, open_labels
 
     def read(who: str | None) -> tuple[list["LabelRevision"], int]:
         with open_labels(file, now=_last_changed(file), gate=gate, kind=kind, labeller=who) as reader:
@@ -163,9 +163,9 @@ def queue(
     from streamer.cli.console import counted, note
     from streamer.cli.unread_labels import unread_text
     from streamer.errors import UsageError
-    from streamer.labelling.label_files import format_of, write_queue
-    from streamer.settings import load_settings
-    from streamer.visible import VisibleLines
+    from streamer.labels.label_files import format_of, write_queue
+    from streamer.security.visible import VisibleLines
+    from streamer.settings.settings import load_settings
 
     chosen = format_ or (format_of(out) if out is not None else "csv")
     with wiring.open_store(load_settings()) as store:
@@ -195,7 +195,7 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
 
     `with_texts` passes over what is kept without texts.
     """
-    from streamer.labelling.label_files import LabelTask
+    from streamer.labels.label_files import LabelTask
 
     last = None
     while page := store.labels.queue(gate, limit=_PAGE, after=last):

@@ -10,8 +10,8 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 
 if TYPE_CHECKING:
-    from streamer.labelling.filling import Labeller
-    from streamer.settings import Settings
+    from streamer.labels.filling import Labeller
+    from streamer.settings.settings import Settings
 
 By = Literal["lexical", "bertscore", "judge"]
 
@@ -43,9 +43,9 @@ def clouds(
     are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without references stay unlabelled by lexical and bertscore.
     """
     from streamer.cli.console import counted, note, print_json, progress, say, warn
-    from streamer.experiments.cloud_labels import CloudLabelling
-    from streamer.labelling.filling import Tally, fill
-    from streamer.settings import load_settings
+    from streamer.labels.cloud_labels import CloudLabelling
+    from streamer.labels.filling import Tally, fill
+    from streamer.settings.settings import load_settings
 
     tally = Tally()
     with (
@@ -93,7 +93,7 @@ def _labeller(
     settings: "Settings", by: By, match: Literal["exact", "contained"], *, whole: bool
 ) -> "AbstractContextManager[Labeller]":
     from streamer import wiring
-    from streamer.labelling.reference_labellers import LexicalLabeller
+    from streamer.labels.reference_labellers import LexicalLabeller
 
     if by == "judge":
         return wiring.judge_labeller(wiring.judge_endpoint(settings))

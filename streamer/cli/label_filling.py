@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from streamer.labelling.filling import Attempted, Labeller, Tally
-    from streamer.labelling.label_files import LabelTask
-    from streamer.settings import Settings
+    from streamer.labels.filling import Attempted, Labeller, Tally
+    from streamer.labels.label_files import LabelTask
+    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 LimitOption = Annotated[
@@ -50,7 +50,7 @@ def judge(
     a second run does the rest. What cannot be judged stays in the queue, and the exit status is 1.
     """
     from streamer import wiring
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     settings = load_settings(judge=_given(model=model, base_url=base_url, concurrency=concurrency))
     endpoint = wiring.judge_endpoint(settings)
@@ -92,7 +92,7 @@ def bertscore(
     the group `bertscore`. Labels are stored as they are computed: stop when you like, a second run does the rest.
     """
     from streamer import wiring
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     settings = load_settings(bertscore=_given(model=model, layers=layers, rescale=rescale))
     _fill(settings, "bertscore", lambda: nullcontext(wiring.bertscore_labeller(settings)), gate, limit, json)
@@ -114,8 +114,8 @@ def lexical(
 
     A response without references cannot be compared: it is counted, and stays in the queue.
     """
-    from streamer.labelling.reference_labellers import LexicalLabeller
-    from streamer.settings import load_settings
+    from streamer.labels.reference_labellers import LexicalLabeller
+    from streamer.settings.settings import load_settings
 
     labeller = LexicalLabeller(match, whole=whole)
     _fill(load_settings(), "lexical", lambda: nullcontext(labeller), gate, limit, json)
@@ -142,7 +142,7 @@ def _fill(
     from streamer.cli.console import progress
     from streamer.cli.interrupts import PatientInterrupt
     from streamer.errors import StreamerError
-    from streamer.labelling.filling import Tally, fill
+    from streamer.labels.filling import Tally, fill
 
     tally, who, stopped = Tally(), None, None
     start = monotonic()

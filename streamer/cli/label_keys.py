@@ -22,11 +22,12 @@ def keygen(
     The private key belongs where this labeller's labels are made, and nowhere else. The public keys of all labellers go,
     one after the other, into one file that everything which reads labels is given.
     """
-    from streamer import labeller_names, wiring
+    from streamer import wiring
     from streamer.audit.signing import generate_keys
     from streamer.cli.console import say
     from streamer.cli.key_files import write_key_files
     from streamer.errors import UsageError
+    from streamer.gates import labeller_names
 
     name = labeller_names.normalised(labeller)
     if (wrong := labeller_names.fault(name)) is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from streamer.errors import UsageError
-from streamer.policy import (
+from streamer.gates.policy import (
     EMBEDDINGS,
     HOLD_ACTIONS,
     METHODS,

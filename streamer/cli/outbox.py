@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
 
 
 def announce_now(settings: "Settings") -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.prediction import Interval, Prediction
-    from streamer.experiments.plan_prompts import Prompts
-    from streamer.experiments.planning import Plan
+    from streamer.planning.plan import Plan
+    from streamer.planning.prompts import Prompts
 
 _GUESS, _GATE, _SIMULATION = "What you think of the answers", "The gate", "The simulation"
 _SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
@@ -128,7 +128,7 @@ def plan(
     comes of labels does.
     """
     from streamer.cli.console import print_json, progress
-    from streamer.experiments.planning import check_budget, make_plan
+    from streamer.planning.plan import check_budget, make_plan
 
     check_budget(alpha, labels, attempts)
     guessed = {"severity": severity, "auc": auc, "correlation": correlation}
@@ -154,8 +154,8 @@ def plan(
 
 
 def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
-    from streamer.experiments.guess import Guess
-    from streamer.experiments.plan_prompts import guessed_prompts
+    from streamer.planning.guess import Guess
+    from streamer.planning.prompts import guessed_prompts
 
     stated: dict[str, Any] = {name: value for name, value in guessed.items() if value is not None}
     if responses is not None:
@@ -166,10 +166,10 @@ def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int)
 def _past(data: Path, guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
     from streamer import wiring
     from streamer.cli.console import progress
+    from streamer.clouds.cloud import read_clouds, severity_kind
     from streamer.errors import UsageError
-    from streamer.experiments.clouds import read_clouds, severity_kind
-    from streamer.experiments.plan_prompts import past_prompts
-    from streamer.settings import load_settings
+    from streamer.planning.prompts import past_prompts
+    from streamer.settings.settings import load_settings
 
     for name, value in guessed.items():
         if value is not None:
@@ -247,7 +247,7 @@ def _basis(made: "Plan") -> str:
 
 def _needs(made: "Plan") -> dict[str, object]:
     from streamer.cli.console import counted
-    from streamer.experiments.planning import ENOUGH
+    from streamer.planning.plan import ENOUGH
 
     what, served = _SERVED[made.unit], made.best.ship_rate
     steady = f"{percent((1 + made.level) / 2, 0)} of calibrations serve {percent(ENOUGH, 0)} or more of what endless labels would"

@@ -5,13 +5,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive, rule_to_json
+from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive, rule_to_json
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from streamer.policy import GateRevision, Policy
-    from streamer.rules import Rule
+    from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.rule import Rule
 
 _STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from streamer.cli.batch_files import Publication
     from streamer.cli.known_gate import WhatIsKnown
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
 
 
 _AT_A_TIME = 200
@@ -61,7 +61,7 @@ def publish(
     from streamer.cli.console import counted, print_json, progress, say
     from streamer.cli.known_gate import asking
     from streamer.cli.reachability import require_broker
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     require_broker(settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
 
 _SECONDS = 2.0
 

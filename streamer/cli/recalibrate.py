@@ -8,11 +8,11 @@ import typer
 from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.policies import cut_text, guarantee_text, own_cuts, threshold_text
-from streamer.rules import Cut, Indicator, rule_to_json
+from streamer.gates.rule import Cut, Indicator, rule_to_json
 
 if TYPE_CHECKING:
     from streamer.calibration import Threshold
-    from streamer.policy import Policy
+    from streamer.gates.policy import Policy
     from streamer.recalibration.run import CalibrationRun, Recalibration
 
 
@@ -46,7 +46,7 @@ def recalibrate(
     from streamer.cli.console import complain, note, print_json
     from streamer.cli.outbox import announce_now
     from streamer.errors import UsageError
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     settings = load_settings()

@@ -52,7 +52,7 @@ def review(
     from streamer import wiring
     from streamer.cli.console import log_lines
     from streamer.cli.services import collected, end_on_sigterm
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings()

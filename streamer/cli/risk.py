@@ -9,8 +9,8 @@ from streamer.cli.console import percent
 from streamer.cli.policies import when
 
 if TYPE_CHECKING:
-    from streamer.monitoring import RiskInterval
-    from streamer.watching.report import AlarmReport, RiskReport
+    from streamer.risk.rounds.report import AlarmReport, RiskReport
+    from streamer.risk.states import RiskInterval
 
 _VERDICTS = {
     "kept": "the budget was kept",
@@ -36,8 +36,8 @@ def risk(
     """
     from streamer import wiring
     from streamer.cli.console import note, print_json, say
-    from streamer.settings import load_settings
-    from streamer.watching.report import report_of
+    from streamer.risk.rounds.report import report_of
+    from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()

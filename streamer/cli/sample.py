@@ -12,9 +12,9 @@ from streamer.cli import options as opt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.chat import ChatEndpoint, Price
-    from streamer.sampling import Estimate, SamplingSession
-    from streamer.settings import Settings
+    from streamer.labels.llm import ChatEndpoint, Price
+    from streamer.research.sampling import Estimate, SamplingSession
+    from streamer.settings.settings import Settings
 
 UNASKED = 100
 """Requests that are sent without asking."""
@@ -235,9 +235,9 @@ def sample(
     from streamer.cli.sample_options import amount, families, given, mix_of, prices_of, text_of
     from streamer.cli.sample_report import print_plan
     from streamer.errors import UsageError
-    from streamer.sampling import PRESETS, Recipe, SamplingPlan, SamplingSession, read_prompts
-    from streamer.sampling.session import arms_of
-    from streamer.settings import load_settings
+    from streamer.research.sampling import PRESETS, Recipe, SamplingPlan, SamplingSession, read_prompts
+    from streamer.research.sampling.session import arms_of
+    from streamer.settings.settings import load_settings
 
     settings = load_settings(
         sampling=given(
@@ -304,7 +304,7 @@ def _run(
     from streamer.cli.interrupts import WindDown
     from streamer.cli.sample_report import print_result
     from streamer.errors import StreamerError
-    from streamer.sampling import Tally
+    from streamer.research.sampling import Tally
 
     start = monotonic()
     stopped: BaseException | None = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from streamer.chat.record import Price
+from streamer.clouds.noise import NOISE_FAMILIES
 from streamer.errors import UsageError
-from streamer.experiments.noise import NOISE_FAMILIES
-from streamer.sampling.recipe import Mix
+from streamer.labels.llm.record import Price
+from streamer.research.sampling.recipe import Mix
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
-    from streamer.sampling import Estimate, EstimateRow, SamplingSession, Tally, WrittenFile
-    from streamer.sampling.plan import Request
+    from streamer.research.sampling import Estimate, EstimateRow, SamplingSession, Tally, WrittenFile
+    from streamer.research.sampling.plan import Request
 
 _EXAMPLE_CHARACTERS = 300
 

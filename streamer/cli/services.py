@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer.cli.options import JsonOption
-from streamer.policy import NO_ENCODER
+from streamer.gates.policy import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streamer.dev_look import Look
+    from streamer.dev.look import Look
 
 PortOption = Annotated[
     int | None,
@@ -47,7 +47,7 @@ def worker(
     """
     from streamer import wiring
     from streamer.cli.console import log_lines
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
@@ -83,7 +83,7 @@ def recalibrator(
     """
     from streamer import wiring
     from streamer.cli.console import log_lines
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
@@ -116,7 +116,7 @@ def dev(
     """
     from streamer import wiring
     from streamer.cli.console import log_lines, note
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
@@ -173,7 +173,7 @@ def _living_view() -> "Iterator[Callable[[Look], None]]":
 
 def _announce(facts: "Mapping[str, object]") -> None:
     from streamer.cli.console import print_fields
-    from streamer.redaction import redact
+    from streamer.security.redaction import redact
 
     shown = {name: redact(name, value) for name, value in facts.items()}
     if "http" in shown:
@@ -195,7 +195,7 @@ def _announce_json(facts: "Mapping[str, object]") -> None:
     import sys
 
     from streamer.cli.console import print_json
-    from streamer.redaction import redact
+    from streamer.security.redaction import redact
 
     print_json({name: redact(name, value) for name, value in facts.items()})
     sys.stdout.flush()
@@ -241,8 +241,8 @@ def end_on_sigterm() -> None:
 def _warn_of_misspelt() -> None:
 
     from streamer.cli.console import warn
-    from streamer.settings import Settings
-    from streamer.settings_sources import misspelt_variables
+    from streamer.settings.settings import Settings
+    from streamer.settings.sources import misspelt_variables
 
     for name in misspelt_variables(Settings):
         warn(f"{name} is set and is no setting; is it misspelt? `streamer config show` lists them all")

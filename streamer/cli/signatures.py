@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from streamer.signed_policy import PolicyKeys, PolicyVersion
+    from streamer.signing.policies import PolicyKeys, PolicyVersion
 
 _SHORT = 12
 """So much of a key's id tells it from the others that one installation has."""

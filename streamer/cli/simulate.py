@@ -54,13 +54,13 @@ def simulate(
     from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
     from streamer.cli.reachability import require_broker
     from streamer.cli.services import end_on_sigterm
+    from streamer.clouds.cloud import cloud_labels, cloud_message
+    from streamer.clouds.simulation import SIMULATED_KIND
+    from streamer.clouds.traffic import endless_clouds, occurrences
     from streamer.errors import UsageError
     from streamer.events.labels import encode_label
-    from streamer.experiments.clouds import cloud_labels, cloud_message
-    from streamer.experiments.simulation import SIMULATED_KIND
-    from streamer.experiments.traffic import endless_clouds, occurrences
-    from streamer.policy import GATE_NAME, GATE_NAME_RULE
-    from streamer.settings import load_settings
+    from streamer.gates.policy import GATE_NAME, GATE_NAME_RULE
+    from streamer.settings.settings import load_settings
 
     if GATE_NAME.fullmatch(gate) is None:
         raise UsageError(f"--gate {gate!r} is no gate name: {GATE_NAME_RULE}")

@@ -41,8 +41,8 @@ def tail(
     from streamer import wiring
     from streamer.cli.console import note, say
     from streamer.cli.reachability import require_broker
-    from streamer.settings import load_settings
-    from streamer.visible import visible
+    from streamer.security.visible import visible
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     require_broker(settings)

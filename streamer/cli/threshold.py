@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from streamer.policy import Policy
-    from streamer.signed_policy import PolicyKeys, PolicyVersion
+    from streamer.gates.policy import Policy
+    from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store
-    from streamer.store.proposals import Proposal
+    from streamer.store.policies.proposals import Proposal
 
 _POLL_SECONDS = 0.5
 
@@ -39,7 +39,7 @@ def list_(
     """List every policy version, the newest first."""
     from streamer import wiring
     from streamer.cli.console import note, print_json, print_table
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     settings = load_settings()
     keys = wiring.policy_keys(settings)
@@ -88,8 +88,8 @@ def show(
     from streamer import wiring
     from streamer.cli.console import note, print_fields, print_json, say, warn
     from streamer.cli.unread_labels import labels_fields, unread_json
-    from streamer.settings import load_settings
-    from streamer.signed_policy import REFUSAL_TEXTS
+    from streamer.settings.settings import load_settings
+    from streamer.signing.policies import REFUSAL_TEXTS
 
     settings = load_settings()
     keys = wiring.policy_keys(settings)
@@ -232,7 +232,7 @@ def sign(
     """
     from streamer import wiring
     from streamer.errors import UsageError
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     if wiring.policy_keys(load_settings()).signer is None:
         raise UsageError(
@@ -281,7 +281,7 @@ def _wait_until_published(gate: str, seconds: float) -> None:
     from streamer import wiring
     from streamer.cli.console import note
     from streamer.errors import Unavailable
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     deadline = time.monotonic() + seconds
     with wiring.open_store(load_settings()) as store:
@@ -313,7 +313,7 @@ def _change(
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.cli.outbox import announce_now
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     settings = load_settings()

@@ -16,7 +16,7 @@ def create(json: JsonOption = False) -> None:
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.cli.reachability import require_broker
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
     from streamer.stream.embedded_broker import is_embedded
 
     settings = load_settings()
@@ -36,7 +36,7 @@ def check(json: JsonOption = False) -> None:
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.cli.reachability import require_broker
-    from streamer.settings import load_settings
+    from streamer.settings.settings import load_settings
     from streamer.stream.embedded_broker import is_embedded
 
     settings = load_settings()

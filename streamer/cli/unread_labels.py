@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamer.policy import GateSettings
-    from streamer.store.read_labels import UnreadLabels
+    from streamer.gates.policy import GateSettings
+    from streamer.store.labels.read_labels import UnreadLabels
 
 
 def unread_text(unread: "UnreadLabels") -> str:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.events.actions import BatchAction
+    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.rule import Cut
     from streamer.journal import BatchKey, EmbeddingSource, Record, ScoredResponse
-    from streamer.policy import GateSettings, Policy
-    from streamer.rules import Cut
 
 
 def needs_label(response: ScoredResponse, settings: GateSettings) -> bool:

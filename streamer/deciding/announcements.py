@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from streamer.deciding.policy_book import PolicyBook
     from streamer.events.limits import Limits
+    from streamer.gates.policy import Policy
     from streamer.journal import OutboxMessage
-    from streamer.policy import Policy
 
 log = structlog.get_logger(__name__)
 

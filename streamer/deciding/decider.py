@@ -10,7 +10,6 @@ import numpy as np
 import structlog
 
 from streamer.deciding.actions import action_event
-from streamer.dither import uniforms_for
 from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.actions import action_message
@@ -18,11 +17,12 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses
-from streamer.gate import is_blank
+from streamer.gates.gate import is_blank
+from streamer.gates.policy_gate import PolicyGate, segment_of
+from streamer.gates.rule import Cut, Segments, Transductive
+from streamer.gates.uniforms import uniforms_for
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
-from streamer.labelling.audit_sample import draw_responses, is_sampled
-from streamer.rules import Cut, Segments, Transductive
-from streamer.ruling import PolicyGate, segment_of
+from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.cloud import cloud_numbers
 from streamer.scoring.gram import score_rows, unit_rows
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from streamer.events.limits import Limits
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
+    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy_gate import Ruling
     from streamer.journal import ActivePolicy, BatchKey, EmbeddingSource, Outcome, Record
-    from streamer.policy import GateSettings, Policy
-    from streamer.ruling import Ruling
     from streamer.scoring.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from streamer.gates.policy import NO_ENCODER, GateSettings, Policy
+from streamer.gates.rule import INDICATOR
 from streamer.journal import ActivePolicy
-from streamer.policy import NO_ENCODER, GateSettings, Policy
-from streamer.rules import INDICATOR
-from streamer.signed_policy import REFUSAL_TEXTS
+from streamer.signing.policies import REFUSAL_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.signed_policy import PolicyKeys, PolicyVersion, Refusal
+    from streamer.signing.policies import PolicyKeys, PolicyVersion, Refusal
 
 log = structlog.get_logger(__name__)
 

@@ -16,9 +16,9 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates.policy import Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates.rule import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 from streamer.journal import EmbeddingSource, OutboxMessage
-from streamer.policy import Unit  # noqa: TC001 - the decoder resolves annotations
-from streamer.rules import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 
 if TYPE_CHECKING:
     from streamer.journal import BatchKey, Headers

@@ -11,7 +11,7 @@ from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt
 from streamer.events.limits import DEFAULT_LIMITS
-from streamer.policy import GATE_NAME, GATE_NAME_RULE
+from streamer.gates.policy import GATE_NAME, GATE_NAME_RULE
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 # The negative look-ahead means the same to ECMAScript and Python, where `$` also matches before a last newline.
@@ -32,7 +32,7 @@ Identifier = Annotated[
 GateName = Annotated[
     str, Meta(extra_json_schema={"minLength": 1, "maxLength": 64, "pattern": f"^{GATE_NAME.pattern}$"})
 ]
-"""A gate's name, and the names of kinds of severity: see `streamer.policy.GATE_NAME`."""
+"""A gate's name, and the names of kinds of severity: see `streamer.gates.policy.GATE_NAME`."""
 
 
 def is_identifier(text: str, max_characters: int) -> bool:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta
 
-from streamer import labeller_names
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader
@@ -16,6 +15,7 @@ from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates import labeller_names
 from streamer.journal import BatchKey, LabelRevision
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import one_line
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.journal import OutboxMessage
-from streamer.policy import (
+from streamer.gates.policy import (
     DIMENSIONS,
     Embeddings,
     GateSettings,
@@ -32,10 +31,11 @@ from streamer.policy import (
     Shape,
     Unit,
 )
-from streamer.rules import RuleKind, ThresholdState, rule_from_json, rule_to_json
+from streamer.gates.rule import RuleKind, ThresholdState, rule_from_json, rule_to_json
+from streamer.journal import OutboxMessage
 
 if TYPE_CHECKING:
-    from streamer.signed_policy import PolicySignature
+    from streamer.signing.policies import PolicySignature
 
 SCHEMA: Final = "streamer.thresholds.v1"
 DATASCHEMA: Final = "urn:streamer:schema:thresholds:v1"

@@ -20,15 +20,15 @@ from streamer.calibration import (
     prepare_transductive,
 )
 from streamer.calibration.guarantee import besides, what_ships
-from streamer.gate_shapes import FrozenQuantiles, Ramp, Smooth
-from streamer.policy import LAWS
-from streamer.rules import Chance, Cut, Indicator, Quantile, Rank, Rule, Segments, Transductive
+from streamer.gates.policy import LAWS
+from streamer.gates.rule import Chance, Cut, Indicator, Quantile, Rank, Rule, Segments, Transductive
+from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.calibration import LabelledGroup
-    from streamer.policy import GateSettings
+    from streamer.gates.policy import GateSettings
 
 CURVE_POINTS = 2048
 """Levels that a transductive rule is compressed to."""

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from streamer.calibration.loss_curve import budget_limit
-from streamer.gate_shapes import Ramp, Smooth
-from streamer.rules import Chance, Cut, Quantile, Segments, Transductive
-from streamer.ruling import PolicyGate
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import Chance, Cut, Quantile, Segments, Transductive
+from streamer.gates.shapes import Ramp, Smooth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from streamer.policy import Policy, Unit
+    from streamer.gates.policy import Policy, Unit
+    from streamer.gates.rule import Rule
     from streamer.recalibration.run import CalibrationRun, SampledGroup
-    from streamer.rules import Rule
 
 Direction = Literal["same", "tighter", "looser"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from streamer.events.alerts import alert
 from streamer.failpoints import disarmed
-from streamer.policy import RECALIBRATOR
+from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate, with_diagnostics
 from streamer.recalibration.verdict import Comparison, Verdict, closing, verdict
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streamer.events.alerts import AlertsV1
     from streamer.failpoints import Failpoint
-    from streamer.policy import GateRevision, Policy
+    from streamer.gates.policy import GateRevision, Policy
     from streamer.recalibration.run import CalibrationRun, SampledGroup, Since
     from streamer.recalibration.verdict import Closing, Outcome
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.events.alerts import AlertsV1
-    from streamer.policy import GateRevision
+    from streamer.gates.policy import GateRevision
     from streamer.recalibration.standing import GateStanding, Standings
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from streamer.policy import GateRevision, Policy
+    from streamer.gates.policy import GateRevision, Policy
 
 MOST_COUNTED = 10_000
 """New groups are counted up to here: the count must stay cheap."""

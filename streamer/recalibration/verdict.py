@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from streamer.policy import MONITOR, calibrated_for_another
+from streamer.gates.policy import MONITOR, calibrated_for_another
 from streamer.recalibration.comparison import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from streamer.policy import GateSettings, Policy
+    from streamer.gates.policy import GateSettings, Policy
     from streamer.recalibration.comparison import Direction
 
 Outcome = Literal["applied", "proposed", "unchanged"]

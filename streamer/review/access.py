@@ -9,9 +9,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from streamer import labeller_names
 from streamer.errors import UsageError
-from streamer.loopback import is_loopback
+from streamer.gates import labeller_names
+from streamer.security.loopback import is_loopback
 
 _TOKEN_BYTES: Final = 32
 _MOST_SESSIONS: Final = 1_000

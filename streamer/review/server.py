@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from streamer.errors import UsageError
-from streamer.loopback import is_loopback
+from streamer.security.loopback import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gate import is_blank
+from streamer.gates.gate import is_blank
 from streamer.scoring.scorer import finished
 
 if TYPE_CHECKING:

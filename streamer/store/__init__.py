@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streamer.store.engine import absolute_url
-from streamer.store.forgetting import SIX_MONTHS, Pruned, prune
-from streamer.store.migrate import SchemaState, check, downgrade, migrate, schema_state
-from streamer.store.roles import Roles, create_roles
+from streamer.store.audit.forgetting import SIX_MONTHS, Pruned, prune
+from streamer.store.db.engine import absolute_url
+from streamer.store.db.migrate import SchemaState, check, downgrade, migrate, schema_state
+from streamer.store.db.roles import Roles, create_roles
 from streamer.store.store import Store, open_store
 
 __all__ = [

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.journal import Partition
-from streamer.store import outbox, roles
-from streamer.store.pooling import pooling
-from streamer.store.progress import in_partition
-from streamer.store.schema import (
+from streamer.store.db import roles
+from streamer.store.db.pooling import pooling
+from streamer.store.db.schema import (
     batches,
     data_gaps,
     decisions,
@@ -22,15 +21,17 @@ from streamer.store.schema import (
     progress,
     responses,
 )
-from streamer.store.schema.types import UtcDateTime
-from streamer.store.unpublished_ships import unpublished_ships
+from streamer.store.db.schema.types import UtcDateTime
+from streamer.store.log import outbox
+from streamer.store.log.progress import in_partition
+from streamer.store.log.unpublished_ships import unpublished_ships
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from streamer.store.engine import Database
-    from streamer.store.pooling import Pooling
+    from streamer.store.db.engine import Database
+    from streamer.store.db.pooling import Pooling
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,30 +12,30 @@ from streamer.events.alerts import AlertsV1, alert_message
 from streamer.events.topics import Topics
 from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS
-from streamer.signed_label import NO_LABEL_KEYS
-from streamer.signed_policy import NO_KEYS
-from streamer.store import commit, outbox, progress
-from streamer.store.alerts import Alerts
-from streamer.store.answers import Answers
-from streamer.store.calibration_runs import Calibrations
-from streamer.store.checkpoints import Checkpoints
-from streamer.store.dead_letters import DeadLetters
-from streamer.store.encoders import Encoders
-from streamer.store.engine import Database, bad_data
-from streamer.store.evidence import Evidence
-from streamer.store.gate_standings import GateStandings
-from streamer.store.gates import Gates
-from streamer.store.judgements import Judgements
-from streamer.store.labels import Labels
-from streamer.store.leases import Leases
-from streamer.store.migrate import require_migrated
-from streamer.store.minting import Mint
-from streamer.store.monitoring_state import Monitoring
-from streamer.store.policies import Policies
-from streamer.store.read_labels import ReadLabels
+from streamer.signing.labels import NO_LABEL_KEYS
+from streamer.signing.policies import NO_KEYS
+from streamer.store.audit.chained_rows import Evidence
+from streamer.store.audit.checkpoints import Checkpoints
+from streamer.store.audit.verify import verify_chain
+from streamer.store.calibration.calibration_runs import Calibrations
+from streamer.store.calibration.encoders import Encoders
+from streamer.store.calibration.recalibration_status import GateStandings
+from streamer.store.db.engine import Database, bad_data
+from streamer.store.db.leases import Leases
+from streamer.store.db.migrate import require_migrated
+from streamer.store.labels.answers import Answers
+from streamer.store.labels.judgements import Judgements
+from streamer.store.labels.read_labels import ReadLabels
+from streamer.store.labels.reviews import Reviews
+from streamer.store.labels.revisions import Labels
+from streamer.store.log import commit, outbox, progress
+from streamer.store.log.dead_letters import DeadLetters
+from streamer.store.policies.gates import Gates
+from streamer.store.policies.policies import Policies
+from streamer.store.policies.policy_writer import Mint
 from streamer.store.reports import Reports
-from streamer.store.reviews import Reviews
-from streamer.store.verify import verify_chain
+from streamer.store.risk.alerts import Alerts
+from streamer.store.risk.monitoring_state import Monitoring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
         Partition,
         Slice,
     )
-    from streamer.signed_label import LabelKeys
-    from streamer.signed_policy import PolicyKeys
-    from streamer.store.alerts import AlertMessage
-    from streamer.store.leases import ProcessLease
-    from streamer.store.minting import PolicyMessage
-    from streamer.store.settle import DeadLetterMessage
-    from streamer.store.verify import ChainFault
+    from streamer.signing.labels import LabelKeys
+    from streamer.signing.policies import PolicyKeys
+    from streamer.store.audit.verify import ChainFault
+    from streamer.store.db.leases import ProcessLease
+    from streamer.store.log.resolve_outcomes import DeadLetterMessage
+    from streamer.store.policies.policy_writer import PolicyMessage
+    from streamer.store.risk.alerts import AlertMessage
 
 
 def _default_alert_message(event: AlertsV1) -> OutboxMessage:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
-from streamer.loopback import is_loopback
+from streamer.security.loopback import is_loopback
 from streamer.stream.log_limits import drop_farewells
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import structlog
 
-from streamer.redaction import HIDDEN, is_secret, redact_text
-from streamer.visible import visible
+from streamer.security.redaction import HIDDEN, is_secret, redact_text
+from streamer.security.visible import visible
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -13,17 +13,17 @@ from prometheus_client.registry import Collector
 
 from streamer.events import codes
 from streamer.events.actions import REASONS
+from streamer.gates.rule import THRESHOLD_STATES
 from streamer.journal import DeadLetter, Decision, LabelRevision
-from streamer.rules import THRESHOLD_STATES
-from streamer.signed_policy import REFUSALS
+from streamer.signing.policies import REFUSALS
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, MetricDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from streamer.gates.policy import Policy
     from streamer.journal import Outcome, OutcomeKind
-    from streamer.policy import Policy
-    from streamer.signed_policy import Refusal
+    from streamer.signing.policies import Refusal
 
 HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 """Why a batch was held without a comparison with the threshold."""

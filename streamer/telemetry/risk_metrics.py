@@ -9,14 +9,14 @@ from streamer.telemetry.catalogue import ALARMS, RISK_GAUGES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streamer.watching.report import RiskReport
-    from streamer.watching.state import AlarmKind
+    from streamer.risk.rounds.report import RiskReport
+    from streamer.risk.rounds.state import AlarmKind
 
 _SECONDS_A_DAY = 86_400.0
 
 
 class RiskMetrics:
-    """Shows reports. Implements `streamer.watching.watch.RiskObserver`.
+    """Shows reports. Implements `streamer.risk.rounds.watch.RiskObserver`.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
 
+from streamer.dev.embedded_step import run_demo, run_dev
+from streamer.research.experiments.embeddings import stored_encoder
+from streamer.research.sampling.wiring import sampling_endpoints, sampling_vendor
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
-from streamer.wiring.embedded_step import run_demo, run_dev
-from streamer.wiring.embeddings import stored_encoder
 from streamer.wiring.label_keys import key_block, label_keys
 from streamer.wiring.labellers import bertscore_labeller, judge, judge_endpoint, judge_labeller
 from streamer.wiring.parts import (
@@ -23,7 +24,6 @@ from streamer.wiring.parts import (
 from streamer.wiring.policy_keys import policy_keys
 from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.review import run_review
-from streamer.wiring.sampling import sampling_endpoints, sampling_vendor
 from streamer.wiring.worker import encoder, run_worker
 
 __all__ = [

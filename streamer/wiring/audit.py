@@ -12,7 +12,7 @@ from streamer.wiring.parts import connection, now, topics
 if TYPE_CHECKING:
     from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.rescoring import Rescorer
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 TOPIC = "topic"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
     from streamer.store import Pruned, Roles
 
 

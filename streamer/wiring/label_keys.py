@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from streamer import labeller_names
 from streamer.errors import UsageError
+from streamer.gates import labeller_names
 
 if TYPE_CHECKING:
-    from streamer.settings import Settings
-    from streamer.signed_label import LabelKeys
+    from streamer.settings.settings import Settings
+    from streamer.signing.labels import LabelKeys
 
 _BLOCK = re.compile(
     r"^labeller:(?P<name>[^\n]*)\n+(?P<pem>-----BEGIN (?P<kind>[A-Z ]+)-----\n.*?\n-----END (?P=kind)-----)\s*",
@@ -21,7 +21,7 @@ _BLOCK = re.compile(
 def label_keys(settings: Settings) -> LabelKeys:
     """Return what signs labels here and which signatures are good. Raises `UsageError` when a key cannot be read."""
     from streamer.audit import signing
-    from streamer.signed_label import NO_LABEL_KEYS, LabelKeys, LabellerKey
+    from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys, LabellerKey
 
     configured = settings.labels
     if configured.private_keys is None and configured.public_keys is None:

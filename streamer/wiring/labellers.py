@@ -11,17 +11,17 @@ from streamer.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.judge.client import Judge
-    from streamer.judge.endpoint import JudgeEndpoint
-    from streamer.judge.labeller import JudgeLabeller
-    from streamer.labelling.reference_labellers import BertScoreLabeller
-    from streamer.settings import Settings
+    from streamer.labels.judge.client import Judge
+    from streamer.labels.judge.endpoint import JudgeEndpoint
+    from streamer.labels.judge.labeller import JudgeLabeller
+    from streamer.labels.reference_labellers import BertScoreLabeller
+    from streamer.settings.settings import Settings
 
 
 def judge_endpoint(settings: Settings) -> JudgeEndpoint:
     """Return where the judge is and how it is asked. Raises `UsageError` when nobody has said."""
-    from streamer.chat.record import Price
-    from streamer.judge.endpoint import JudgeEndpoint
+    from streamer.labels.judge.endpoint import JudgeEndpoint
+    from streamer.labels.llm.record import Price
 
     judge = settings.judge
     if judge.base_url is None or judge.model is None:
@@ -54,7 +54,7 @@ def judge_endpoint(settings: Settings) -> JudgeEndpoint:
 @contextmanager
 def judge(settings: Settings) -> Iterator[Judge]:
     """Give the configured judge; what it is asked when the block ends is cancelled."""
-    from streamer.judge.client import Judge
+    from streamer.labels.judge.client import Judge
 
     with Judge(judge_endpoint(settings)) as asked:
         yield asked
@@ -63,8 +63,8 @@ def judge(settings: Settings) -> Iterator[Judge]:
 @contextmanager
 def judge_labeller(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
     """Give a judge that labels; what it is asked when the block ends is cancelled."""
-    from streamer.judge.client import Judge
-    from streamer.judge.labeller import JudgeLabeller
+    from streamer.labels.judge.client import Judge
+    from streamer.labels.judge.labeller import JudgeLabeller
 
     with Judge(endpoint) as judge:
         yield JudgeLabeller(judge)
@@ -72,8 +72,8 @@ def judge_labeller(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
 
 def bertscore_labeller(settings: Settings) -> BertScoreLabeller:
     """Load the model, which takes seconds. Raises `UsageError` when it cannot be had."""
-    from streamer.labelling.bertscore import BertScorer
-    from streamer.labelling.reference_labellers import BertScoreLabeller
+    from streamer.labels.bertscore import BertScorer
+    from streamer.labels.reference_labellers import BertScoreLabeller
 
     chosen = settings.bertscore
     return BertScoreLabeller(

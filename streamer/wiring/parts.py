@@ -13,13 +13,13 @@ from streamer.events.topics import Topics
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.gates.policy import Policy
     from streamer.journal import OutboxMessage
-    from streamer.policy import Policy
     from streamer.recalibration.run import Recalibration
-    from streamer.settings import Settings
-    from streamer.signed_policy import PolicySignature
+    from streamer.settings.settings import Settings
+    from streamer.signing.policies import PolicySignature
     from streamer.store import Store
-    from streamer.store.migrate import SchemaState
+    from streamer.store.db.migrate import SchemaState
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.publisher import Publisher
     from streamer.stream.tail import TailedRecord
@@ -97,7 +97,7 @@ def open_store(settings: Settings) -> Store:
 def migrate(settings: Settings, *, lock_seconds: float | None = None) -> SchemaState:
     """Bring the database's schema up to date, creating it when there is none."""
     from streamer.store import migrate as migrate_database
-    from streamer.store.migrate import LOCK_SECONDS
+    from streamer.store.db.migrate import LOCK_SECONDS
 
     return migrate_database(
         settings.database.url,

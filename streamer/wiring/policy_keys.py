@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamer.settings import Settings
-    from streamer.signed_policy import PolicyKeys
+    from streamer.settings.settings import Settings
+    from streamer.signing.policies import PolicyKeys
 
 
 def policy_keys(settings: Settings) -> PolicyKeys:
@@ -17,7 +17,7 @@ def policy_keys(settings: Settings) -> PolicyKeys:
     Raises `UsageError` when a key cannot be read, or what is signed with the private one would be refused.
     """
     from streamer.audit import signing
-    from streamer.signed_policy import NO_KEYS, PolicyKeys
+    from streamer.signing.policies import NO_KEYS, PolicyKeys
 
     configured = settings.policies
     if configured.private_key is None and configured.public_keys is None and not configured.give_up_signing:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from streamer.recalibration.service import Watch
     from streamer.recalibration.standing import GateStanding
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
@@ -29,8 +29,8 @@ BROKER_ASKED_EVERY_SECONDS = 15.0
 
 def watch(store: Store, metrics: RecalibratorMetrics, *, stopping: Callable[[], bool]) -> Watch:
     """Return what watches the risk in service, with the metrics that it serves."""
+    from streamer.risk.rounds.watch import RiskWatch
     from streamer.telemetry.risk_metrics import RiskMetrics
-    from streamer.watching.watch import RiskWatch
 
     return RiskWatch(
         store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of), stopping=stopping

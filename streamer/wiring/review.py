@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamer.review.items import Recalibrating
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 _COUNT_SECONDS = 1.0

@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from streamer.gates.policy import NO_ENCODER
 from streamer.journal import Partition
-from streamer.policy import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamer.events.alerts import AlertsV1
     from streamer.scoring.encoder import CachedEncoder
-    from streamer.settings import Settings
-    from streamer.signed_policy import Refusal
+    from streamer.settings.settings import Settings
+    from streamer.signing.policies import Refusal
     from streamer.stream.health import WorkerHealth
     from streamer.telemetry.metrics import Metrics
 
@@ -54,6 +54,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.stream.dead_letter_cap import DeadLetterLimits
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
+    from streamer.stream.housekeeping import Upkeep
     from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import Thresholds, WorkerLimits, exit_at_once
@@ -61,7 +62,6 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.telemetry.stream_observer import StreamTelemetry
-    from streamer.upkeep import Upkeep
 
     named, bounds = topics(settings), limits(settings)
     broker = connection(settings)
@@ -173,7 +173,7 @@ def _tell_of_refused_policy(
 ) -> None:
     """Raise the alert; however many workers refuse a policy, and however often they start, it is raised once."""
     from streamer.events.alerts import alert
-    from streamer.signed_policy import REFUSAL_TEXTS
+    from streamer.signing.policies import REFUSAL_TEXTS
 
     goes_on = (
         "Workers hold everything: no policy of this gate is good."

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.experiments.offline import run_scored
-from streamer.settings import load_settings
+from streamer.clouds.offline import run_scored
+from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 from tests.clouds import first_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.experiments.offline import ScoredCloud
+    from streamer.clouds.offline import ScoredCloud
 
 pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 

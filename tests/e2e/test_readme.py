@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.experiments.simulation import simulate_clouds
+from streamer.clouds.simulation import simulate_clouds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streamer.experiments.clouds import Cloud
+    from streamer.clouds.cloud import Cloud
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from streamer import wiring
-from streamer.policy import GateSettings
-from streamer.settings import load_settings
+from streamer.gates.policy import GateSettings
+from streamer.settings.settings import load_settings
 from tests.e2e.scenario.labeller import Labellers
 from tests.e2e.scenario.population import Prompt, read_prompts, steady, worse
 from tests.e2e.scenario.timeline import Timeline, draw

@@ -14,8 +14,8 @@ from streamer import wiring
 from streamer.errors import BadMessage
 from streamer.events.actions import decode_action
 from streamer.events.thresholds import decode_threshold, policy_from_event
-from streamer.gate import gate_batch
-from streamer.signed_policy import NO_KEYS
+from streamer.gates.gate import gate_batch
+from streamer.signing.policies import NO_KEYS
 from tests.faults import oracle
 from tests.faults.site import GATE, publish, wait_until
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.events.actions import ActionsV1
-    from streamer.policy import Policy
-    from streamer.signed_policy import PolicyKeys, PolicyVersion
+    from streamer.gates.policy import Policy
+    from streamer.signing.policies import PolicyKeys, PolicyVersion
     from tests.faults.site import Site
     from tests.faults.worker_process import WorkerProcess
 

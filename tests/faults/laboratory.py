@@ -18,14 +18,14 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.events import codes
 from streamer.events.actions import decode_action
 from streamer.failpoints import disarmed
+from streamer.gates.policy import GateSettings
+from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
 from streamer.journal import Partition, Record
-from streamer.policy import GateSettings
 from streamer.recalibration.candidates import Candidate
 from streamer.recalibration.run import CalibrationRun
-from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
 from streamer.scoring.encoder import CachedEncoder
-from streamer.settings import load_settings
-from streamer.store.schema import decisions, outbox
+from streamer.settings.settings import load_settings
+from streamer.store.db.schema import decisions, outbox
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
@@ -38,7 +38,7 @@ from tests.unit.deciding.test_decider import IDENTITY, HashingEncoder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamer.rules import Rule
+    from streamer.gates.rule import Rule
     from streamer.store import Store
     from tests.faults.hostile_messages import Message
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from streamer.events import dead_letters
 from streamer.events.actions import decode_action
-from streamer.gate import gate_batch
+from streamer.gates.gate import gate_batch
 from streamer.stream.tail import Tail
 from streamer.stream.topics import log_bounds
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from streamer import wiring
 from streamer.calibration import Threshold
-from streamer.policy import GateSettings
+from streamer.gates.policy import GateSettings
+from streamer.gates.rule import INDICATOR
 from streamer.recalibration.candidates import Candidate
 from streamer.recalibration.run import CalibrationRun
-from streamer.rules import INDICATOR
-from streamer.settings import Settings, load_settings
+from streamer.settings.settings import Settings, load_settings
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from streamer.store.schema import batches, decisions
+from streamer.store.db.schema import batches, decisions
 from tests.faults.matrix import LONG
 from tests.faults.site import GATE, wait_until
 from tests.faults.traffic import Traffic

@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
-from streamer.store.schema import batches, label_revisions, responses
+from streamer.store.db.schema import batches, label_revisions, responses
 from tests.faults.agreement import agree
 from tests.faults.site import GATE, publish, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamer.policy import Policy
+    from streamer.gates.policy import Policy
     from streamer.recalibration.one_gate import Done
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site

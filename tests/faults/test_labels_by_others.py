@@ -16,9 +16,9 @@ from streamer.audit import signing
 from streamer.events.labels import SCHEMA
 from streamer.journal import BatchKey, LabelRevision
 from streamer.recalibration.one_gate import recalibrate_by_hand
-from streamer.settings import load_settings
-from streamer.signed_label import statement
-from streamer.store.schema import batches, control_head, label_revisions, responses
+from streamer.settings.settings import load_settings
+from streamer.signing.labels import statement
+from streamer.store.db.schema import batches, control_head, label_revisions, responses
 from tests.faults.site import GATE, publish, wait_until
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer import wiring
-from streamer.policy import RECALIBRATOR
+from streamer.gates.policy import RECALIBRATOR
 from tests.faults.agreement import disagreements
 from tests.faults.site import GATE, publish, wait_until
 from tests.faults.test_recalibration_killed import label, severity_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import wiring
-from streamer.policy import RECALIBRATOR
-from streamer.settings import load_settings
+from streamer.gates.policy import RECALIBRATOR
+from streamer.settings.settings import load_settings
 from streamer.store import migrate
-from streamer.store.leases import GateBusy
+from streamer.store.db.leases import GateBusy
 from tests.faults import oracle
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamer import wiring
-from streamer.settings import load_settings
+from streamer.settings.settings import load_settings
 from tests.faults.site import GATE, publish, wait_until
 from tests.faults.worker_process import WorkerProcess
 

@@ -16,9 +16,9 @@ from streamer.audit import signing
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.events.thresholds import encode_threshold, threshold_event
-from streamer.settings import load_settings
-from streamer.signed_policy import PolicyKeys, statement
-from streamer.store.schema import gate_revisions, policies
+from streamer.settings.settings import load_settings
+from streamer.signing.policies import PolicyKeys, statement
+from streamer.store.db.schema import gate_revisions, policies
 from streamer.wiring import parts
 from tests.faults import oracle
 from tests.faults.agreement import actions_of, agree, decided_by, disagreements, newest_trusted
@@ -27,7 +27,7 @@ from tests.faults.site import GATE, publish, wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamer.policy import Policy
+    from streamer.gates.policy import Policy
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
     from tests.faults.worker_process import WorkerProcess

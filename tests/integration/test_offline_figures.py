@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamer.experiments.offline import ScoredCloud, score_clouds
-from streamer.experiments.offline_figures import ALPHAS, main, split_figures
-from streamer.experiments.simulation import simulate_clouds
+from streamer.clouds.offline import ScoredCloud, score_clouds
+from streamer.clouds.simulation import simulate_clouds
+from streamer.research.experiments.offline_figures import ALPHAS, main, split_figures
 from streamer.scoring.encoder import CachedEncoder
 from tests.clouds import first_lines
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamer.experiments.clouds import Cloud, read_clouds, split_clouds
-from streamer.experiments.offline import score_clouds
-from streamer.experiments.offline_figures import split_figures
-from streamer.experiments.plan_prompts import past_prompts
-from streamer.experiments.planning import make_plan
+from streamer.clouds.cloud import Cloud, read_clouds, split_clouds
+from streamer.clouds.offline import score_clouds
+from streamer.planning.plan import make_plan
+from streamer.planning.prompts import past_prompts
+from streamer.research.experiments.offline_figures import split_figures
 from streamer.scoring.encoder import CachedEncoder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.policy import Unit
+    from streamer.gates.policy import Unit
     from streamer.scoring.encoder import Encoder
 
 RESPONSES = 5

@@ -15,12 +15,12 @@ from streamer.audit.checkpoint_file import CheckpointFile
 from streamer.audit.checkpointing import Checkpointer
 from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import complete_lines, dither, ed25519_verify, keyed_uniform
-from streamer.dither import uniforms_for
 from streamer.errors import UsageError
 from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
+from streamer.gates.policy import METHODS, GateSettings, calibrated_for_another
+from streamer.gates.uniforms import uniforms_for
 from streamer.journal import BatchKey
-from streamer.labelling.audit_sample import is_sampled
-from streamer.policy import METHODS, GateSettings, calibrated_for_another
+from streamer.labels.audit_sample import is_sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

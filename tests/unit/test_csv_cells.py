@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import streamer
-from streamer.csv_cells import CsvTable, plain_cell, safe_cell
+from streamer.security.csv_cells import CsvTable, plain_cell, safe_cell
 
 DELIMITERS = ",;\t|"
 SIGNS = "=+-@＝＋－＠﹦﹢﹣﹫"

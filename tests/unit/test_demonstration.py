@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from streamer.demonstration import check
+from streamer.clouds.simulation import simulate_clouds
+from streamer.dev.demonstration import check
 from streamer.errors import UsageError
 from streamer.events.limits import Limits
-from streamer.experiments.simulation import simulate_clouds
 
 CLOUDS = simulate_clouds(seed=0, clouds=3, responses=3)
 UNLABELLED = [replace(c, responses=tuple(replace(r, severity=None) for r in c.responses)) for c in CLOUDS]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.audit.signing import generate_keys
-from streamer.dev_session import DevSession, find_dev_session, write_dev_session
-from streamer.embedded import EmbeddedStep
-from streamer.settings import load_settings
+from streamer.dev.embedded import EmbeddedStep
+from streamer.settings.dev_session import DevSession, find_dev_session, write_dev_session
+from streamer.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

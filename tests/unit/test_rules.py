@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.rules import (
+from streamer.gates.rule import (
     INDICATOR,
     Chance,
     Cut,

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import prepare_transductive
-from streamer.dither import uniforms_for
-from streamer.gate import gate_batch
-from streamer.gate_shapes import rank_scores
+from streamer.gates.gate import gate_batch
+from streamer.gates.policy import UNITS
+from streamer.gates.policy_gate import PolicyGate, segment_of
+from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.shapes import rank_scores
+from streamer.gates.uniforms import uniforms_for
 from streamer.journal import BatchKey
-from streamer.policy import UNITS
-from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
-from streamer.ruling import PolicyGate, segment_of
 
 if TYPE_CHECKING:
-    from streamer.policy import Unit
+    from streamer.gates.policy import Unit
 
 KEY = BatchKey("support-bot", "b-1", 1)
 SALT = bytes(range(32))

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
-from streamer.dev_session import (
+from streamer.errors import UsageError
+from streamer.security.redaction import HIDDEN, redact, redact_text
+from streamer.settings.dev_session import (
     DEV_SESSION_FILE,
     DevSession,
     find_dev_session,
     remove_dev_session,
     write_dev_session,
 )
-from streamer.errors import UsageError
-from streamer.redaction import HIDDEN, redact, redact_text
-from streamer.settings import Settings, load_settings
-from streamer.settings_sources import leaves, misspelt_variables, unknown_variables, variable_name
+from streamer.settings.settings import Settings, load_settings
+from streamer.settings.sources import leaves, misspelt_variables, unknown_variables, variable_name
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from streamer import signed_policy
 from streamer.audit import signing
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import ActivePolicy
-from streamer.policy import GateSettings, Policy
-from streamer.signed_policy import (
+from streamer.signing import policies
+from streamer.signing.policies import (
     DOMAIN,
     FIRST_SETTINGS,
     YOUNGER_SETTINGS,
@@ -84,7 +84,7 @@ def test_a_younger_setting_is_left_out_only_while_it_says_what_old_gates_had(
     before = text()
     without = before.replace(b'"drift_delta":0.05,', b"")
     assert without != before
-    monkeypatch.setitem(signed_policy.YOUNGER_SETTINGS, "drift_delta", 0.05)
+    monkeypatch.setitem(policies.YOUNGER_SETTINGS, "drift_delta", 0.05)
     assert text() == without, "as a program signed it that did not know the setting"
     other = replace(POLICY, settings=replace(POLICY.settings, drift_delta=0.06))
     assert b'"drift_delta":0.06' in text(other)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamer.policy import LAWS, METHODS, SHAPES, UNITS, GateSettings
+from streamer.gates.policy import LAWS, METHODS, SHAPES, UNITS, GateSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamer.errors import Unavailable
 from streamer.journal import Partition
-from streamer.upkeep import Upkeep
+from streamer.stream.housekeeping import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

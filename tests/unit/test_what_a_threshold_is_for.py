@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamer.policy import LEAST_ALPHA, GateSettings, calibrated_for_another, unread
+from streamer.gates.policy import LEAST_ALPHA, GateSettings, calibrated_for_another, unread
 
 PLAIN = GateSettings(encoder="e@1", unit="response", dimension=8)
 OTHER: dict[str, Any] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamer.monitoring import AuditedDecisions, DrawAlarm, DriftAlarm, RestartedBets, RiskAlarm
-from streamer.policy import GateSettings
-from streamer.watching.reading import chance_of
+from streamer.gates.policy import GateSettings
+from streamer.risk.rounds.reading import chance_of
+from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm, RestartedBets, RiskAlarm
 from tests.unit.monitoring.streams import audited, severities
 from tests.validity.known_risk import most_violations
 

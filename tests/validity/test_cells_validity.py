@@ -26,9 +26,9 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
-from streamer.gate import mean_score
-from streamer.gate_shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
-from streamer.policy import LAWS, UNITS
+from streamer.gates.gate import mean_score
+from streamer.gates.policy import LAWS, UNITS
+from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from tests.validity.known_risk import assert_within, most_violations
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from scipy.stats import binom, norm
 from threadpoolctl import threadpool_limits
 
-from streamer.experiments.logistic import LogisticRegression
-from streamer.gpso import (
+from streamer.research.experiments.logistic import LogisticRegression
+from streamer.research.gpso import (
     PIPELINES,
     Gpso,
     NearestMean,
@@ -24,9 +24,9 @@ from streamer.gpso import (
     judge_across,
     judge_within,
 )
-from streamer.gpso.diagnostics import DAVIS_KAHAN, separation
-from streamer.gpso.projectors import distance, spectrum
-from streamer.gpso.scatter import scatter_factor
+from streamer.research.gpso.diagnostics import DAVIS_KAHAN, separation
+from streamer.research.gpso.projectors import distance, spectrum
+from streamer.research.gpso.scatter import scatter_factor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

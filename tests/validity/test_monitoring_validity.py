@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 
-from streamer.monitoring import AuditedDecisions, ExposurePlan, ExposureSequence
+from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence
 from tests.unit.monitoring.streams import audited, severities
 from tests.validity.known_risk import most_violations
 

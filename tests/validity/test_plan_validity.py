@@ -10,12 +10,12 @@ from scipy import stats
 
 from streamer import calibrate
 from streamer.calibration.prediction import bounds_rank
-from streamer.experiments.guess import Guess, make_world
-from streamer.experiments.plan_prompts import SampledBatches, guessed_prompts
-from streamer.experiments.planning import make_plan
+from streamer.planning.guess import Guess, make_world
+from streamer.planning.plan import make_plan
+from streamer.planning.prompts import SampledBatches, guessed_prompts
 
 if TYPE_CHECKING:
-    from streamer.policy import Unit
+    from streamer.gates.policy import Unit
 
 FRESH = 400
 REPETITIONS = 400

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from streamer import LabelledGroup
-from streamer.dither import uniforms_for
-from streamer.gate import mean_score
-from streamer.gate_shapes import rank_scores
+from streamer.gates.gate import mean_score
+from streamer.gates.policy import GateSettings
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import INDICATOR, Cut
+from streamer.gates.shapes import rank_scores
+from streamer.gates.uniforms import uniforms_for
 from streamer.journal import BatchKey
-from streamer.labelling.audit_sample import draw_responses
-from streamer.policy import GateSettings
+from streamer.labels.audit_sample import draw_responses
 from streamer.recalibration.candidates import Sample, decide
-from streamer.rules import INDICATOR, Cut
-from streamer.ruling import PolicyGate
 from tests.validity.known_risk import assert_over, assert_within
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Alembic's folder: the environment and the revisions. `streamer.store.migrate` runs them."""
+"""Alembic's folder: the environment and the revisions. `streamer.store.db.migrate` runs them."""

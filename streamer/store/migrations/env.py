@@ -1,11 +1,11 @@
-"""What Alembic runs: it migrates on the connection, and in the transaction, that `streamer.store.migrate` opened."""
+"""What Alembic runs: it migrates on the connection, and in the transaction, that `streamer.store.db.migrate` opened."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from streamer.store.migrate import VERSION_TABLE
-from streamer.store.schema import metadata
+from streamer.store.db.migrate import VERSION_TABLE
+from streamer.store.db.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
 
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
 
 
 class Labellers:

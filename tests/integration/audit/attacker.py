@@ -9,10 +9,19 @@ import sqlalchemy as sa
 
 from streamer.events.codec import canonical_json
 from streamer.journal import Partition
-from streamer.store import chain, control
-from streamer.store.engine import Database
-from streamer.store.schema import batches, control_head, control_log, decisions, outcomes, progress, responses
-from streamer.store.verify import OutcomeRows, pages
+from streamer.store.audit import control
+from streamer.store.audit.verify import OutcomeRows, pages
+from streamer.store.db.engine import Database
+from streamer.store.db.schema import (
+    batches,
+    control_head,
+    control_log,
+    decisions,
+    outcomes,
+    progress,
+    responses,
+)
+from streamer.store.log import chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

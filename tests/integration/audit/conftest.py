@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.audit.verification import Report
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
     from tests.services.postgres import PostgresServer
 
 

@@ -14,9 +14,9 @@ from streamer.audit.verification import Report, verify_record
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events.cloudevents import rfc3339
+from streamer.gates.policy import GateSettings
 from streamer.journal import BatchKey, DataGap, LabelRevision, Partition, Record, Slice
-from streamer.policy import GateSettings
-from streamer.settings import Settings, load_settings
+from streamer.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

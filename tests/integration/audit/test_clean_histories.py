@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streamer.settings import Settings
+    from streamer.settings.settings import Settings
     from tests.integration.audit.conftest import Record
 
 RULES: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from streamer import wiring
 from streamer.cli import main
-from streamer.settings import load_settings
+from streamer.settings.settings import load_settings
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event, verify
 

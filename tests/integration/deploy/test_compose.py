@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from streamer.cli import main
-from streamer.settings import Settings
-from streamer.settings_sources import leaves, variable_name
+from streamer.settings.settings import Settings
+from streamer.settings.sources import leaves, variable_name
 from streamer.telemetry.http import TelemetryServer
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.ports import free_port

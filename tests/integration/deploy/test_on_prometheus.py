@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.policy import GateSettings, Policy
+from streamer.gates.policy import GateSettings, Policy
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, RUN_OUTCOMES, STAGES
 from streamer.telemetry.http import TelemetryServer
 from streamer.telemetry.metrics import Metrics

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamer.evaluation import read_data_set
-from streamer.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
+from streamer.research.evaluation import read_data_set
+from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
 from streamer.scoring.compared_scorers import SCORER_NAMES
 
 if TYPE_CHECKING:

@@ -12,22 +12,22 @@ import pytest
 
 from streamer import wiring
 from streamer.cli import main
+from streamer.clouds.cloud import cloud_labels, cloud_message, read_clouds
+from streamer.clouds.simulation import simulate_clouds
 from streamer.errors import UsageError
-from streamer.evaluation import Options, evaluate, evaluated, read_data_set, scored_data_sets
-from streamer.evaluation.csv_files import responses_csv
-from streamer.evaluation.stored import stored_data_set
 from streamer.events.labels import encode_label
-from streamer.experiments.clouds import cloud_labels, cloud_message, read_clouds
-from streamer.experiments.simulation import simulate_clouds
+from streamer.research.evaluation import Options, evaluate, evaluated, read_data_set, scored_data_sets
+from streamer.research.evaluation.csv_files import responses_csv
+from streamer.research.evaluation.stored import stored_data_set
 from streamer.scoring.encoder import CachedEncoder
-from streamer.settings import load_settings
+from streamer.settings.settings import load_settings
 from tests.integration.audit.history import Scribe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.experiments.clouds import Cloud
-    from streamer.settings import Settings
+    from streamer.clouds.cloud import Cloud
+    from streamer.settings.settings import Settings
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 5, "scorers": "all"}
 QUESTIONS, ANSWERS = 30, 5

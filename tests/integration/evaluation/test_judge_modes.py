@@ -11,8 +11,8 @@ import pytest
 
 from streamer.cli import main
 from streamer.errors import Unavailable, UsageError
-from streamer.evaluation import evaluate
-from streamer.judge import Judge, JudgeEndpoint
+from streamer.labels.judge import Judge, JudgeEndpoint
+from streamer.research.evaluation import evaluate
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.unit.evaluation.made_up import rows, write
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.chat.record import Price, TokenUsage
 from streamer.errors import UsageError
-from streamer.judge.client import Judge
-from streamer.judge.endpoint import JudgeEndpoint
-from streamer.judge.marks import AnsweredQuestion, judge_scores, judge_severities
-from streamer.judge.rubric import JudgeCase
+from streamer.labels.judge.client import Judge
+from streamer.labels.judge.endpoint import JudgeEndpoint
+from streamer.labels.judge.marks import AnsweredQuestion, judge_scores, judge_severities
+from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.llm.record import Price, TokenUsage
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
@@ -540,8 +540,8 @@ def test_no_thread_or_warning_is_left_behind() -> None:
 
 def test_a_script_that_forgets_to_close_still_ends() -> None:
     code = """
-from streamer.judge.client import Judge
-from streamer.judge.endpoint import JudgeEndpoint
+from streamer.labels.judge.client import Judge
+from streamer.labels.judge.endpoint import JudgeEndpoint
 judge = Judge(JudgeEndpoint(base_url="http://127.0.0.1:9/v1", tries=1))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=dict(os.environ))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
-from streamer.labelling.severity import ReferencedAnswer, factuality_severities
+from streamer.labels.severity import ReferencedAnswer, factuality_severities
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from streamer.labelling.bertscore import BertScorer
+    from streamer.labels.bertscore import BertScorer
 
 pytestmark = pytest.mark.encoder
 
@@ -43,7 +43,7 @@ def minilm() -> Path:
 
 @pytest.fixture(scope="module")
 def scorer(minilm: Path) -> BertScorer:
-    from streamer.labelling.bertscore import BertScorer
+    from streamer.labels.bertscore import BertScorer
 
     return BertScorer(str(minilm), layers=6, device="cpu")
 
@@ -102,7 +102,7 @@ def _f1_by_definition(folder: Path, layer: int, one: str, other: str, *, prefix:
 
 @pytest.mark.parametrize("layer", [2, 6])
 def test_scores_follow_the_definition(minilm: Path, layer: int) -> None:
-    from streamer.labelling.bertscore import BertScorer
+    from streamer.labels.bertscore import BertScorer
 
     scorer = BertScorer(str(minilm), layers=layer, device="cpu", batch_size=4)
     others = TEXTS[1:] + TEXTS[:1]
@@ -126,7 +126,7 @@ def test_the_package_itself_scores_a_pair_alone_the_same(minilm: Path, scorer: B
 
 
 def test_the_first_word_of_a_roberta_text_is_read_as_inside_a_sentence(roberta: Path) -> None:
-    from streamer.labelling.bertscore import BertScorer
+    from streamer.labels.bertscore import BertScorer
 
     scorer = BertScorer(str(roberta), layers=2, device="cpu")
     (score,) = scorer.f1(["Paris is France"], ["France is Paris"])
@@ -163,7 +163,7 @@ def test_progress_counts_every_pair(scorer: BertScorer) -> None:
 
 
 def test_a_baseline_spreads_scores(minilm: Path, scorer: BertScorer, tmp_path: Path) -> None:
-    from streamer.labelling.bertscore import BertScorer
+    from streamer.labels.bertscore import BertScorer
 
     baseline = tmp_path / "baseline.csv"
     baseline.write_text("LAYER,P,R,F\n5,0.1,0.1,0.1\n6,0.7,0.7,0.6\n")
@@ -213,7 +213,7 @@ def test_what_was_computed_is_named_to_the_last_weight(scorer: BertScorer) -> No
     ],
 )
 def test_what_cannot_be_had_is_told(minilm: Path, arguments: dict[str, Any], says: str) -> None:
-    from streamer.labelling.bertscore import BertScorer
+    from streamer.labels.bertscore import BertScorer
 
     with pytest.raises(UsageError, match=says):
         BertScorer(str(minilm), **{"device": "cpu", **arguments})
@@ -224,14 +224,14 @@ def test_what_cannot_be_had_is_told(minilm: Path, arguments: dict[str, Any], say
     [("./absent", "no model in"), ("not a name", "no BERTScore model"), ("no/model@x", "hub")],
 )
 def test_a_model_that_is_not_there_is_told(model: str, says: str) -> None:
-    from streamer.labelling.bertscore import BertScorer
+    from streamer.labels.bertscore import BertScorer
 
     with pytest.raises(UsageError, match=says):
         BertScorer(model, layers=1, device="cpu")
 
 
 def test_the_papers_model_has_a_layer_and_a_baseline_by_name() -> None:
-    from streamer.labelling import bertscore
+    from streamer.labels import bertscore
 
     package = bertscore._bert_score()
     for name in ("roberta-large", "FacebookAI/roberta-large"):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from streamer.cli import main
-from streamer.experiments.cloud_labels import CloudLabelling
-from streamer.experiments.clouds import read_clouds
-from streamer.labelling.filling import Attempted, fill
-from streamer.labelling.reference_labellers import LexicalLabeller
-from streamer.labelling.severity import Severity
+from streamer.clouds.cloud import read_clouds
+from streamer.labels.cloud_labels import CloudLabelling
+from streamer.labels.filling import Attempted, fill
+from streamer.labels.reference_labellers import LexicalLabeller
+from streamer.labels.severity import Severity
 
 
 def row(name: str, *texts: str, references: list[str] | None = None, **fields: Any) -> str:

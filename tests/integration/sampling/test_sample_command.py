@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer.cli import main
+from streamer.clouds.cloud import Cloud, cloud_message, read_clouds
+from streamer.clouds.noise import NOISE_FAMILIES
 from streamer.events.limits import Limits
-from streamer.experiments.clouds import Cloud, cloud_message, read_clouds
-from streamer.experiments.noise import NOISE_FAMILIES
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
@@ -619,9 +619,9 @@ class TestStopped:
 
 
 def test_from_python(folder: Path) -> None:
-    from streamer.chat import ChatEndpoint
-    from streamer.sampling import Recipe, read_prompts
-    from streamer.sampling import sample as sample_clouds
+    from streamer.labels.llm import ChatEndpoint
+    from streamer.research.sampling import Recipe, read_prompts
+    from streamer.research.sampling import sample as sample_clouds
 
     with OpenAIServer(good) as server:
         endpoint = ChatEndpoint(model="m", base_url=server.url, api_key=KEY)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import (
     BatchKey,
     DeadLetter,
@@ -25,14 +26,13 @@ from streamer.journal import (
     ScoredResponse,
     Slice,
 )
-from streamer.policy import GateSettings, Policy
 from streamer.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streamer.journal import Outcome
-    from streamer.signed_policy import PolicySignature
+    from streamer.signing.policies import PolicySignature
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=0.5, mode="enforce")

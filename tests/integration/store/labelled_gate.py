@@ -13,7 +13,7 @@ from tests.integration.store.conftest import SETTINGS, START
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from streamer.policy import Policy
+    from streamer.gates.policy import Policy
     from streamer.recalibration.one_gate import Done
     from streamer.store import Store
     from tests.integration.store.conftest import World

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.events.alerts import AlertsV1, alert, decode_alert
-from streamer.store.alerts import raise_alert
+from streamer.store.risk.alerts import raise_alert
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 
 from streamer.errors import BadData, Unavailable
 from streamer.journal import OutboxMessage
-from streamer.store import engine, migrate, open_store
+from streamer.store import migrate, open_store
+from streamer.store.db import engine
 from tests.faults.site import wait_until
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.journal import DataGap, OutboxMessage
-from streamer.store.schema import outbox
+from streamer.store.db.schema import outbox
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:

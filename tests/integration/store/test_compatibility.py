@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from streamer.errors import Unavailable
 from streamer.store import check, downgrade, migrate, schema_state
-from streamer.store.engine import SCHEMA, Database
-from streamer.store.migrate import revisions
+from streamer.store.db.engine import SCHEMA, Database
+from streamer.store.db.migrate import revisions
 from tests.integration.store.conftest import World
 
 if TYPE_CHECKING:

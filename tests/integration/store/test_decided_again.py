@@ -17,16 +17,16 @@ from streamer.errors import Outdated
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
 from streamer.journal import Decision, Partition, Record, Slice
-from streamer.store.schema import policies
+from streamer.store.db.schema import policies
 from tests.integration.store.conftest import SETTINGS
 from tests.integration.store.test_signed_policies import GATE, Place, cut, keys_of, place, signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streamer.gates.policy import Policy
     from streamer.journal import Lease, Outcome
-    from streamer.policy import Policy
-    from streamer.signed_policy import PolicyKeys
+    from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
 
 __all__ = ["place"]

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.scoring.identity import EncoderIdentity
-from streamer.store.engine import Database
+from streamer.store.db.engine import Database
 
 if TYPE_CHECKING:
     from tests.integration.store.conftest import World

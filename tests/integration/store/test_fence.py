@@ -15,14 +15,16 @@ import pytest
 from streamer.errors import Outdated, Unavailable
 from streamer.events.topics import Topics
 from streamer.journal import OutboxMessage
-from streamer.store import engine, fence, open_store
+from streamer.store import open_store
+from streamer.store.db import engine
+from streamer.store.policies import fence
 from tests.integration.store.conftest import START, World, dead_letter_message, policy_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from streamer.gates.policy import Policy
     from streamer.journal import Decision
-    from streamer.policy import Policy
     from streamer.store import Store
 
 SHIPS = ("ship", "ship")

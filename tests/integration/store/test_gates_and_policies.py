@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer.errors import UsageError
-from streamer.policy import GateSettings
+from streamer.gates.policy import GateSettings
 from tests.integration.store.conftest import SETTINGS, START
 
 if TYPE_CHECKING:
-    from streamer.policy import Policy
+    from streamer.gates.policy import Policy
     from tests.integration.store.conftest import World
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from streamer.chat.record import Exchange, Message, TokenUsage
 from streamer.journal import BatchKey
-from streamer.judge.parsing import ASPECT_NAMES, Verdict
-from streamer.judge.record import JudgeFailure, Judgement
-from streamer.judge.rubric import JudgeCase
-from streamer.labelling.filling import Attempted
-from streamer.labelling.label_files import LabelTask
-from streamer.labelling.severity import Severity
+from streamer.labels.filling import Attempted
+from streamer.labels.judge.parsing import ASPECT_NAMES, Verdict
+from streamer.labels.judge.record import JudgeFailure, Judgement
+from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.label_files import LabelTask
+from streamer.labels.llm.record import Exchange, Message, TokenUsage
+from streamer.labels.severity import Severity
 
 if TYPE_CHECKING:
     from tests.integration.store.conftest import World

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
+from streamer.gates.policy import METHODS
 from streamer.journal import BatchKey
-from streamer.policy import METHODS
 from streamer.recalibration.run import calibrate_gate
-from streamer.store.labels import Added
+from streamer.store.labels.revisions import Added
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:

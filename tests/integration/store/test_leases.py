@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.errors import LeaseLost, TryLater, Unavailable
-from streamer.store.leases import LEADER, GateBusy, Leases
-from streamer.store.schema import leases
+from streamer.store.db.leases import LEADER, GateBusy, Leases
+from streamer.store.db.schema import leases
 from tests.faults.site import wait_until
 from tests.integration.store.conftest import World
 
@@ -138,7 +138,7 @@ def test_two_takers_at_one_moment_make_one_holder(new_world: Callable[..., World
 def test_a_leader_whose_round_hangs_is_renewed_no_more(
     new_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, expected_errors: Any
 ) -> None:
-    monkeypatch.setattr("streamer.store.leases.SIGN_OF_LIFE_SECONDS", 2 * SHORT)
+    monkeypatch.setattr("streamer.store.db.leases.SIGN_OF_LIFE_SECONDS", 2 * SHORT)
     world = new_world()
     first, second = (leases_of(world, SHORT).leadership() for _ in range(2))
     assert first.held()

@@ -15,9 +15,9 @@ from alembic.script import ScriptDirectory
 
 from streamer.errors import Unavailable, UsageError
 from streamer.store import check, downgrade, migrate, migrations, open_store, schema_state
-from streamer.store.engine import SCHEMA, Database
-from streamer.store.migrate import head, revisions
-from streamer.store.schema import metadata
+from streamer.store.db.engine import SCHEMA, Database
+from streamer.store.db.migrate import head, revisions
+from streamer.store.db.schema import metadata
 from tests.integration.store.conftest import START, dead_letter_message, policy_message
 
 

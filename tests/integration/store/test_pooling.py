@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from streamer.errors import UsageError
-from streamer.policy import GateSettings
-from streamer.store.engine import Database
+from streamer.gates.policy import GateSettings
+from streamer.store.db.engine import Database
 from tests.integration.store.conftest import World
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
 from tests.services.requirements import missing

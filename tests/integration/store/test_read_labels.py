@@ -14,17 +14,17 @@ import sqlalchemy as sa
 import streamer.store
 from streamer.audit import signing
 from streamer.errors import UsageError
+from streamer.gates.policy import calibrated_for_another
 from streamer.journal import BatchKey, LabelRevision
-from streamer.labelling.filling import Attempted
-from streamer.labelling.label_files import LabelTask
-from streamer.labelling.severity import Severity
-from streamer.policy import calibrated_for_another
+from streamer.labels.filling import Attempted
+from streamer.labels.label_files import LabelTask
+from streamer.labels.severity import Severity
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.review.items import Mark, Reviewer
-from streamer.signed_label import LabelKeys, LabellerKey, statement
+from streamer.signing.labels import LabelKeys, LabellerKey, statement
 from streamer.store import Store, open_store
-from streamer.store.read_labels import UnreadLabels
-from streamer.store.schema import control_head, label_revisions, label_signatures
+from streamer.store.db.schema import control_head, label_revisions, label_signatures
+from streamer.store.labels.read_labels import UnreadLabels
 from tests.integration.store.conftest import SETTINGS, START, World, dead_letter_message, policy_message
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def readings(world: World, store: Store) -> dict[str, Any]:
         found[f"sample, {basis}"] = [(one.key, one.items) for one in sample]
     with store._database.reading() as connection:
         labels = store.reviews._read.table(connection)
-        from streamer.store.review_claims import candidates
+        from streamer.store.labels.review_claims import candidates
 
         found["candidates"] = [
             row.batch for row in connection.execute(candidates(labels, ANA, [GATE], LATER))

@@ -11,11 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.errors import Unavailable, UsageError
-from streamer.policy import MONITOR, RECALIBRATOR
+from streamer.gates.policy import MONITOR, RECALIBRATOR
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
 from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
 from streamer.recalibration.schedule import Schedule
-from streamer.store import control, engine
+from streamer.store.audit import control
+from streamer.store.db import engine
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 
@@ -432,7 +433,9 @@ def test_a_group_counts_once_it_is_old_enough_though_its_label_came_before(
 ) -> None:
     one = site(label_deadline_seconds=6.0)
     seconds = 1000.0
-    monkeypatch.setattr("streamer.store.gate_standings.time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(
+        "streamer.store.calibration.recalibration_status.time", SimpleNamespace(monotonic=lambda: seconds)
+    )
     one.now = one.start
     assert new_groups(one) == 0
     one.label(one.decide(5), bad_below(0.3))

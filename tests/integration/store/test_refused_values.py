@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import BadData, DatabaseFault, StreamerError, Unavailable, UsageError
-from streamer.store.engine import Database
-from streamer.store.schema.types import UtcDateTime
+from streamer.store.db.engine import Database
+from streamer.store.db.schema.types import UtcDateTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ import pytest
 
 from streamer.journal import BatchKey
 from streamer.review.items import Mark, Reviewer, ReviewItem, UnknownItem
-from streamer.store.review_claims import candidates
-from streamer.store.review_claims import take as take_row
-from streamer.store.schema import label_revisions
+from streamer.store.db.schema import label_revisions
+from streamer.store.labels.review_claims import candidates
+from streamer.store.labels.review_claims import take as take_row
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:

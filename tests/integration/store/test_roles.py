@@ -16,8 +16,8 @@ from sqlalchemy.engine import make_url
 from streamer.errors import UsageError
 from streamer.review.items import Mark, Reviewer
 from streamer.store import check, create_roles, downgrade, migrate
-from streamer.store.roles import APP_MAY_DELETE, APP_MAY_UPDATE
-from streamer.store.schema import metadata
+from streamer.store.db.roles import APP_MAY_DELETE, APP_MAY_UPDATE
+from streamer.store.db.schema import metadata
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 
 from streamer.cli import WRONG_USAGE, main
 from streamer.store import check, create_roles, migrate
-from streamer.store.roles import ROLES, RightsMissing
+from streamer.store.db.roles import ROLES, RightsMissing
 from tests.integration.store.conftest import START, World
 from tests.services.postgres import PostgresServer, debian_programs, what_postgres_needs
 from tests.services.requirements import missing

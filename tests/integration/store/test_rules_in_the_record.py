@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
+from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
 from streamer.recalibration.run import calibrate_gate
-from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
-    from streamer.policy import Policy
+    from streamer.gates.policy import Policy
     from tests.integration.store.conftest import World
 
 LATER = START + timedelta(hours=100)

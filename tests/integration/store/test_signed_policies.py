@@ -12,18 +12,18 @@ import sqlalchemy as sa
 from streamer.audit import signing
 from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import UsageError
-from streamer.rules import Cut, Segments, Transductive
-from streamer.signed_policy import PolicyKeys, PolicySignature
+from streamer.gates.rule import Cut, Segments, Transductive
+from streamer.signing.policies import PolicyKeys, PolicySignature
 from streamer.store import open_store
-from streamer.store.schema import control_head, gate_revisions, gates, policies
+from streamer.store.db.schema import control_head, gate_revisions, gates, policies
 from tests.integration.store.conftest import SETTINGS, START, SteppingClock, dead_letter_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy, OutboxMessage
-    from streamer.policy import Policy
     from streamer.store import Store
 
 GATE = "support-bot"

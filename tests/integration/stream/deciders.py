@@ -6,8 +6,8 @@ import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import BatchKey, DeadLetter, Decision, OutboxMessage, ScoredResponse
-from streamer.policy import GateSettings, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

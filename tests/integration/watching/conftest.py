@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.journal import BatchKey, LabelRevision
-from streamer.watching.watch import RiskWatch
+from streamer.risk.rounds.watch import RiskWatch
 from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     import sqlalchemy as sa
 
+    from streamer.gates.policy import GateSettings
     from streamer.journal import Decision, Lease
-    from streamer.policy import GateSettings
+    from streamer.risk.rounds.report import RiskReport
+    from streamer.risk.rounds.watch import RiskObserver
     from streamer.store import Store
-    from streamer.watching.report import RiskReport
-    from streamer.watching.watch import RiskObserver
 
 GATE = "support-bot"
 MINUTE = timedelta(minutes=1)

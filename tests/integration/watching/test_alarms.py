@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from streamer.cli.doctor import _gates
 from streamer.errors import UsageError
 from streamer.events.alerts import decode_alert
-from streamer.policy import MONITOR
+from streamer.gates.policy import MONITOR
+from streamer.gates.rule import Cut, Segments
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
-from streamer.rules import Cut, Segments
-from streamer.settings import load_settings
-from streamer.watching.reading import chance_of
+from streamer.risk.rounds.reading import chance_of
+from streamer.settings.settings import load_settings
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_what_cannot_be_closed_leaves_nothing_half_done(
         raise RuntimeError("the last statement fails")
 
     with monkeypatch.context() as patched:
-        patched.setattr("streamer.store.monitoring_state.raise_alert", broken)
+        patched.setattr("streamer.store.risk.monitoring_state.raise_alert", broken)
         with pytest.raises(RuntimeError):
             traffic.watcher().watch(GATE, now=START + DAY / 2)
     assert traffic.store.monitoring.watch(GATE) == before
@@ -319,7 +319,7 @@ def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic])
     fresh = monitoring.watch(GATE)
     traffic.watcher().watch(GATE, now=START + DAY)
     after = monitoring.watch(GATE)
-    from streamer.watching.store import Written
+    from streamer.risk.rounds.store import Written
 
     written = Written(watch=replace(after, read=99), ended=[], close="no", tell=lambda *_: [])
     assert monitoring.write(fresh, written) is False, "a first round that comes too late"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.keyed_hash import keyed_bits
-from streamer.monitoring import DriftAlarm
+from streamer.gates.keyed_hash import keyed_bits
 from streamer.recalibration.run import calibrate_gate
+from streamer.risk.states import DriftAlarm
 from streamer.scoring.cloud import STATISTICS
 from tests.integration.watching.conftest import DAY, GATE, NEWEST, START, Shown, Traffic
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.monitoring import AuditedDecision, AuditedDecisions
-from streamer.watching.reading import JUDGE_CAP, JUDGE_MISSING
+from streamer.risk.rounds.reading import JUDGE_CAP, JUDGE_MISSING
+from streamer.risk.states import AuditedDecision, AuditedDecisions
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
 from tests.integration.watching.test_reading import audited, fresh_sequence, some_severities
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.monitoring import (
+from streamer.risk.rounds.reading import chance_of
+from streamer.risk.states import (
     AuditedDecision,
     AuditedDecisions,
     DrawAlarm,
@@ -16,7 +17,6 @@ from streamer.monitoring import (
     ExposureSequence,
     RiskAlarm,
 )
-from streamer.watching.reading import chance_of
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 
 if TYPE_CHECKING:

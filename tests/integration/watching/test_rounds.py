@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from streamer.watching.watch import ROUND_SECONDS, RiskWatch
+from streamer.risk.rounds.watch import ROUND_SECONDS, RiskWatch
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 
 if TYPE_CHECKING:

@@ -98,7 +98,7 @@ def test_one_gates_trouble_is_no_others(
     )
     told: list[str] = []
     monkeypatch.setattr(
-        "streamer.watching.watch.log",
+        "streamer.risk.rounds.watch.log",
         type("Log", (), {"exception": lambda self, event, **_: told.append(event)})(),
     )
     watcher.round(traffic.store.gates.list(), now=START)

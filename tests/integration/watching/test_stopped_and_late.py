@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from streamer.recalibration.one_gate import recalibrate_by_hand
-from streamer.store import calibration_runs, open_store
+from streamer.store import open_store
+from streamer.store.calibration import calibration_runs
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm, fresh_sequence, some_severities

@@ -6,8 +6,8 @@ import sys
 from datetime import datetime
 
 from streamer.failpoints import from_environment
+from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import open_store
-from streamer.watching.watch import RiskWatch
 from tests.integration.store.conftest import dead_letter_message, policy_message
 from tests.integration.watching.conftest import GATE, Shown
 

@@ -24,8 +24,8 @@ from streamer.calibration import (
     prepare_transductive,
 )
 from streamer.calibration.threshold import CALIBRATORS
-from streamer.gate_shapes import Ramp, Smooth
-from streamer.policy import LAWS
+from streamer.gates.policy import LAWS
+from streamer.gates.shapes import Ramp, Smooth
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamer import Threshold, calibrate, decide
 from streamer.audit.standalone import verify_bundle
-from streamer.gate import BatchGate, gate_batch, is_blank
+from streamer.gates.gate import BatchGate, gate_batch, is_blank
 
 
 def threshold(state: str, value: float) -> Threshold:

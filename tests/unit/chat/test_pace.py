@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.chat.pace import Pace
+from streamer.labels.llm.pace import Pace
 
 
 class Time:

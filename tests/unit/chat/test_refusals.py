@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamer.chat.refusals import fitted, refused_parameter
+from streamer.labels.llm.refusals import fitted, refused_parameter
 
 SENT = {"model", "temperature", "top_p", "max_tokens", "seed", "n"}
 

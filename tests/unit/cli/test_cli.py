@@ -14,7 +14,7 @@ from streamer.cli.console import percent
 from streamer.errors import Unavailable
 from streamer.journal import BatchKey
 from streamer.scoring.identity import EncoderIdentity
-from streamer.settings import load_settings
+from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
@@ -132,7 +132,7 @@ def test_errors_are_one_line_without_traceback(
     def fail(**_overrides: object) -> None:
         raise error
 
-    monkeypatch.setattr("streamer.settings.load_settings", fail)
+    monkeypatch.setattr("streamer.settings.settings.load_settings", fail)
     found, out, err = run(capsys, "config", "show")
     assert (found, out) == (status, "")
     assert says in err

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from streamer.cli.dev_screen import bar, draw
-from streamer.dev_look import Line, Look
+from streamer.dev.look import Line, Look
 from streamer.telemetry.live_numbers import GateNumbers, Interval, LiveNumbers
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

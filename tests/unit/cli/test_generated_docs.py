@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import generate_docs
-from streamer.settings import Settings
-from streamer.settings_sources import leaves, variable_name
+from streamer.settings.settings import Settings
+from streamer.settings.sources import leaves, variable_name
 from streamer.telemetry.catalogue import CATALOGUE
 
 

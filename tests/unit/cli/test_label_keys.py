@@ -9,11 +9,11 @@ import pytest
 
 from streamer import cli, wiring
 from streamer.errors import UsageError
-from streamer.settings import load_settings
+from streamer.settings.settings import load_settings
 from tests.unit.cli.test_cli import database, empty_directory, objects, run  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
-    from streamer.signed_label import LabelKeys
+    from streamer.signing.labels import LabelKeys
 
 
 def read(private: str | None, public: str | None) -> LabelKeys:

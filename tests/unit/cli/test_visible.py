@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import streamer
 from streamer.cli import console, main
+from streamer.security.visible import VisibleLines, visible
 from streamer.telemetry.logs import configure_logging
-from streamer.visible import VisibleLines, visible
 from tests.unit.telemetry.test_logs import as_before  # noqa: F401
 
 if TYPE_CHECKING:

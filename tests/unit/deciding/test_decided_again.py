@@ -15,8 +15,8 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.events.actions import decode_action
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import ActivePolicy, Decision, Partition, Record, Redelivery
-from streamer.policy import GateSettings, Policy
 from streamer.scoring.encoder import CachedEncoder
 from streamer.scoring.identity import EncoderIdentity
 

@@ -19,7 +19,8 @@ from streamer.events.limits import Limits
 from streamer.events.responses import content_hash, decode_responses
 from streamer.events.thresholds import encode_threshold, threshold_event
 from streamer.events.topics import Topics
-from streamer.gate import gate_batch
+from streamer.gates.gate import gate_batch
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import (
     ActivePolicy,
     BatchKey,
@@ -30,7 +31,6 @@ from streamer.journal import (
     Record,
     Redelivery,
 )
-from streamer.policy import GateSettings, Policy
 from streamer.scoring.encoder import CachedEncoder
 from streamer.scoring.gram import gram_energy
 from streamer.scoring.identity import EncoderIdentity

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.dither import uniforms_for
 from streamer.events.actions import decode_action
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.uniforms import uniforms_for
 from streamer.journal import BatchKey
-from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
-from streamer.ruling import PolicyGate
 from tests.unit.deciding.test_decider import World, active, batch, raw
 
 if TYPE_CHECKING:
+    from streamer.gates.policy import Policy
+    from streamer.gates.rule import Rule
     from streamer.journal import Decision
-    from streamer.policy import Policy
-    from streamer.rules import Rule
 
 SCORES = (0.9, 0.4, 0.6)
 

@@ -16,9 +16,9 @@ from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import Unavailable
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.thresholds import threshold_event, threshold_message
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import ActivePolicy, OutboxMessage
-from streamer.policy import GateSettings, Policy
-from streamer.signed_policy import NO_KEYS, PolicyKeys, PolicyVersion
+from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

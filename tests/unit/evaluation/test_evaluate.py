@@ -13,17 +13,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from streamer import evaluation
 from streamer.cli import main
 from streamer.errors import UsageError
-from streamer.evaluation import evaluate, outputs, run, steps
-from streamer.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
-from streamer.evaluation.findings import findings
-from streamer.evaluation.results import Spread
-from streamer.evaluation.spreads import excess
-from streamer.evaluation.tables import all_tables, over_budget_table, promised_rows
-from streamer.experiments.compared_methods import METHODS_COMPARED
-from streamer.experiments.halves import seeded_splits
+from streamer.research import evaluation
+from streamer.research.evaluation import evaluate, outputs, run, steps
+from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
+from streamer.research.evaluation.findings import findings
+from streamer.research.evaluation.results import Spread
+from streamer.research.evaluation.spreads import excess
+from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
+from streamer.research.experiments.compared_methods import METHODS_COMPARED
+from streamer.research.experiments.halves import seeded_splits
 from streamer.scoring.compared_scorers import SCORER_NAMES
 from tests.unit.evaluation.made_up import rows, write
 

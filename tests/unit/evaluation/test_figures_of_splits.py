@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamer.evaluation.csv_files import raw_energy
-from streamer.evaluation.ranking import COVERAGES, ranking
-from streamer.evaluation.spreads import chance_bound, excess, spread
-from streamer.experiments.measurement import Units
-from streamer.experiments.score_quality import area_under_curve
+from streamer.clouds.measurement import Units
+from streamer.planning.score_quality import area_under_curve
+from streamer.research.evaluation.csv_files import raw_energy
+from streamer.research.evaluation.ranking import COVERAGES, ranking
+from streamer.research.evaluation.spreads import chance_bound, excess, spread
 from streamer.scoring.gram import score_batch
 
 

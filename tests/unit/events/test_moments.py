@@ -14,7 +14,7 @@ from streamer.events import codes
 from streamer.events.generate import TYPES
 from streamer.events.labels import decode_label
 from streamer.events.responses import decode_responses
-from streamer.labelling.label_files import LabelFileError, open_labels
+from streamer.labels.label_files import LabelFileError, open_labels
 from tests.faults.mutations import EXAMPLES
 
 if TYPE_CHECKING:

@@ -14,12 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.errors import UsageError
-from streamer.events.identifiers import is_identifier
-from streamer.events.labels import decode_label, encode_label
-from streamer.events.limits import DEFAULT_LIMITS
-from streamer.events.responses import decode_responses, encode_responses
-from streamer.experiments.clouds import (
+from streamer.clouds.cloud import (
     Cloud,
     CloudResponse,
     cloud_labels,
@@ -30,6 +25,11 @@ from streamer.experiments.clouds import (
     severity_kind,
     split_clouds,
 )
+from streamer.errors import UsageError
+from streamer.events.identifiers import is_identifier
+from streamer.events.labels import decode_label, encode_label
+from streamer.events.limits import DEFAULT_LIMITS
+from streamer.events.responses import decode_responses, encode_responses
 
 if TYPE_CHECKING:
     from pathlib import Path

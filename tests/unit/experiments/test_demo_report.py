@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 
 from streamer.calibration import LabelledGroup, calibrate_groups
-from streamer.experiments.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
-from streamer.experiments.measurement import DecidedBatch, measure
-from streamer.experiments.report import render_report, write_report
-from streamer.experiments.sentence import budget, percent, sentence
-from streamer.experiments.terminal import run_summary
-from streamer.gate import gate_batch
-from streamer.policy import UNITS, Unit
+from streamer.clouds.measurement import DecidedBatch, measure
+from streamer.clouds.sentence import budget, percent, sentence
+from streamer.dev.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
+from streamer.dev.report.page import render_report, write_report
+from streamer.dev.report.terminal import run_summary
+from streamer.gates.gate import gate_batch
+from streamer.gates.policy import UNITS, Unit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from streamer.errors import Unavailable
-from streamer.experiments import embedding_store
-from streamer.experiments.embedding_store import embedded_texts
+from streamer.research.experiments import embedding_store
+from streamer.research.experiments.embedding_store import embedded_texts
 
 if TYPE_CHECKING:
     from pathlib import Path

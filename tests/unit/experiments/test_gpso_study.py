@@ -9,11 +9,17 @@ import json
 import numpy as np
 import pytest
 
+from streamer.clouds.cloud import Cloud, CloudResponse
 from streamer.errors import UsageError
-from streamer.experiments.clouds import Cloud, CloudResponse
-from streamer.experiments.gpso_selection import cloud_embeddings, select
-from streamer.experiments.gpso_study import StudyOptions, gpso_study
-from streamer.experiments.gpso_tables import batches_csv, figures_csv, markdown, selection_lines, study_json
+from streamer.research.experiments.gpso_selection import cloud_embeddings, select
+from streamer.research.experiments.gpso_study import StudyOptions, gpso_study
+from streamer.research.experiments.gpso_tables import (
+    batches_csv,
+    figures_csv,
+    markdown,
+    selection_lines,
+    study_json,
+)
 
 D = 10
 

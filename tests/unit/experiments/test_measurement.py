@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.experiments.charts import tradeoff
-from streamer.experiments.measurement import DecidedBatch, clustered_standard_error, measure, units_of
-from streamer.gate import gate_batch
-from streamer.policy import UNITS, Unit
+from streamer.clouds.measurement import DecidedBatch, clustered_standard_error, measure, units_of
+from streamer.dev.report.charts import tradeoff
+from streamer.gates.gate import gate_batch
+from streamer.gates.policy import UNITS, Unit
 
 
 def batch(

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.experiments import method_table, score_cache
-from streamer.experiments.clouds import Cloud, CloudResponse
-from streamer.experiments.compared_methods import METHODS_COMPARED
-from streamer.experiments.halves import Halves
-from streamer.experiments.method_table import MethodFigures, main, markdown_table, method_figures
-from streamer.experiments.offline import ScoredCloud
-from streamer.experiments.offline_figures import split_figures
-from streamer.experiments.score_cache import scored_file
+from streamer.research.experiments import method_table, score_cache
+from streamer.research.experiments.compared_methods import METHODS_COMPARED
+from streamer.research.experiments.halves import Halves
+from streamer.research.experiments.method_table import MethodFigures, main, markdown_table, method_figures
+from streamer.research.experiments.offline_figures import split_figures
+from streamer.research.experiments.score_cache import scored_file
 from streamer.scoring.compared_scorers import SCORER_NAMES
 from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity
 

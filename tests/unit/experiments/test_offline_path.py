@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from streamer.calibration import calibrate
-from streamer.errors import UsageError
-from streamer.experiments.clouds import Cloud, CloudResponse, split_clouds
-from streamer.experiments.offline import (
+from streamer.clouds.cloud import Cloud, CloudResponse, split_clouds
+from streamer.clouds.offline import (
     ScoredCloud,
     calibration_groups,
     offline_run,
     run_scored,
     score_clouds,
 )
-from streamer.experiments.offline_figures import figures_table, main, split_figures
-from streamer.experiments.simulation import simulate_clouds
-from streamer.policy import UNITS, Unit
+from streamer.clouds.simulation import simulate_clouds
+from streamer.errors import UsageError
+from streamer.gates.policy import UNITS, Unit
+from streamer.research.experiments.offline_figures import figures_table, main, split_figures
 from streamer.scoring.encoder import CachedEncoder
 from streamer.scoring.gram import gram_energy
 from streamer.scoring.identity import EncoderIdentity

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.clouds.measurement import units_of
+from streamer.clouds.offline import decided_batch, score_clouds
 from streamer.errors import UsageError
-from streamer.experiments.clouds import Cloud, CloudResponse
-from streamer.experiments.guess import Guess
-from streamer.experiments.measurement import units_of
-from streamer.experiments.offline import decided_batch, score_clouds
-from streamer.experiments.plan_prompts import SampledBatches, guessed_prompts, past_prompts
-from streamer.experiments.score_quality import area_under_curve, intraclass_correlation
-from streamer.policy import UNITS
+from streamer.gates.policy import UNITS
+from streamer.planning.guess import Guess
+from streamer.planning.prompts import SampledBatches, guessed_prompts, past_prompts
+from streamer.planning.score_quality import area_under_curve, intraclass_correlation
 from streamer.scoring.encoder import CachedEncoder
 
 

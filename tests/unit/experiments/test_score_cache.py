@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable
-from streamer.experiments import score_cache
-from streamer.experiments.clouds import Cloud, CloudResponse
-from streamer.experiments.line_record import append_lines, read_lines
-from streamer.experiments.score_cache import every_score
+from streamer.research.experiments import score_cache
+from streamer.research.experiments.score_cache import every_score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import os
-from streamer.experiments.side_processes import side_processes
+from streamer.research.experiments.side_processes import side_processes
 assert side_processes(1).submit(os.getpid).result() != os.getpid()
 os.kill(os.getpid(), 9)
 """

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from streamer.clouds.cloud import cloud_to_event, severity_kind
+from streamer.clouds.facts import number_fact, tabled_facts
+from streamer.clouds.noise import NOISE_FAMILIES, make_noise
+from streamer.clouds.simulation import DEFAULT_CLOUDS, NOISE_SHARE, simulate_clouds
 from streamer.errors import UsageError
-from streamer.experiments.clouds import cloud_to_event, severity_kind
-from streamer.experiments.facts import number_fact, tabled_facts
-from streamer.experiments.noise import NOISE_FAMILIES, make_noise
-from streamer.experiments.simulation import DEFAULT_CLOUDS, NOISE_SHARE, simulate_clouds
 
 
 def test_a_seed_makes_the_same_clouds_again_and_another_makes_others() -> None:

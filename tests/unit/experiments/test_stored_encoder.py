@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamer.experiments import stored_encoder
-from streamer.experiments.stored_encoder import StoredEncoder
+from streamer.research.experiments import stored_encoder
+from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.registry import DEFAULT_ENCODER
 
 

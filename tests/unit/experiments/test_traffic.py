@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from streamer.experiments.traffic import endless_clouds, occurrences
+from streamer.clouds.traffic import endless_clouds, occurrences
 
 
 def test_no_batch_comes_twice_and_the_same_seed_gives_the_same() -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from streamer.gpso import PIPELINES, diagnose, fit_batches, fit_rows
-from streamer.gpso.diagnostics import DAVIS_KAHAN, condition_left, separation
-from streamer.gpso.projectors import distance, overlap, spectrum
-from streamer.gpso.prototypes import bootstrap, make_prototype
-from streamer.gpso.scatter import scatter_factor
+from streamer.research.gpso import PIPELINES, diagnose, fit_batches, fit_rows
+from streamer.research.gpso.diagnostics import DAVIS_KAHAN, condition_left, separation
+from streamer.research.gpso.projectors import distance, overlap, spectrum
+from streamer.research.gpso.prototypes import bootstrap, make_prototype
+from streamer.research.gpso.scatter import scatter_factor
 
 KEYS = tuple(PIPELINES)
 DIMENSIONS = 30

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import ortho_group
 
-from streamer.gpso.diagnostics import scatter_difference
-from streamer.gpso.projectors import distance, eigengap_rank, overlap, spectrum
-from streamer.gpso.scatter import PIPELINES, scatter_factor, unit_rows
+from streamer.research.gpso.diagnostics import scatter_difference
+from streamer.research.gpso.projectors import distance, eigengap_rank, overlap, spectrum
+from streamer.research.gpso.scatter import PIPELINES, scatter_factor, unit_rows
 
 ROWS = hnp.arrays(
     np.float64,

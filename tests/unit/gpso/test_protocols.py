@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamer.experiments.logistic import LogisticRegression
-from streamer.gpso import PIPELINES, Gpso, NearestMean, Question, Tightness, judge_across, judge_within
-from streamer.gpso.questions import leave_out, seed_for, split_rows
+from streamer.research.experiments.logistic import LogisticRegression
+from streamer.research.gpso import (
+    PIPELINES,
+    Gpso,
+    NearestMean,
+    Question,
+    Tightness,
+    judge_across,
+    judge_within,
+)
+from streamer.research.gpso.questions import leave_out, seed_for, split_rows
 
 DIMENSIONS = 16
 METHODS = [

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from streamer.chat.record import Exchange, Price, TokenUsage, cost_of
 from streamer.errors import UsageError
-from streamer.judge.client import Judge
-from streamer.judge.endpoint import JudgeEndpoint
-from streamer.judge.record import Judgement
-from streamer.judge.rubric import JudgeCase
-from streamer.settings import load_settings
+from streamer.labels.judge.client import Judge
+from streamer.labels.judge.endpoint import JudgeEndpoint
+from streamer.labels.judge.record import Judgement
+from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.llm.record import Exchange, Price, TokenUsage, cost_of
+from streamer.settings.settings import load_settings
 from streamer.wiring import judge_endpoint
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS, MalformedReply, parse_verdict
+from streamer.labels.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS, MalformedReply, parse_verdict
 
 GOOD: dict[str, Any] = {
     "score": 88.6,

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS
-from streamer.judge.rubric import ANCHORS, ASPECTS, JudgeCase, instructions, messages, reminder, rubric_id
+from streamer.labels.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS
+from streamer.labels.judge.rubric import (
+    ANCHORS,
+    ASPECTS,
+    JudgeCase,
+    instructions,
+    messages,
+    reminder,
+    rubric_id,
+)
 
 BOUNDARY = "0123456789abcdef0123456789abcdef"
 NASTY = [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer.journal import BatchKey
-from streamer.labelling.audit_sample import draw_responses, is_sampled
+from streamer.labels.audit_sample import draw_responses, is_sampled
 
 SALT = bytes(range(32))
 IDENTIFIERS = st.text(min_size=1, max_size=20)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from streamer.errors import UsageError
-from streamer.labelling.bertscore import BertScorer
+from streamer.labels.bertscore import BertScorer
 
 
 def test_bertscore_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_bertscore_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_importing_these_parts_imports_no_model_library() -> None:
     code = """
 import sys
-import streamer.labelling.bertscore, streamer.labelling.severity
+import streamer.labels.bertscore, streamer.labels.severity
 assert not {"torch", "transformers", "bert_score", "openai", "pandas"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from streamer.errors import UsageError
 from streamer.journal import BatchKey, LabelRevision
-from streamer.labelling.label_files import (
+from streamer.labels.label_files import (
     LabelFileError,
     LabelReader,
     LabelTask,

@@ -11,9 +11,9 @@ import pytest
 from streamer.errors import BadMessage, UsageError
 from streamer.events import codes
 from streamer.events.labels import decode_label, label_revision
-from streamer.labeller_names import fault, normalised
-from streamer.labelling.label_files import LabelFileError, open_labels
-from streamer.policy import GateSettings
+from streamer.gates.labeller_names import fault, normalised
+from streamer.gates.policy import GateSettings
+from streamer.labels.label_files import LabelFileError, open_labels
 from streamer.review.access import labeller_name
 
 if TYPE_CHECKING:

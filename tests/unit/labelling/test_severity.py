@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.labelling.answer_head import answer_head
-from streamer.labelling.lexical import matches, normal_form
-from streamer.labelling.severity import (
+from streamer.labels.answer_head import answer_head
+from streamer.labels.lexical import matches, normal_form
+from streamer.labels.severity import (
     ReferencedAnswer,
     factuality_severities,
     judge_severity,

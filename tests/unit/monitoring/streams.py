@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from streamer.monitoring import AuditedDecisions
+from streamer.risk.states import AuditedDecisions
 
 
 def audited(

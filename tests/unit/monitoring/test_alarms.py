@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from streamer.monitoring import (
+from streamer.risk.states import (
     AuditedDecision,
     AuditedDecisions,
     DrawAlarm,

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from streamer.monitoring import RiskInterval, budget_burn
+from streamer.risk.states import RiskInterval, budget_burn
 
 
 def interval(decisions=1000, estimate=0.05, lower=0.02, upper=0.1):

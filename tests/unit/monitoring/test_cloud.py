@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from streamer.monitoring import cloud_centre, cosine_to_centre, mean_pairwise_cosine
+from streamer.risk.states import cloud_centre, cosine_to_centre, mean_pairwise_cosine
 
 
 def cosine(a, b):

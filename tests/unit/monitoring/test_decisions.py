@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from streamer.monitoring import AuditedDecision, AuditedDecisions
+from streamer.risk.states import AuditedDecision, AuditedDecisions
 
 RIGHT = {
     "probability": [0.5, 0.5, 1.0],

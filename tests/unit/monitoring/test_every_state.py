@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamer.monitoring import DrawAlarm, DriftAlarm, ExposurePlan, ExposureSequence, RiskAlarm
+from streamer.risk.states import DrawAlarm, DriftAlarm, ExposurePlan, ExposureSequence, RiskAlarm
 from tests.unit.monitoring.streams import audited, pieces
 
 REFERENCE = np.random.default_rng(5).normal(size=200)

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from streamer.monitoring import AuditedDecision, AuditedDecisions, ExposurePlan, ExposureSequence
-from streamer.monitoring.boundary import GRID, mixture
+from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, ExposureSequence
+from streamer.risk.states.boundary import GRID, mixture
 from tests.unit.monitoring.streams import audited, severities
 
 PLAN = ExposurePlan(delta=0.1, least_probability=0.2)

@@ -13,7 +13,9 @@ import pytest
 
 from streamer import LabelledGroup
 from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
-from streamer.policy import METHODS, SHAPES, UNITS, GateSettings, Policy
+from streamer.gates.policy import METHODS, SHAPES, UNITS, GateSettings, Policy
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import Chance, Cut, Indicator, Quantile, Rank, Segments, Transductive
 from streamer.recalibration.candidates import (
     CURVE_POINTS,
     MOST_SEGMENTS,
@@ -22,8 +24,6 @@ from streamer.recalibration.candidates import (
     decide,
     selective_grid,
 )
-from streamer.rules import Chance, Cut, Indicator, Quantile, Rank, Segments, Transductive
-from streamer.ruling import PolicyGate
 
 if TYPE_CHECKING:
     from streamer.recalibration.candidates import Candidate

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from streamer.calibration import LabelledGroup
-from streamer.gate_shapes import Smooth
+from streamer.gates.policy import GateSettings
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Rule, Segments, Transductive
+from streamer.gates.shapes import Smooth
 from streamer.journal import BatchKey
-from streamer.policy import GateSettings
 from streamer.recalibration.candidates import Sample, candidates
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.run import SampledGroup, SampledItem
-from streamer.rules import INDICATOR, Chance, Cut, Quantile, Rank, Rule, Segments, Transductive
-from streamer.ruling import PolicyGate
 
 CLOSED, OPEN = math.inf, -math.inf
 

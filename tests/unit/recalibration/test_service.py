@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.events.alerts import AlertsV1
-    from streamer.policy import GateRevision
+    from streamer.gates.policy import GateRevision
     from streamer.recalibration.standing import GateStanding
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from streamer.policy import MONITOR, GateSettings, Policy
+from streamer.gates.policy import MONITOR, GateSettings, Policy
+from streamer.gates.rule import INDICATOR, Cut, Segments
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.verdict import Closing, Comparison, closing, least_new_groups, verdict
-from streamer.rules import INDICATOR, Cut, Segments
 
 AUTO = GateSettings(encoder="e@1", recalibrate="auto", least_groups=100)
 SAME = Comparison(

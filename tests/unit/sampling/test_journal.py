@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.chat.record import Choice, TokenUsage
 from streamer.errors import UsageError
-from streamer.sampling import Arm, Prompt, Recipe, SamplingPlan
-from streamer.sampling.journal import Journal, read_journal
-from streamer.sampling.plan import Batch
-from streamer.sampling.replies import Ledger, Reply, publishable
+from streamer.labels.llm.record import Choice, TokenUsage
+from streamer.research.sampling import Arm, Prompt, Recipe, SamplingPlan
+from streamer.research.sampling.journal import Journal, read_journal
+from streamer.research.sampling.plan import Batch
+from streamer.research.sampling.replies import Ledger, Reply, publishable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.experiments.line_files import is_publishable
-from streamer.experiments.noise import NOISE_FAMILIES, NoiseFamily
-from streamer.sampling.noise import MOST_CHARACTERS, distinct_noise
+from streamer.clouds.line_files import is_publishable
+from streamer.clouds.noise import NOISE_FAMILIES, NoiseFamily
+from streamer.research.sampling.noise import MOST_CHARACTERS, distinct_noise
 
 ANSWERS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), max_size=3

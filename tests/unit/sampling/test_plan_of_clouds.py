@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.chat.record import Price, TokenUsage
 from streamer.errors import UsageError
-from streamer.sampling import PRESETS, Arm, Mix, Prompt, Recipe, SamplingPlan, estimate
-from streamer.sampling.plan import Batch
+from streamer.labels.llm.record import Price, TokenUsage
+from streamer.research.sampling import PRESETS, Arm, Mix, Prompt, Recipe, SamplingPlan, estimate
+from streamer.research.sampling.plan import Batch
 
 PROMPTS = (
     Prompt("q1", "Capital of France?", ("Paris",)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer.errors import UsageError
-from streamer.sampling import Prompt, read_prompts
+from streamer.research.sampling import Prompt, read_prompts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamer.monitoring import mean_pairwise_cosine
+from streamer.risk.states import mean_pairwise_cosine
 from streamer.scoring.cloud import STATISTICS, _directions, cloud_numbers
 from streamer.scoring.gram import score_batch, score_rows, unit_rows
 

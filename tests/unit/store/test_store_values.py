@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import UsageError
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import BatchKey, Decision, OutboxMessage, Partition, Record, ScoredResponse
-from streamer.policy import GateSettings, Policy
-from streamer.store import chain
-from streamer.store.engine import parse_url
-from streamer.store.rows import check_decision, storable
-from streamer.store.schema.types import UtcDateTime, decode_headers, encode_headers
+from streamer.store.db.engine import parse_url
+from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers
+from streamer.store.log import chain
+from streamer.store.log.rows import check_decision, storable
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

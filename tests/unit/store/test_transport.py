@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streamer.errors import UsageError
-from streamer.store.engine import parse_url
-from streamer.store.transport import protected
+from streamer.store.db.engine import parse_url
+from streamer.store.db.transport import protected
 
 VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSSLMODE", "PGSERVICE")
 

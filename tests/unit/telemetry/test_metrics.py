@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamer.events import codes
+from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import (
     BatchKey,
     DataGap,
@@ -21,7 +22,6 @@ from streamer.journal import (
     Redelivery,
     ScoredResponse,
 )
-from streamer.policy import GateSettings, Policy
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
 from streamer.telemetry.metrics import HOLD_REASONS, Metrics
 from streamer.telemetry.stream_observer import StreamTelemetry

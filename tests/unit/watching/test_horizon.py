@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 
-from streamer.watching.horizon import MOST_MARKS, Mark, Probe, marked, pruned, settled_number, time_of
+from streamer.risk.rounds.horizon import MOST_MARKS, Mark, Probe, marked, pruned, settled_number, time_of
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from streamer.store.control import adopt
+from streamer.store.audit.control import adopt
 
 revision = "0007"
 down_revision = "0006"  # whose columns have defaults: rows are sealed with them

@@ -1,0 +1,293 @@
+"""Response clouds: one prompt, its sampled responses, and the severities that are known of them.
+
+A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
+and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
+``meta`` object, whose ``label_kind`` says how the severity arose, and an optional ``embedding``, which `streamer evaluate`
+and `streamer gpso` take in the place of an encoder's. Other fields are passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from streamer.clouds.line_files import is_publishable, numbered_lines, shown_name
+from streamer.errors import BadMessage, UsageError
+from streamer.events.labels import SCHEMA as LABELS_SCHEMA
+from streamer.events.labels import LabelsV1
+from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
+from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses, encode_responses
+from streamer.gates.gate import is_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from streamer.events.limits import Limits
+
+MAX_ID_LENGTH = 200
+UNSTATED_KIND = "unstated"
+"""The kind of a severity whose file does not say how it arose."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudResponse:
+    """One response of a cloud.
+
+    Attributes
+    ----------
+    id : ``r00``, ``r01``, ... by position.
+    severity : in [0, 1], 0 = fine; None when nobody has said.
+    kind : how severities of this response arise, in the form that gates name it (``lexical``, ``human``).
+    embedding : of any length but 0; all responses of a cloud have one, of one dimension, or none has.
+    """
+
+    id: str
+    text: str
+    severity: float | None = None
+    kind: str = UNSTATED_KIND
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    embedding: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """One prompt with its n >= 2 responses; `question_id` is the prompt's name in the file it came from."""
+
+    question_id: str
+    question: str
+    references: tuple[str, ...]
+    responses: tuple[CloudResponse, ...]
+
+    @property
+    def batch_id(self) -> str:
+        """`question_id` as an identifier that events accept: itself wherever possible."""
+        return identifier(self.question_id)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The responses' texts, in order."""
+        return tuple(response.text for response in self.responses)
+
+    @property
+    def severities(self) -> tuple[float | None, ...]:
+        """The responses' severities, in order."""
+        return tuple(response.severity for response in self.responses)
+
+
+class _ResponseLine(msgspec.Struct):
+    text: str
+    label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    meta: dict[str, Any] | None = None
+    embedding: Annotated[tuple[float, ...], msgspec.Meta(min_length=2)] | None = None
+
+
+class _CloudLine(msgspec.Struct):
+    question_id: str | int
+    question: str
+    responses: Annotated[list[_ResponseLine], msgspec.Meta(min_length=2)]
+    references: list[str] | None = None
+
+
+_decoder = msgspec.json.Decoder(_CloudLine)
+
+
+def identifier(name: str) -> str:
+    """Return `name` if it is a valid identifier (1..200 characters, none a control character), else one made of it.
+
+    What cannot stay is replaced by ``_`` and what is too long is cut; a hash of the whole name then follows, so
+    that different names keep different identifiers.
+    """
+    cleaned = "".join("_" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in name)
+    if cleaned == name and 0 < len(name) <= MAX_ID_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{cleaned[: MAX_ID_LENGTH - 17]}-{digest}"
+
+
+def kind_of_label(meta: Mapping[str, Any]) -> str:
+    """Return the kind of severity that `meta` states: the head of its ``label_kind``, as a short slug.
+
+    ``"lexical (alias contained in answer)"`` becomes ``lexical``, ``"LLM judge: 1-(mean-1)/9"`` ``llm-judge``.
+    """
+    stated = meta.get("label_kind")
+    head = re.split(r"[(:;,]", stated, maxsplit=1)[0] if isinstance(stated, str) else ""
+    slug = re.sub(r"[^a-z0-9]+", "-", head.lower()).strip("-")
+    return slug[:64].rstrip("-") or UNSTATED_KIND
+
+
+def read_clouds(path: Path | str) -> Iterator[Cloud]:
+    """Yield the clouds of a file one by one, in its order, holding one line in memory at a time.
+
+    Parameters
+    ----------
+    path : a ``.jsonl`` file, plain or gzip (told apart by content, not by name), or ``-`` for standard input.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read, or a line is not a cloud; the message names the line and what to do.
+    """
+    name = shown_name(path)
+    first_seen: dict[str, int] = {}
+    for number, line in numbered_lines(path):
+        cloud = parse_cloud(line, f"{name}, line {number}")
+        earlier = first_seen.setdefault(cloud.batch_id, number)
+        if earlier != number:
+            raise UsageError(
+                f"{name}, line {number}: question_id {cloud.question_id!r} was already on line {earlier}; "
+                "a question is one batch, so put all its responses on one line or give each line its own id"
+            )
+        yield cloud
+    if not first_seen:
+        raise UsageError(f"{name} holds no clouds; it should have one JSON object a line")
+
+
+def parse_cloud(line: bytes, where: str) -> Cloud:
+    """Read one line of a file of clouds. Raises `UsageError`, which begins with `where`."""
+    try:
+        row = _decoder.decode(line)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{where}: {error}; a cloud needs question_id, question and at least two responses, each with a text "
+            "and a label in [0, 1] or null"
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        hint = "; NaN and Infinity are no JSON: write null" if b"NaN" in line or b"Infinity" in line else ""
+        raise UsageError(
+            f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
+        ) from error
+    texts = [row.question, *(row.references or ()), *(response.text for response in row.responses)]
+    for text in texts:
+        if not is_publishable(text):
+            raise UsageError(
+                f"{where}: a text holds a NUL or half a surrogate pair, which no event may carry; remove it"
+            )
+    _check_embeddings(row, where)
+    return Cloud(
+        question_id=str(row.question_id),
+        question=row.question,
+        references=tuple(row.references or ()),
+        responses=tuple(
+            CloudResponse(
+                id=response_id(i),
+                text=response.text,
+                severity=response.label,
+                kind=kind_of_label(response.meta or {}),
+                meta=response.meta or {},
+                embedding=response.embedding,
+            )
+            for i, response in enumerate(row.responses)
+        ),
+    )
+
+
+def _check_embeddings(row: _CloudLine, where: str) -> None:
+    vectors = [response.embedding for response in row.responses]
+    sizes = sorted({0 if vector is None else len(vector) for vector in vectors})
+    if len(sizes) > 1:
+        told = ", ".join(f"{size} numbers" if size else "none" for size in sizes)
+        raise UsageError(
+            f"{where}: the embeddings of one question are of different dimensions ({told}); give every response one of "
+            "the same dimension, or none any"
+        )
+    for i, vector in enumerate(vectors):
+        if vector is not None and not any(vector) and not is_blank(row.responses[i].text):
+            raise UsageError(
+                f"{where}: the embedding of response {i} is zero, so it has no direction to compare"
+            )
+
+
+def response_id(position: int) -> str:
+    """Return the id of the response at `position` (from 0): ``r00``, ``r01``, ..., ``r99``, ``r100``."""
+    return f"r{position:02d}"
+
+
+def severity_kind(clouds: Sequence[Cloud]) -> str:
+    """Return the one kind of severity that the labelled responses of `clouds` have.
+
+    Raises `UsageError` when nothing is labelled or kinds are mixed: a gate is controlled by one kind.
+    """
+    kinds = {r.kind for cloud in clouds for r in cloud.responses if r.severity is not None}
+    if not kinds:
+        raise UsageError(
+            "no response has a label, so nothing can be calibrated; give each a severity in [0, 1] in the "
+            "field label, or let `streamer label clouds` do so"
+        )
+    if len(kinds) > 1:
+        raise UsageError(
+            f"the labels are of several kinds ({', '.join(sorted(kinds))}), and a gate is controlled by one; "
+            "keep one kind (meta.label_kind) per file"
+        )
+    return kinds.pop()
+
+
+def split_clouds(clouds: Sequence[Cloud], seed: int) -> tuple[list[Cloud], list[Cloud]]:
+    """Shuffle `clouds` by `seed` and halve them: the first half is for calibration, the second for evaluation.
+
+    The order is that of SHA-256 of the UTF-8 text ``{seed}:{batch_id}`` (compared as bytes); with N clouds the
+    first floor(N / 2) calibrate and the others evaluate. It does not depend on the file's order, nor on the version
+    of any library, and anyone can redo it with a hash function alone.
+    """
+
+    def place(cloud: Cloud) -> bytes:
+        return hashlib.sha256(f"{seed}:{cloud.batch_id}".encode()).digest()
+
+    order = sorted(clouds, key=place)
+    half = len(order) // 2
+    return order[:half], order[half:]
+
+
+def cloud_to_event(cloud: Cloud, gate: str) -> ResponsesV1:
+    """Return the event that asks `gate` to decide about `cloud`."""
+    return ResponsesV1(
+        schema=RESPONSES_SCHEMA,
+        gate=gate,
+        batch_id=cloud.batch_id,
+        prompt=cloud.question,
+        responses=tuple(ResponseV1(id=r.id, text=r.text) for r in cloud.responses),
+        references=cloud.references or None,
+    )
+
+
+def cloud_message(cloud: Cloud, gate: str, limits: Limits) -> bytes:
+    """Return the value to publish so that `gate` decides about `cloud`.
+
+    Raises `UsageError` when a worker with these `limits` would refuse it: it would become a dead letter.
+    """
+    value = encode_responses(cloud_to_event(cloud, gate))
+    try:
+        decode_responses(value, limits)
+    except BadMessage as error:
+        raise UsageError(f"question {cloud.question_id!r} would be refused: {error.detail}") from None
+    return value
+
+
+def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[LabelsV1]:
+    """Return one label event for each response of `cloud` whose severity is known.
+
+    Parameters
+    ----------
+    labeller : who is recorded as having given the severities.
+    at : when they were given, with time zone.
+    """
+    return [
+        LabelsV1(
+            schema=LABELS_SCHEMA,
+            gate=gate,
+            batch_id=cloud.batch_id,
+            response_id=r.id,
+            severity=r.severity,
+            kind=r.kind,
+            labeller=labeller,
+            labelled_at=at,
+        )
+        for r in cloud.responses
+        if r.severity is not None
+    ]

@@ -1,0 +1,210 @@
+"""The offline twin of the stream's path: score, calibrate on one half, decide and measure on the other.
+
+It does with arrays in one process what publisher, worker and recalibrator do with events: the same encoder, score,
+gate and calibration, an audit sample of every batch of the first half, and no label that the audit would not ask for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.calibration import LabelledGroup, calibrate_groups
+from streamer.clouds.cloud import split_clouds
+from streamer.clouds.measurement import DecidedBatch, RiskReport, measure, units_of
+from streamer.errors import UsageError
+from streamer.gates.gate import gate_batch, is_blank
+from streamer.scoring.gram import score_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.calibration import Threshold
+    from streamer.clouds.cloud import Cloud
+    from streamer.gates.policy import Unit
+    from streamer.gates.rule import ThresholdState
+    from streamer.scoring.encoder import CachedEncoder
+
+_CLOUDS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredCloud:
+    """A cloud with its n scores in [0, 1]; None when every answer is blank, so that there is nothing to score."""
+
+    cloud: Cloud
+    scores: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OfflineResult:
+    """What `offline_run` found: the threshold from the first half, the decisions and the figures of the second."""
+
+    unit: Unit
+    threshold: Threshold
+    calibration: tuple[LabelledGroup, ...]
+    decided: tuple[DecidedBatch, ...]
+    report: RiskReport
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures under the names of ``streamer demo --json``."""
+        cut = self.threshold.value if self.threshold.state == "cut" else None
+        return summary(
+            self.report,
+            alpha=self.threshold.alpha,
+            method=self.threshold.method,
+            state=self.threshold.state,
+            threshold=cut,
+            calibration_groups=self.threshold.groups,
+        )
+
+
+def summary(
+    report: RiskReport,
+    *,
+    alpha: float,
+    method: str,
+    state: ThresholdState,
+    threshold: float | None,
+    calibration_groups: int,
+) -> dict[str, Any]:
+    """Return the figures of a run as one JSON object; None where a figure is undefined, `lambda` None unless cut."""
+    return {
+        "unit": report.unit,
+        "alpha": alpha,
+        "method": method,
+        "state": state,
+        "lambda": threshold,
+        "calibration_groups": calibration_groups,
+        "batches": report.batches,
+        "responses": report.responses,
+        "ship_rate": report.ship_rate,
+        "exposure_risk": report.exposure_risk,
+        "exposure_risk_se": report.exposure_risk_se,
+        "selective_risk": report.selective_risk,
+        "severity_reduction": report.severity_reduction,
+    }
+
+
+def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[ScoredCloud]:
+    """Score each cloud by the Gram energy of its responses' embeddings. Blocks for as long as the encoder takes."""
+    scored = []
+    for first in range(0, len(clouds), _CLOUDS_AT_ONCE):
+        some = clouds[first : first + _CLOUDS_AT_ONCE]
+        embedded = encoder.embed([cloud.texts for cloud in some])
+        for cloud, vectors in zip(some, embedded, strict=True):
+            blank = [is_blank(text) for text in cloud.texts]
+            if all(blank):
+                scored.append(ScoredCloud(cloud, None))
+                continue
+            scores, _ = score_batch(vectors, blank)
+            scored.append(ScoredCloud(cloud, tuple(scores.tolist())))
+    return scored
+
+
+def calibration_groups(scored: Sequence[ScoredCloud], unit: Unit) -> list[LabelledGroup]:
+    """Make the groups that an audit sample of every cloud gives, all its responses drawn.
+
+    Unit `best` asks for the best response's severity alone. Under `batch` every response carries its batch's score. A
+    drawn response without a severity counts as 1. Batches that are held unscored (all answers blank, or any under
+    `batch`) form no group.
+    """
+    groups = []
+    for item in scored:
+        batch = decided_batch(item, unit=unit, state="closed", threshold=None)
+        blank = [is_blank(text) for text in batch.texts]
+        if item.scores is None or (unit == "batch" and any(blank)):
+            continue
+        severities = [1.0 if severity is None else severity for severity in batch.severities]
+        if unit == "batch":
+            scores = [float(units_of([batch], unit).scores[0])] * len(severities)
+        else:
+            scores = list(item.scores)
+        drawn = [batch.best] if unit == "best" else list(range(len(severities)))
+        groups.append(
+            LabelledGroup(
+                id=f"{batch.batch_id}#1",  # batch and attempt, as the recalibrator names its groups
+                item_ids=tuple(item.cloud.responses[i].id for i in drawn),
+                scores=np.array([scores[i] for i in drawn]),
+                severities=np.array([severities[i] for i in drawn]),
+            )
+        )
+    return groups
+
+
+def decided_batch(
+    scored: ScoredCloud, *, unit: Unit, state: ThresholdState, threshold: float | None
+) -> DecidedBatch:
+    """Decide one cloud as the gate would."""
+    cloud = scored.cloud
+    shipped: tuple[bool, ...] = (False,) * len(cloud.responses)
+    if scored.scores is not None:
+        blank = [is_blank(text) for text in cloud.texts]
+        shipped = gate_batch(scored.scores, unit=unit, state=state, threshold=threshold, blank=blank).shipped
+    return DecidedBatch(
+        batch_id=cloud.batch_id,
+        prompt=cloud.question,
+        texts=cloud.texts,
+        scores=(None,) * len(cloud.responses) if scored.scores is None else scored.scores,
+        shipped=shipped,
+        severities=cloud.severities,
+    )
+
+
+def offline_run(
+    clouds: Sequence[Cloud],
+    *,
+    unit: Unit,
+    alpha: float,
+    method: str = "mean",
+    seed: int = 0,
+    encoder: CachedEncoder,
+    eta: float = 1.0,
+    draws: int = 20,
+) -> OfflineResult:
+    """Split, score, calibrate, decide and measure; see `run_scored` and `split_clouds`.
+
+    Parameters
+    ----------
+    clouds : at least 2.
+    unit : what ships.
+    alpha : the budget, in (0, 1).
+    method, eta, draws : the calibrator, as in `streamer.calibrate`.
+    seed : of the split and of the calibration's random weights.
+    """
+    return run_scored(
+        score_clouds(clouds, encoder), unit=unit, alpha=alpha, method=method, seed=seed, eta=eta, draws=draws
+    )
+
+
+def run_scored(
+    scored: Sequence[ScoredCloud],
+    *,
+    unit: Unit,
+    alpha: float,
+    method: str = "mean",
+    seed: int = 0,
+    eta: float = 1.0,
+    draws: int = 20,
+) -> OfflineResult:
+    """Do what `offline_run` does with clouds that are scored already (scores do not depend on anything here)."""
+    if len(scored) < 2:
+        raise UsageError(f"{len(scored)} cloud is too few: one half calibrates and the other is decided")
+    by_id = {item.cloud.batch_id: item for item in scored}
+    first, second = split_clouds([item.cloud for item in scored], seed)
+    groups = calibration_groups([by_id[cloud.batch_id] for cloud in first], unit)
+    threshold = calibrate_groups(groups, alpha=alpha, method=method, eta=eta, draws=draws, seed=seed)
+    cut = threshold.value if threshold.state == "cut" else None
+    decided = tuple(
+        decided_batch(by_id[cloud.batch_id], unit=unit, state=threshold.state, threshold=cut)
+        for cloud in second
+    )
+    return OfflineResult(
+        unit=unit,
+        threshold=threshold,
+        calibration=tuple(groups),
+        decided=decided,
+        report=measure(decided, unit),
+    )

@@ -1,0 +1,51 @@
+"""A run in one sentence, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamer.clouds.measurement import RiskReport
+    from streamer.gates.policy import Unit
+
+UNIT_WORDS: dict[Unit, tuple[str, str]] = {
+    "best": ("prompt", "prompts"),
+    "response": ("response", "responses"),
+    "batch": ("batch", "batches"),
+}
+"""What a unit is called, one and many."""
+
+
+def percent(ratio: float | None, decimals: int = 0) -> str:
+    """Write a ratio as a percentage; what would round to 0 or to 100 without being it gets more decimals,
+    and what is exactly that gets none."""
+    if ratio is None:
+        return "not defined"
+    value = 100 * ratio
+    if value in {0.0, 100.0}:
+        decimals = 0
+    while decimals < 4 and float(f"{value:.{decimals}f}") in {0.0, 100.0} and value not in {0.0, 100.0}:
+        decimals += 1
+    return f"{value:.{decimals}f} %"
+
+
+def budget(alpha: float) -> str:
+    """Write a budget as a percentage, exactly."""
+    return f"{round(100 * alpha, 10):g} %"
+
+
+def sentence(report: RiskReport, alpha: float) -> str:
+    """Say how much was served, what came with it, and what was allowed.
+
+    For example: "served 64 % of prompts, wrong among the served 15 %, exposure 9.8 % per prompt against a budget
+    of 10 %".
+    """
+    one, many = UNIT_WORDS[report.unit]
+    if report.ship_rate is None:
+        return f"nothing was decided, so there is nothing to measure against the budget of {budget(alpha)}"
+    if report.shipped == 0:
+        return f"served none of the {many}, so exposure is 0 % per {one} against a budget of {budget(alpha)}"
+    return (
+        f"served {percent(report.ship_rate)} of {many}, wrong among the served {percent(report.selective_risk)}, "
+        f"exposure {percent(report.exposure_risk, 1)} per {one} against a budget of {budget(alpha)}"
+    )

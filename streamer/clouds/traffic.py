@@ -1,0 +1,57 @@
+"""Simulated traffic without an end: batches at a steady rate, and their labels some time later. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamer.clouds.simulation import NOISE_SHARE, RESPONSES_PER_CLOUD, simulate_clouds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamer.clouds.cloud import Cloud
+
+_AT_A_TIME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Something that is to be published, `at` seconds after the start: a batch, or the labels of one."""
+
+    at: float
+    cloud: Cloud
+    labels: bool
+
+
+def endless_clouds(
+    *, seed: int, responses: int = RESPONSES_PER_CLOUD, noise: float = NOISE_SHARE
+) -> Iterator[Cloud]:
+    """Yield simulated clouds for ever; no two have the same id.
+
+    Seeds that lie at least n apart share no cloud among their first 100 n: the start's Unix time will do for whatever
+    is slower than a hundred a second.
+    """
+    while True:
+        yield from simulate_clouds(seed=seed, clouds=_AT_A_TIME, responses=responses, noise=noise)
+        seed += 1
+
+
+def occurrences(clouds: Iterator[Cloud], *, rate: float, label_after: float) -> Iterator[Occurrence]:
+    """Yield in the order of time when each batch is due, and its labels `label_after` seconds later.
+
+    Parameters
+    ----------
+    clouds : each becomes one batch; when they end, the labels that are still due follow.
+    rate : batches a second, > 0.
+    label_after : seconds, >= 0.
+    """
+    waiting: deque[Occurrence] = deque()
+    for number, cloud in enumerate(clouds):
+        at = number / rate
+        while waiting and waiting[0].at <= at:
+            yield waiting.popleft()
+        yield Occurrence(at, cloud, labels=False)
+        waiting.append(Occurrence(at + label_after, cloud, labels=True))
+    yield from waiting

@@ -1,0 +1,199 @@
+"""The embedded step: a broker inside this process, services as its children, and a file that tells where they are.
+
+For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from streamer.dev.service_process import ServiceProcess
+from streamer.events.topics import Topics
+from streamer.settings.dev_session import DevSession, remove_dev_session, write_dev_session
+from streamer.settings.sources import PREFIX, variable_name
+from streamer.stream.embedded_broker import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    from streamer.settings.settings import Settings
+
+_LOOK_SECONDS = 0.25
+
+
+class EmbeddedStep:
+    """Broker, worker, a recalibrator if there is to be one, and addresses, from `start` to `stop`; also a context manager.
+
+    Parameters
+    ----------
+    settings : as for any command. The services get those of the encoder, the events, HTTP, the log and the worker, and
+        nothing else from the environment or from files: a broker that is configured there is not the one that runs here.
+    database_url : of a migrated database; a SQLite path must be absolute.
+    directory : where the services' logs go.
+    shared : leave the addresses where other commands of the working directory find them.
+    recalibrates : run a recalibrator beside the worker, on a free port.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        database_url: str,
+        directory: Path,
+        shared: bool = False,
+        recalibrates: bool = False,
+    ) -> None:
+        self._settings = settings
+        self.database_url = database_url
+        self._directory = directory
+        self._shared = shared
+        self._recalibrates = recalibrates
+        self._worker: ServiceProcess | None = None
+        self._recalibrator: ServiceProcess | None = None
+        self.broker = EmbeddedBroker()
+
+    @property
+    def log_path(self) -> Path:
+        """Where the worker's log lines go."""
+        return self._directory / "worker.log"
+
+    @property
+    def metrics_url(self) -> str:
+        """Root of the worker's `/metrics`, `/healthz` and `/readyz`."""
+        return self._running_worker().url
+
+    @property
+    def recalibrator_url(self) -> str | None:
+        """The same of the recalibrator; None when there is none."""
+        return None if self._recalibrator is None else self._recalibrator.url
+
+    def start(self, *, waiting: Callable[[], None] = lambda: None) -> None:
+        """Start the broker and the services and wait until they are ready. `waiting` is called while they are not.
+
+        Raises
+        ------
+        WorkerDied : a service ended at start; the message has the end of its log.
+        Unavailable : it was not ready in time.
+        """
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        topics = Topics(self._settings.kafka.topic_prefix)
+        self.broker.start(topics=(topics.responses, topics.actions, topics.labels, topics.thresholds))
+        try:
+            environment = self._environment()
+            self._worker = ServiceProcess("worker", directory=self._directory, environment=environment)
+            self._worker.start()
+            if self._recalibrates:
+                # The configured port is the worker's.
+                self._recalibrator = ServiceProcess(
+                    "recalibrator",
+                    directory=self._directory,
+                    environment=environment | {"STREAMER_HTTP_PORT": "0"},
+                )
+                self._recalibrator.start()
+                self._recalibrator.wait_until_ready(waiting)
+            self._worker.wait_until_ready(waiting)
+        except BaseException:
+            self.stop()
+            raise
+        if self._shared:
+            write_dev_session(self.session())
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        passed = {
+            variable_name(group, field): str(value)
+            for group in ("encoder", "events", "worker")
+            for field, value in getattr(self._settings, group).model_dump().items()
+            if value is not None
+        }
+        audit = self._settings.audit
+        if self._shared:  # what runs for itself alone would leave its checkpoints where another record's are
+            passed |= {
+                variable_name("audit", field): str(value)
+                for field, value in (
+                    ("private_key", audit.private_key),
+                    ("checkpoint_file", audit.checkpoint_file and os.path.abspath(audit.checkpoint_file)),  # noqa: PTH100
+                    ("checkpoint_every_seconds", audit.checkpoint_every_seconds),
+                )
+                if value is not None
+            }
+            # Whose policies are signed here must go on to be; the worker of a place of its own has no private key.
+            passed |= {
+                variable_name("policies", field): str(value)
+                for field, value in self._settings.policies.model_dump().items()
+                if value is not None
+            }
+        return (
+            inherited
+            | passed
+            | {
+                "STREAMER_KAFKA_BOOTSTRAP_SERVERS": self.broker.bootstrap,
+                "STREAMER_KAFKA_LOG_ID": self.broker.log_id,
+                "STREAMER_KAFKA_TOPIC_PREFIX": self._settings.kafka.topic_prefix,
+                "STREAMER_DATABASE_URL": self.database_url,
+                "STREAMER_HTTP_HOST": self._settings.http.host,
+                "STREAMER_HTTP_PORT": str(self._settings.http.port),
+                "STREAMER_LOGGING_FORMAT": "json",
+                "STREAMER_LOGGING_LEVEL": self._settings.logging.level,
+            }
+        )
+
+    def check_worker(self) -> None:
+        """Raise `WorkerDied` if a service is not running any more."""
+        self._running_worker().check()
+        if self._recalibrator is not None:
+            self._recalibrator.check()
+
+    def _running_worker(self) -> ServiceProcess:
+        if self._worker is None:
+            raise RuntimeError("the worker was not started")
+        return self._worker
+
+    def session(self) -> DevSession:
+        """The addresses, for other processes of this machine."""
+        return DevSession(
+            bootstrap_servers=self.broker.bootstrap,
+            log_id=self.broker.log_id,
+            database_url=self.database_url,
+            metrics_url=self.metrics_url,
+            pid=os.getpid(),
+            recalibrator_url=self.recalibrator_url,
+        )
+
+    def wait(self, waiting: Callable[[], None] = lambda: None) -> int:
+        """Wait until the worker ends by itself and return its exit status; `waiting` is called again and again.
+
+        Raises `WorkerDied` when another service ends.
+        """
+        worker = self._running_worker()
+        while (status := worker.poll()) is None:
+            if self._recalibrator is not None:
+                self._recalibrator.check()
+            waiting()
+            time.sleep(_LOOK_SECONDS)
+        return status
+
+    def stop(self) -> None:
+        """Let the services drain and end, then stop the broker. May be called twice."""
+        if self._shared:
+            remove_dev_session(os.getpid())
+        services = [one for one in (self._recalibrator, self._worker) if one is not None]
+        self._worker = self._recalibrator = None
+        for service in services:
+            service.ask_to_stop()
+        for service in services:
+            service.stop()
+        self.broker.stop()
+
+    def __enter__(self) -> EmbeddedStep:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,242 @@
+"""`streamer dev` and `streamer demo` from settings: everything on the embedded step."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.dev.demonstration import Watch
+    from streamer.dev.embedded import EmbeddedStep
+    from streamer.dev.look import Look, Looking
+    from streamer.dev.report.page import DemoRun
+    from streamer.gates.policy import Unit
+    from streamer.recalibration.run import Recalibration
+    from streamer.settings.settings import Settings
+    from streamer.store import Store
+
+from streamer.wiring.parts import (
+    limits,
+    migrate,
+    now,
+    open_store,
+    publish_pending,
+    publisher,
+    recalibrate,
+    topics,
+)
+
+DEV_DIRECTORY = Path(".streamer")
+
+
+def run_dev(
+    settings: Settings,
+    *,
+    announce: Callable[[Mapping[str, object]], None],
+    show: Callable[[Look], None] | None = None,
+) -> int:
+    """Run the embedded broker, a worker and a recalibrator until Ctrl-C, findable by the other commands of this directory.
+
+    `announce` gets the addresses once all is ready; `show` gets a look at everything every second from then on.
+    """
+    from streamer.dev.embedded import EmbeddedStep
+    from streamer.security.redaction import redact_text
+    from streamer.settings.dev_session import find_dev_session
+    from streamer.store import absolute_url
+
+    running = find_dev_session()
+    if running is not None:
+        raise UsageError(
+            f"`streamer dev` runs here already (process {running.pid}); stop it first, or use another directory"
+        )
+    migrate(settings)
+    database_url = absolute_url(settings.database.url)
+    step = EmbeddedStep(
+        settings,
+        database_url=database_url,
+        directory=(DEV_DIRECTORY / "dev").resolve(),
+        shared=True,
+        recalibrates=True,
+    )
+    try:
+        step.start()
+        announce(
+            {
+                "broker": step.broker.bootstrap,
+                "database": redact_text(database_url),
+                "http": step.metrics_url,
+                "recalibrator": step.recalibrator_url,
+                "worker log": str(step.log_path),
+            }
+        )
+        if show is None:
+            return step.wait()
+        with open_store(settings) as store:
+            return step.wait(_every_second(_looking(step, store), show))
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        step.stop()
+
+
+_SHOWN = 5
+"""Policies and alarms that a look has."""
+
+
+def _looking(step: EmbeddedStep, store: Store) -> Looking:
+    from streamer.dev.look import Line, Looking
+
+    class _Story:
+        def policies(self) -> list[Line]:
+            return [
+                Line(
+                    at=one.at,
+                    gate=one.gate,
+                    text=f"policy {one.version} {one.event} by {one.by}: {one.reason}",
+                )
+                for one in store.policies.recent_events(_SHOWN)
+            ]
+
+        def alarms(self) -> list[Line]:
+            return [
+                Line(
+                    at=one.alert.raised_at, gate=one.alert.gate, text=f"{one.alert.kind}: {one.alert.message}"
+                )
+                for one in store.alerts.list(limit=_SHOWN)
+            ]
+
+    return Looking(
+        worker=step.metrics_url,
+        recalibrator=step.recalibrator_url,
+        story=_Story(),
+        addresses=[("broker", step.broker.bootstrap), ("metrics", f"{step.metrics_url}/metrics")],
+        clock=now,
+    )
+
+
+def _every_second(looking: Looking, show: Callable[[Look], None]) -> Callable[[], None]:
+    due = 0.0
+
+    def turn() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            show(looking.look())
+            due = time.monotonic() + 1.0
+
+    return turn
+
+
+def run_demo(
+    settings: Settings,
+    *,
+    data: Path | None,
+    unit: Unit,
+    alpha: float,
+    method: str,
+    seed: int,
+    watch: Watch,
+) -> tuple[DemoRun, Path]:
+    """Play the demo on an embedded step of its own, with a new database; returns the run and its page."""
+    from streamer.dev.demonstration import Stage, Story, check, play
+    from streamer.dev.embedded import EmbeddedStep
+    from streamer.dev.report.page import write_report
+    from streamer.scoring.registry import encoder_identity
+
+    watch.phase("read the response clouds" if data is not None else "make up response clouds")
+    clouds, origin = _demo_clouds(data, seed)
+    check(clouds, limits(settings))
+    directory = (DEV_DIRECTORY / f"demo-{now():%Y%m%d-%H%M%S-%f}").resolve()
+    try:
+        directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the folder {directory}: {error.strerror}; run this in a folder that you may write to"
+        ) from error
+    database_url = f"sqlite:///{directory / 'audit.db'}"
+    own = settings.model_copy(
+        update={
+            "database": settings.database.model_copy(update={"url": database_url}),
+            "kafka": type(settings.kafka)(),
+            "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": 0}),
+        }
+    )
+    migrate(own)
+    watch.phase("start the embedded broker and the worker, load the encoder")
+    with (
+        EmbeddedStep(own, database_url=database_url, directory=directory) as step,
+        open_store(own) as store,
+    ):
+        reached = own.model_copy(
+            update={
+                "kafka": own.kafka.model_copy(
+                    update={"bootstrap_servers": step.broker.bootstrap, "log_id": step.broker.log_id}
+                )
+            }
+        )
+
+        def recalibrate_now(gate: str) -> Recalibration:
+            done = recalibrate(reached, gate, by="demo", reason="streamer demo")
+            publish_pending(reached)
+            return done
+
+        run = play(
+            Story(
+                clouds=clouds,
+                origin=origin,
+                simulated=data is None,
+                unit=unit,
+                alpha=alpha,
+                method=method,
+                seed=seed,
+            ),
+            Stage(
+                step=step,
+                store=store,
+                topics=topics(reached),
+                publisher=lambda: publisher(reached),
+                recalibrate=recalibrate_now,
+                encoder_id=encoder_identity(own.encoder.name).id,
+                clock=now,
+            ),
+            watch,
+        )
+    page = directory / "report.html"
+    run = replace(run, next_steps=_demo_next_steps(directory, data))
+    write_report(run, page)
+    return run, page
+
+
+def _demo_clouds(data: Path | None, seed: int) -> tuple[list[Cloud], str]:
+    from streamer.clouds.cloud import read_clouds
+    from streamer.clouds.simulation import simulate_clouds
+
+    if data is not None:
+        clouds = list(read_clouds(data))
+        return clouds, f"{len(clouds)} response clouds read from {data}."
+    clouds = simulate_clouds(seed=seed)
+    return clouds, (
+        f"{len(clouds)} response clouds that this program made up (seed {seed}): questions with right, wrong and "
+        "noisy answers. No language model was asked."
+    )
+
+
+def _demo_next_steps(directory: Path, data: Path | None) -> list[tuple[str, str]]:
+    database = f"STREAMER_DATABASE_URL=sqlite:///{directory / 'audit.db'}"
+    return [
+        (f"{database} streamer threshold show demo", "the policy that decided, and what it promises"),
+        (f"{database} streamer doctor", "the state of everything, with what to do"),
+        *(
+            [("streamer demo --data clouds.jsonl.gz", "the same on your own response clouds")]
+            if data is None
+            else []
+        ),
+        ("streamer demo --gate-unit response", "each response decides for itself, as in the paper"),
+        ("streamer dev", "a broker and a worker to publish your own events to"),
+    ]

@@ -1,0 +1,167 @@
+"""The gate: scores and a threshold in, what ships out. Pure.
+
+Whatever is not a clear "ship" holds: a score must be strictly above the threshold, so that a tie group ships or holds
+as a whole, as calibration assumes.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.gates.policy import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from streamer.calibration.threshold import Threshold
+    from streamer.gates.policy import Unit
+    from streamer.gates.rule import ThresholdState
+
+
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
+_UNSEEN_OTHERS = frozenset(
+    map(
+        chr,
+        (
+            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
+            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000),
+        ),
+    )
+)  # fmt: skip
+"""Default-ignorable characters of other categories (Hangul fillers, unassigned ones), and glyphs that are empty: the
+blank pattern of Braille, the object replacement character, blanks of hieroglyphs, the null notehead."""
+
+
+def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
+    """Tell for each score whether it ships, each on its own.
+
+    Parameters
+    ----------
+    scores : any shape, in [0, 1]. NaN never ships.
+    threshold : a calibrated threshold.
+
+    Returns
+    -------
+    ndarray of bool
+        Of the shape of `scores`; True = ship.
+    """
+    # float64 first: a float32 array would round the threshold to float32 before comparing
+    exact = np.asarray(scores, dtype=np.float64)
+    return np.asarray(exact > threshold.value)
+
+
+def mean_score(scores: Sequence[float]) -> float:
+    """Return the score of a whole batch under the unit `batch`: the mean of its n >= 1 scores, rounded to 1e-6."""
+    return round(math.fsum(scores) / len(scores), 6)
+
+
+def is_blank(text: str) -> bool:
+    """Report whether an answer has nothing that a reader could see, and so never ships.
+
+    White space, control and format characters (zero-width ones, bidirectional marks, tags), combining marks with
+    nothing to stand on, and characters that Unicode has displayed as nothing are not seen. What this version of
+    Unicode does not know counts as seen, so that the answer is the same under every version of Python.
+    """
+    return not any(map(_seen, text))
+
+
+def _seen(character: str) -> bool:
+    return unicodedata.category(character) not in _UNSEEN_CATEGORIES and character not in _UNSEEN_OTHERS
+
+
+@dataclass(frozen=True, slots=True)
+class BatchGate:
+    """What the gate says about one batch.
+
+    Attributes
+    ----------
+    shipped : one for each response, in event order.
+    best : position of the only response that may ship under the unit `best`, whether it does or not; None under
+        other units, and when every answer is blank.
+    selected : position of the response that may be shown; set by the unit `best` alone, and only if it ships.
+    unit_score : the score that decided: that of the best response that is not blank (0 if all are) for `best`, the
+        mean rounded to 1e-6 for `batch`, None for `response`, where each decides for itself.
+    """
+
+    shipped: tuple[bool, ...]
+    best: int | None
+    selected: int | None
+    unit_score: float | None
+
+
+def gate_batch(
+    scores: Sequence[float],
+    *,
+    unit: Unit,
+    state: ThresholdState,
+    threshold: float | None,
+    blank: Sequence[bool] | None = None,
+) -> BatchGate:
+    """Decide one batch.
+
+    Parameters
+    ----------
+    scores : one for each response, in [0, 1], in event order, rounded by the scorer.
+    unit : `best`: only the highest score may ship, the first in event order among equals. `response`: each on its own.
+        `batch`: all or none, by the mean score.
+    state : `closed` ships nothing; `cut` ships what scores above `threshold`; `open` ships all that the unit allows.
+    threshold : lambda for `cut`, None otherwise.
+    blank : tells of each response whether its text is blank; None: none is. A blank answer never ships, is never the
+        best, and holds the whole batch under the unit `batch`.
+
+    Raises
+    ------
+    ValueError
+        If there are no scores, a score is not in [0, 1], lengths differ, or state and threshold contradict.
+    """
+    if len(scores) == 0:
+        raise ValueError("a batch without responses cannot be gated")
+    scores = [float(score) for score in scores]
+    for score in scores:
+        if not 0 <= score <= 1:
+            raise ValueError(f"scores must lie in [0, 1], not {score!r}")
+    blanks = [False] * len(scores) if blank is None else [bool(mark) for mark in blank]
+    if len(blanks) != len(scores):
+        raise ValueError(f"there are {len(scores)} scores and {len(blanks)} marks of blank answers")
+    bar = _bar(state, threshold)
+    if unit == "response":
+        return BatchGate(
+            tuple(s > bar and not b for s, b in zip(scores, blanks, strict=True)), None, None, None
+        )
+    if unit == "batch":
+        mean = mean_score(scores)
+        return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
+    if unit != "best":
+        raise ValueError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
+    written = [position for position in range(len(scores)) if not blanks[position]]
+    if not written:
+        return BatchGate((False,) * len(scores), None, None, 0.0)
+    best = max(written, key=lambda position: (scores[position], -position))
+    ships = scores[best] > bar
+    return BatchGate(
+        tuple(ships and position == best for position in range(len(scores))),
+        best,
+        best if ships else None,
+        scores[best],
+    )
+
+
+def _bar(state: ThresholdState, threshold: float | None) -> float:
+    if (state == "cut") != (threshold is not None):
+        raise ValueError(f"a gate in state {state!r} cannot have threshold {threshold!r}")
+    if threshold is not None:
+        if not math.isfinite(threshold):
+            raise ValueError(f"the threshold of a cut must be finite, not {threshold!r}")
+        return threshold
+    if state == "closed":
+        return math.inf
+    if state == "open":
+        return -math.inf
+    raise ValueError(f"state must be closed, cut or open, not {state!r}")

@@ -1,0 +1,39 @@
+"""The random numbers of gates that ship by chance: independent of scores and labels, reproducible, recorded. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.gates.keyed_hash import keyed_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.gates.policy import Unit
+    from streamer.journal import BatchKey
+
+_BITS = 52
+
+
+def uniforms_for(salt: bytes, key: BatchKey, response_ids: Sequence[str], unit: Unit) -> tuple[float, ...]:
+    """Draw one number in (0, 1) for each response, both ends excluded.
+
+    They are keyed hashes (HMAC-SHA256) of identities, so that whoever holds the salt can draw them again, a batch that
+    is delivered twice gets the same, and nobody without it can choose ids that ship.
+
+    Parameters
+    ----------
+    salt : the gate's secret.
+    key : the batch's identity.
+    response_ids : in event order.
+    unit : under `batch`, where all share one decision, all share one number.
+    """
+    if unit == "batch":
+        return (_uniform(salt, key, ""),) * len(response_ids)
+    return tuple(_uniform(salt, key, response) for response in response_ids)
+
+
+def _uniform(salt: bytes, key: BatchKey, response: str) -> float:
+    bits = keyed_bits(salt, "dither", key.gate, key.batch_id, str(key.attempt), response)
+    # the middle of one of 2^52 cells: exact in a double, and never 0 or 1
+    return ((bits >> (64 - _BITS)) + 0.5) / 2.0**_BITS

@@ -1,0 +1,25 @@
+"""Severities from people and programs: which batches and responses are labelled, and with what.
+
+`streamer.labels.bertscore.BertScorer` is the scorer that `factuality_severities` wants; it needs the extra
+``bertscore``.
+"""
+
+from streamer.labels.answer_head import answer_head
+from streamer.labels.severity import (
+    ReferencedAnswer,
+    Severity,
+    SimilarityScorer,
+    factuality_severities,
+    judge_severity,
+    lexical_severity,
+)
+
+__all__ = [
+    "ReferencedAnswer",
+    "Severity",
+    "SimilarityScorer",
+    "answer_head",
+    "factuality_severities",
+    "judge_severity",
+    "lexical_severity",
+]

@@ -1,0 +1,146 @@
+"""The answer head: the few words of an answer that say what it claims. Pure.
+
+Severities look at the head alone, so that style, length and a rationale neither hide an error nor make one.
+
+The head is, in this order:
+
+1. what follows the last ``Final:`` or ``Final answer:`` (any case, with or without Markdown emphasis) that begins a
+   line or follows the end of a sentence: the rest of its line, or the next line that is not blank. Where nothing
+   follows, the answer was cut off before it said anything, and the head is blank;
+2. otherwise the first sentence: up to ``.``, ``!``, ``?`` or ``…`` before white space, up to ``。``, ``！``, ``？`` or
+   ``｡`` anywhere, or up to the end of the line. A point ends no sentence after an initial (``J. K. Rowling``), an
+   abbreviation (``Dr.``, ``U.S.``, ``No. 5``), the number of a list (``1. Paris``), or before a small letter;
+
+and of that, without Markdown's ``**`` around it, the first 16 words, where words are what white space separates. A
+language that writes without spaces is cut by its sentences only.
+"""
+
+from __future__ import annotations
+
+import re
+
+from streamer.gates.gate import is_blank
+
+MAX_HEAD_WORDS = 16
+"""The paper's bound on a head, in words separated by white space."""
+
+# Every repetition is over characters that cannot begin the next part, so that matching takes linear time.
+_FINAL = re.compile(
+    r"(?:^|[.!?…。！？])[ \t*_#>-]*final(?:[ \t]+answer)?[ \t*_]*[:：][*_]*", re.IGNORECASE | re.MULTILINE
+)
+_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”’）]*")
+_LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
+_ABBREVIATIONS = frozenset(
+    {
+        "adm",
+        "al",
+        "approx",
+        "blvd",
+        "ca",
+        "capt",
+        "cf",
+        "co",
+        "col",
+        "corp",
+        "dept",
+        "dr",
+        "e.g",
+        "ed",
+        "eds",
+        "est",
+        "etc",
+        "fig",
+        "ft",
+        "gen",
+        "gov",
+        "hon",
+        "i.e",
+        "inc",
+        "jr",
+        "lt",
+        "ltd",
+        "maj",
+        "messrs",
+        "mr",
+        "mrs",
+        "ms",
+        "mt",
+        "mx",
+        "op",
+        "p",
+        "pp",
+        "pres",
+        "prof",
+        "rep",
+        "rev",
+        "sen",
+        "sgt",
+        "sr",
+        "st",
+        "univ",
+        "viz",
+        "vol",
+        "vs",
+    }
+)
+
+
+def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
+    """Cut an answer down to its head; see the module's text for the rule.
+
+    Parameters
+    ----------
+    text : the whole answer, of any length.
+    max_words : most words of the head, >= 1.
+
+    Returns
+    -------
+    str
+        The head, its words separated by single spaces; empty when the answer is blank, or was cut off right after
+        ``Final:``. A head of a head is the head itself, unless it holds a ``Final:`` of its own.
+
+    Raises
+    ------
+    ValueError
+        If `max_words` is less than 1.
+    """
+    if max_words < 1:
+        raise ValueError(f"a head has at least 1 word, not {max_words}")
+    final = _after_final(text)
+    sentence = _first_sentence(text) if final is None else final
+    words = sentence.strip().strip("*").split(maxsplit=max_words)
+    head = " ".join(words[:max_words])
+    return "" if is_blank(head) else head
+
+
+def _after_final(text: str) -> str | None:
+    """What the last ``Final:`` says, on its line or the next that is not blank; None where there is no such field."""
+    fields = list(_FINAL.finditer(text))
+    if not fields:
+        return None
+    lines = text[fields[-1].end() :].strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def _first_sentence(text: str) -> str:
+    lines = text.strip().splitlines()
+    line = lines[0] if lines else ""
+    for end in _SENTENCE_END.finditer(line):
+        if line[end.start()] != "." or _ends_sentence(line, end.start(), end.end()):
+            return line[: end.end()]
+    return line
+
+
+def _ends_sentence(line: str, point: int, after: int) -> bool:
+    """Whether the point at `point` ends a sentence whose successor begins after `after`."""
+    if line[point : point + 2] == "..":
+        return True
+    # No abbreviation is longer; the bound keeps a line of a thousand points from costing its square.
+    last = _LAST_WORD.search(line[max(0, point - 20) : point])
+    word = last.group() if last else ""
+    is_initial = len(word) == 1 and word.isalpha() and word.isupper()
+    is_abbreviation = word.lower() in _ABBREVIATIONS or ("." in word and word.replace(".", "").isalpha())
+    is_list_number = word.isdecimal() and not line[: point - len(word)].strip()
+    following = line[after:].lstrip()[:1]
+    is_number_sign = word.lower() == "no" and following.isdecimal()
+    return not (is_initial or is_abbreviation or is_list_number or is_number_sign or following.islower())

@@ -1,0 +1,49 @@
+"""The audit draw: which decided batches, and which of their responses, are to be labelled. Pure.
+
+Every draw is a keyed hash (HMAC-SHA256 under the gate's secret salt) of the batch's identity: independent of
+scores, texts and labels, reproducible by whoever holds the salt, and the same however often a batch is delivered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.gates.keyed_hash import keyed_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.journal import BatchKey
+
+_TWO_TO_64 = float(2**64)
+
+
+def _keyed_uniform(salt: bytes, *parts: str) -> float:
+    """Map `parts` to a number in [0, 1), uniform for one who does not know `salt`."""
+    return keyed_bits(salt, *parts) / _TWO_TO_64
+
+
+def is_sampled(salt: bytes, key: BatchKey, probability: float) -> bool:
+    """Tell whether the audit sample takes this batch.
+
+    Parameters
+    ----------
+    salt : the gate's secret.
+    key : the batch's identity.
+    probability : chance of being taken, in [0, 1]; 0 takes none, 1 takes all. For one batch the answer is
+        monotone in it.
+    """
+    return _keyed_uniform(salt, "audit", key.gate, key.batch_id, str(key.attempt)) < probability
+
+
+def draw_responses(salt: bytes, key: BatchKey, response_ids: Sequence[str], draws: int) -> frozenset[str]:
+    """Draw `draws` of the responses without replacement, each subset of that size equally likely.
+
+    All are drawn when there are no more than `draws`. The draw depends on ids alone, so it is made before any
+    label is seen (partial labels as a labelling plan: the drawn ones get weight 1/k).
+    """
+    order = sorted(
+        response_ids,
+        key=lambda i: (_keyed_uniform(salt, "draw", key.gate, key.batch_id, str(key.attempt), i), i),
+    )
+    return frozenset(order[:draws])

@@ -1,0 +1,219 @@
+"""Severities for a file of response clouds: a second file, line by line as clouds are finished, that can be gone on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from streamer.clouds.cloud import parse_cloud
+from streamer.clouds.line_files import numbered_lines, shown_name
+from streamer.clouds.line_record import append_lines, read_lines
+from streamer.errors import Unavailable, UsageError
+from streamer.journal import BatchKey
+from streamer.labels.label_files import LabelTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.labels.filling import Attempted, Labeller
+
+_NO_GATE = "clouds"
+"""Stands where a task names its gate: the clouds of a file have none."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A cloud whose responses are being labelled."""
+
+    row: dict[str, Any]
+    left: set[str]
+    failed: bool = False
+
+
+class _KeptLabel(msgspec.Struct):
+    key: str
+    severity: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class CloudLabelling:
+    """Takes the responses of a file that have no label to a labeller, and writes each cloud when it is complete.
+
+    A cloud of which a response could not be labelled is not written: the next run tries that response again. What the
+    others got is kept in ``out`` with ``.labels`` behind it meanwhile, for a label may have been paid for; that file goes
+    when no cloud waits. Responses that have a label keep it. A context manager.
+
+    Parameters
+    ----------
+    source : the clouds, or ``-``.
+    out : where labelled clouds go, one JSON object a line; those that are there are not labelled again, and a line
+        that a kill cut in two is removed.
+    labeller : who labels.
+
+    Attributes
+    ----------
+    clouds : how many were written.
+    there_before : how many `out` held already.
+
+    Raises
+    ------
+    UsageError : `out` cannot be written, or holds something else.
+    """
+
+    def __init__(self, source: Path | str, out: Path, labeller: Labeller) -> None:
+        self._source = source
+        self._labeller = labeller
+        self._waiting: dict[str, _Waiting] = {}
+        self._kept_in = out.with_name(f"{out.name}.labels")
+        self._kept: dict[str, float] = {}
+        self._read_whole = False
+        self.clouds = 0
+        if out.suffix == ".gz":
+            raise UsageError(
+                f"{out}: labelled clouds are written line by line, so the name must not end in .gz"
+            )
+        if str(source) != "-" and out.exists() and out.samefile(source):
+            raise UsageError("--out names the file that is read; give another one")
+        try:
+            whole = out.read_bytes() if out.exists() else b""
+            self._file = out.open("ab", buffering=0)
+        except OSError as error:
+            raise UsageError(f"cannot write {out}: {error.strerror or error}") from error
+        try:
+            kept = whole[: whole.rfind(b"\n") + 1]
+            self._done = {
+                self._written_before(line, f"{out}, line {number}")
+                for number, line in enumerate(kept.splitlines(), 1)
+            }
+            if len(kept) < len(whole):
+                self._file.truncate(len(kept))
+        except BaseException:
+            self._file.close()
+            raise
+        self.there_before = len(self._done)
+        self._kept = {one.key: one.severity for one in read_lines(self._kept_in, strict_type=_KeptLabel)}
+
+    def tasks(self) -> Iterator[LabelTask]:
+        """The responses that are to be labelled, in the file's order. Raises `UsageError` for a line that is no cloud."""
+        name = shown_name(self._source)
+        for number, line in numbered_lines(self._source):
+            where = f"{name}, line {number}"
+            cloud = parse_cloud(line, where)
+            if cloud.batch_id in self._done:
+                continue
+            if cloud.batch_id in self._waiting:
+                raise UsageError(f"{where}: question_id {cloud.question_id!r} is there twice")
+            unlabelled = self._unlabelled(cloud, where)
+            waiting = self._waiting[cloud.batch_id] = _Waiting(json.loads(line), set())
+            left = []
+            for task in unlabelled:
+                known = self._kept.get(self._key(task))
+                if known is None:
+                    waiting.left.add(task.response_id)
+                    left.append(task)
+                else:
+                    self._fill_in(waiting, task, known)
+            if not left:
+                self._finish(cloud.batch_id, waiting)
+            yield from left
+        self._read_whole = True
+
+    def keep(self, attempts: Sequence[Attempted]) -> int:
+        """Take labels in, and write the clouds that they complete; returns how many labels there were."""
+        labelled = 0
+        append_lines(
+            self._kept_in,
+            [_KeptLabel(self._key(a.task), a.severity.value) for a in attempts if a.severity is not None],
+        )
+        for attempt in attempts:
+            name = attempt.task.key.batch_id
+            waiting = self._waiting[name]
+            waiting.left.discard(attempt.task.response_id)
+            if attempt.severity is None:
+                waiting.failed = True
+            else:
+                labelled += 1
+                self._fill_in(waiting, attempt.task, attempt.severity.value)
+            if not waiting.left:
+                self._finish(name, waiting)
+        return labelled
+
+    def close(self) -> None:
+        """Close the file, and remove the labels of clouds that waited if none does."""
+        self._file.close()
+        if self._read_whole and not any(waiting.left or waiting.failed for waiting in self._waiting.values()):
+            self._kept_in.unlink(missing_ok=True)
+
+    def __enter__(self) -> CloudLabelling:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _written_before(self, line: bytes, where: str) -> str:
+        name = parse_cloud(line, where).batch_id
+        before = json.loads(line).get("labelled_by")
+        if before != self._labeller.id:
+            raise UsageError(
+                f"{where} was not labelled by {self._labeller.id} but by {before or 'something else'}, whose severities "
+                "could not be compared; give another --out"
+            )
+        return name
+
+    def _unlabelled(self, cloud: Cloud, where: str) -> list[LabelTask]:
+        kind = self._labeller.kind
+        for response in cloud.responses:
+            if response.severity is not None and response.kind != kind:
+                raise UsageError(
+                    f"{where}: there are labels of the kind {response.kind!r}, and {kind!r} ones beside them could not be "
+                    "compared; take them out, or label a file without"
+                )
+        references = tuple(reference for reference in cloud.references if reference.strip())
+        if self._labeller.needs_references and not references:
+            return []
+        return [
+            LabelTask(
+                key=BatchKey(_NO_GATE, cloud.batch_id, 1),
+                response_id=response.id,
+                kind=kind,
+                prompt=cloud.question,
+                response=response.text,
+                references=references or None,
+            )
+            for response in cloud.responses
+            if response.severity is None
+        ]
+
+    def _key(self, task: LabelTask) -> str:
+        content = [self._labeller.id, task.prompt, task.references, task.response]
+        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
+
+    def _fill_in(self, waiting: _Waiting, task: LabelTask, severity: float) -> None:
+        response = waiting.row["responses"][int(task.response_id.removeprefix("r"))]
+        response["label"] = severity
+        stated = f"{self._labeller.kind} ({self._labeller.id})"
+        response["meta"] = {**(response.get("meta") or {}), "label_kind": stated}
+
+    def _finish(self, name: str, waiting: _Waiting) -> None:
+        # The name stays, without the row, so that the same question later in the file is told.
+        row, waiting.row = waiting.row, {}
+        if waiting.failed:
+            return
+        row["labelled_by"] = self._labeller.id
+        rest = memoryview(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise Unavailable(f"cannot write the labelled clouds: {error.strerror or error}") from error
+        self.clouds += 1

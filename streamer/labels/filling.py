@@ -1,0 +1,190 @@
+"""Severities for a label queue, in bulk: whoever gives them, each is kept as soon as it is there.
+
+What is kept at once needs no memory of the run: after a crash, a kill or Ctrl-C the queue holds exactly what has no
+label yet, and a second run does the rest. A response that could not be labelled stays in the queue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+
+    from streamer.labels.judge.record import Judgement
+    from streamer.labels.label_files import LabelTask
+    from streamer.labels.severity import Severity
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """What became of one response of the queue: a severity, or why there is none.
+
+    Attributes
+    ----------
+    task : what waited.
+    severity : None when it could not be had.
+    failure : why, as ``code: detail`` in one line; None when it could.
+    judgement : what a judge was asked and said, to be kept whatever came of it; None where none was asked.
+    """
+
+    task: LabelTask
+    severity: Severity | None
+    failure: str | None = None
+    judgement: Judgement | None = None
+
+    def __post_init__(self) -> None:
+        if (self.severity is None) == (self.failure is None):
+            raise ValueError("an attempt ends with a severity or a failure")
+
+
+class Labeller(Protocol):
+    """Who gives severities: a judge, or a comparison with references.
+
+    Attributes
+    ----------
+    kind : of the labels.
+    id : who gave them, for the record, down to the version of whatever computes them.
+    needs_references : whether a response without references cannot be labelled.
+    """
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def needs_references(self) -> bool: ...
+
+    def label(self, tasks: Iterable[LabelTask]) -> Generator[Sequence[Attempted]]:
+        """Label tasks, taken as they are needed; yields what is ready, in any order, each group at least one.
+
+        A task that cannot be labelled is an attempt with a failure; what ends the whole run is raised.
+        """
+        ...
+
+
+class Keep(Protocol):
+    """Where labels go."""
+
+    def __call__(self, attempts: Sequence[Attempted]) -> int:
+        """Keep all that these brought, in one transaction; returns how many labels are new.
+
+        A response that somebody else has labelled meanwhile gets no second label of this kind.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What a run has done so far.
+
+    Attributes
+    ----------
+    labelled : new labels.
+    skipped : responses that somebody else labelled meanwhile.
+    failed : responses that could not be labelled, by the failure's code.
+    without_references : responses that were passed over, for there is nothing to compare them with.
+    examples : the first failures, each with the response's name.
+    input_tokens, output_tokens : as far as an endpoint counted them.
+    cost : in the price list's currency; None without prices, or when a reply's tokens were not counted.
+    """
+
+    labelled: int = 0
+    skipped: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+    without_references: int = 0
+    examples: tuple[str, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: Decimal | None = Decimal(0)
+
+    @property
+    def failures(self) -> int:
+        """Responses that could not be labelled."""
+        return sum(self.failed.values())
+
+    @property
+    def seen(self) -> int:
+        """Responses that the run has come past."""
+        return self.labelled + self.skipped + self.failures + self.without_references
+
+
+def fill(
+    waiting: Iterable[LabelTask], labeller: Labeller, keep: Keep, *, limit: int | None = None
+) -> Generator[Tally]:
+    """Label what waits, and keep each label before the next ones are asked for.
+
+    Parameters
+    ----------
+    waiting : the queue; taken as it is needed.
+    labeller : who labels.
+    keep : where labels go.
+    limit : most responses that the labeller is given; None for all.
+
+    Yields
+    ------
+    Tally
+        What has been done so far, after everything that was kept; at least once, at the end.
+    """
+    tally = Tally()
+    passed_over = 0
+
+    def labellable() -> Iterator[LabelTask]:
+        nonlocal passed_over
+        given = 0
+        for task in waiting:
+            if given == limit:
+                return
+            if labeller.needs_references and not usable_references(task):
+                passed_over += 1
+                continue
+            given += 1
+            yield task
+
+    with closing(labeller.label(labellable())) as groups:
+        for attempts in groups:
+            tally = replace(_with(tally, attempts, keep(attempts)), without_references=passed_over)
+            yield tally
+    yield replace(tally, without_references=passed_over)
+
+
+def usable_references(task: LabelTask) -> tuple[str, ...]:
+    """The references of a response that are not blank."""
+    return tuple(reference for reference in task.references or () if reference.strip())
+
+
+def in_groups(tasks: Iterable[LabelTask], size: int) -> Iterator[list[LabelTask]]:
+    """Cut tasks into groups of `size`, the last one shorter."""
+    iterator = iter(tasks)
+    while group := list(islice(iterator, size)):
+        yield group
+
+
+def _with(tally: Tally, attempts: Sequence[Attempted], labelled: int) -> Tally:
+    failed = [attempt for attempt in attempts if attempt.failure is not None]
+    codes = Counter(tally.failed) + Counter(str(attempt.failure).partition(":")[0] for attempt in failed)
+    judgements = [attempt.judgement for attempt in attempts if attempt.judgement is not None]
+    costs = [tally.cost, *(judgement.cost for judgement in judgements)]
+    return replace(
+        tally,
+        labelled=tally.labelled + labelled,
+        skipped=tally.skipped + len(attempts) - len(failed) - labelled,
+        failed=dict(codes),
+        examples=(*tally.examples, *map(_example, failed))[:_EXAMPLES],
+        input_tokens=tally.input_tokens + sum(judgement.usage.prompt for judgement in judgements),
+        output_tokens=tally.output_tokens + sum(judgement.usage.completion for judgement in judgements),
+        cost=None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0)),
+    )
+
+
+def _example(attempt: Attempted) -> str:
+    key = attempt.task.key
+    again = f", attempt {key.attempt}" if key.attempt > 1 else ""
+    return f"{key.gate}/{key.batch_id}{again}, response {attempt.task.response_id}: {attempt.failure}"

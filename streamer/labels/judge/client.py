@@ -1,0 +1,160 @@
+"""Puts cases to a judge at an OpenAI-compatible endpoint: bounded, patient, and with a record of every exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streamer.labels.judge.parsing import MalformedReply, Verdict, parse_verdict
+from streamer.labels.judge.record import JudgeFailure, Judgement
+from streamer.labels.judge.rubric import SEED, messages, reminder, rubric_id
+from streamer.labels.llm.client import Chat
+from streamer.labels.llm.pool import Pool
+from streamer.labels.llm.record import cost_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from streamer.labels.judge.endpoint import JudgeEndpoint
+    from streamer.labels.judge.rubric import JudgeCase
+    from streamer.labels.llm.record import Exchange
+
+
+class Judge:
+    """A language model that marks answers by the rubric. Also a context manager.
+
+    Parameters
+    ----------
+    endpoint : where the model is and how it is asked.
+    sleep : waits that many seconds; for tests.
+    jitter : a number in [0, 1), new at each call; for tests.
+    boundary : the random mark around a case, new at each call; for tests.
+
+    Attributes
+    ----------
+    id : model and rubric, for the record; the labeller of its labels.
+
+    Raises
+    ------
+    UsageError : the extra is not installed.
+
+    Notes
+    -----
+    Thread-safe. Requests run on an event loop in a thread of its own, at most `endpoint.concurrency` at a time
+    whatever number of calls they belong to. Call `close` at the end.
+    """
+
+    def __init__(
+        self,
+        endpoint: JudgeEndpoint,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+        boundary: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        self._endpoint = endpoint
+        self._seed = SEED if endpoint.seed is None else endpoint.seed
+        self._boundary = boundary
+        self.id = f"{endpoint.model}/{rubric_id(self._seed)}"
+        self._chat = Chat(endpoint, sleep=sleep, jitter=jitter, clock=time.monotonic)
+        self._pool = Pool("judge")
+
+    def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
+        """Judge all cases; as `judgements`, in the order of the cases."""
+        found = dict(self.judgements(cases))
+        return [found[i] for i in range(len(cases))]
+
+    def judgements(self, cases: Iterable[JudgeCase]) -> Iterator[tuple[int, Judgement]]:
+        """Judge all cases, one judgement at a time as they are ready: keep each before you ask for the next.
+
+        Parameters
+        ----------
+        cases : any number. They are taken as they are needed, in the caller's thread: never more than twice
+            `endpoint.concurrency` of them are under way or waiting to be asked for.
+
+        Yields
+        ------
+        tuple of int and Judgement
+            The index of the case and what became of it. A case that cannot be judged is a judgement with a failure.
+
+        Raises
+        ------
+        UsageError
+            The endpoint takes no request at all: wrong key, unknown model, no credit left. What was yielded before
+            holds; what was not is cancelled, as it is when the iterator is closed early.
+        """
+        with closing(self.finished(cases)) as groups:
+            for group in groups:
+                yield from group
+
+    def finished(self, cases: Iterable[JudgeCase]) -> Generator[list[tuple[int, Judgement]]]:
+        """Judge all cases; as `judgements`, but all that are ready are yielded together, at least one.
+
+        For who writes them to a disk: one transaction a group keeps pace with any number of requests in flight.
+        """
+        jobs = (partial(self._judge, case) for case in cases)
+        return self._pool.finished(jobs, ahead=2 * self._endpoint.concurrency)
+
+    def close(self) -> None:
+        """Cancel what runs, close the connections and end the thread. May be called twice."""
+        self._pool.close(self._chat.close)
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _judge(self, case: JudgeCase) -> Judgement:
+        asked = messages(case, self._boundary(), seed=self._seed)
+        exchanges = await self._chat.ask(asked, self._endpoint.parameters)
+        verdict, exchanges = _read(exchanges)
+        if verdict is None and (reply := _unreadable(exchanges[-1])) is not None:
+            again = await self._chat.ask(
+                reminder(asked, reply, exchanges[-1].detail or ""), self._endpoint.parameters
+            )
+            verdict, again = _read(again)
+            exchanges += again
+        return self._judgement(case, verdict, exchanges)
+
+    def _judgement(
+        self, case: JudgeCase, verdict: Verdict | None, exchanges: tuple[Exchange, ...]
+    ) -> Judgement:
+        failure = None
+        if verdict is None:
+            last = exchanges[-1]
+            failure = JudgeFailure(last.problem or "malformed_reply", last.detail or "")
+        return Judgement(
+            case=case,
+            judge=self.id,
+            verdict=verdict,
+            failure=failure,
+            exchanges=exchanges,
+            cost=cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model)),
+        )
+
+
+def _read(exchanges: tuple[Exchange, ...]) -> tuple[Verdict | None, tuple[Exchange, ...]]:
+    """The verdict in the last exchange's reply; without one, the exchange says what was wrong with it."""
+    last = exchanges[-1]
+    if last.problem is not None or last.reply is None:
+        return None, exchanges
+    try:
+        return parse_verdict(last.reply), exchanges
+    except MalformedReply as error:
+        cut = ", cut off at the most tokens that are allowed" if last.finish_reason == "length" else ""
+        refused = replace(last, problem="malformed_reply", detail=f"{error}{cut}")
+        return None, (*exchanges[:-1], refused)
+
+
+def _unreadable(exchange: Exchange) -> str | None:
+    return exchange.reply if exchange.problem == "malformed_reply" else None

@@ -1,0 +1,53 @@
+"""The exchanges of a judgement as one JSON document, to be kept, and back.
+
+Messages that several requests share (a retry repeats all of them) stand in it once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from streamer.labels.llm.record import Exchange, Message, TokenUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PLAIN = ("reply", "model", "fingerprint", "finish_reason", "problem", "detail", "seconds")
+
+
+def exchanges_document(exchanges: Sequence[Exchange]) -> dict[str, Any]:
+    """Write exchanges as plain JSON values; lone surrogates of a reply, which no JSON text can hold, as escapes."""
+    messages = list(dict.fromkeys(message for exchange in exchanges for message in exchange.messages))
+    numbers = {message: number for number, message in enumerate(messages)}
+    return {
+        "messages": [{"role": one.role, "content": _writable(one.content)} for one in messages],
+        "exchanges": [
+            {
+                "messages": [numbers[message] for message in exchange.messages],
+                "parameters": dict(exchange.parameters),
+                "usage": None if exchange.usage is None else asdict(exchange.usage),
+                **{name: _writable(getattr(exchange, name)) for name in _PLAIN},
+            }
+            for exchange in exchanges
+        ],
+    }
+
+
+def exchanges_of(document: Mapping[str, Any]) -> tuple[Exchange, ...]:
+    """Read what `exchanges_document` wrote."""
+    messages = [Message(one["role"], one["content"]) for one in document["messages"]]
+    return tuple(
+        Exchange(
+            messages=tuple(messages[number] for number in one["messages"]),
+            parameters=MappingProxyType(one["parameters"]),
+            usage=None if one["usage"] is None else TokenUsage(**one["usage"]),
+            **{name: one[name] for name in _PLAIN},
+        )
+        for one in document["exchanges"]
+    )
+
+
+def _writable(value: Any) -> Any:
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value

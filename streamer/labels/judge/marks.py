@@ -1,0 +1,99 @@
+"""The judge's marks as scores and as severities. The two see different things, and are never mixed.
+
+A *score* Q_J = J/100 decides at run time, where there are no references: the judge that makes it sees none, neither
+when the gate is calibrated nor when it serves. A *severity* JS = 1 - J/100 is made offline, and sees them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.gates.gate import is_blank
+from streamer.labels.answer_head import answer_head
+from streamer.labels.judge.rubric import JudgeCase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.labels.judge.record import Judgement
+
+
+class Grader(Protocol):
+    """What judges cases; `streamer.labels.judge.client.Judge` does."""
+
+    def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
+        """A judgement for each case, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """An answer to be labelled: what was asked, what was answered, and acceptable answers, if any are known."""
+
+    question: str
+    answer: str
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """One answer's score or severity.
+
+    Attributes
+    ----------
+    value : in [0, 1], rounded to 1e-6; None when the judge failed. An answer without a score is held; one without a
+        severity has no label.
+    judgement : None for a blank answer, which is the worst there is and is put before no judge.
+    """
+
+    value: float | None
+    judgement: Judgement | None
+
+
+def judge_scores(
+    judge: Grader, question: str, answers: Sequence[str], *, part: Callable[[str], str] = answer_head
+) -> list[Marked]:
+    """Q_J = J/100 of each answer to one question, in [0, 1], higher is safer; without references.
+
+    Parameters
+    ----------
+    judge : who marks.
+    question : the prompt.
+    answers : whole texts.
+    part : what of a text is judged; by default its head, as in the paper. ``str`` judges all of it.
+    """
+    cases = [JudgeCase(question, part(answer)) for answer in answers]
+    return [
+        Marked(0.0 if judgement is None else judgement.normalised, judgement)
+        for judgement in _grade_nonblank(judge, cases)
+    ]
+
+
+def judge_severities(
+    judge: Grader, answered: Sequence[AnsweredQuestion], *, part: Callable[[str], str] = answer_head
+) -> list[Marked]:
+    """JS = 1 - J/100 of each answer, in [0, 1], 0 = fine; with references where there are some.
+
+    Parameters
+    ----------
+    judge : who marks.
+    answered : what is to be labelled.
+    part : as in `judge_scores`.
+    """
+    cases = [severity_case(one, part=part) for one in answered]
+    return [
+        Marked(1.0 if judgement is None else judgement.severity, judgement)
+        for judgement in _grade_nonblank(judge, cases)
+    ]
+
+
+def severity_case(answered: AnsweredQuestion, *, part: Callable[[str], str] = answer_head) -> JudgeCase:
+    """What a judge is shown of an answer to be labelled. A blank candidate is the worst there is: ask nobody."""
+    references = tuple(reference for reference in answered.references if reference.strip())
+    return JudgeCase(answered.question, part(answered.answer), references)
+
+
+def _grade_nonblank(judge: Grader, cases: Sequence[JudgeCase]) -> list[Judgement | None]:
+    judged = [case for case in cases if not is_blank(case.candidate)]
+    judgements = iter(judge.grade(judged) if judged else [])
+    return [None if is_blank(case.candidate) else next(judgements) for case in cases]

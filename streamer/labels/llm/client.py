@@ -1,0 +1,319 @@
+"""One question to a chat endpoint, put again for as long as the endpoint is busy, failing or away."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import importlib
+import math
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from streamer.errors import UsageError
+from streamer.events.excerpts import one_line
+from streamer.labels.llm.record import PASSING, Choice, Exchange, TokenUsage
+from streamer.labels.llm.refusals import fitted, refused_parameter
+from streamer.security.redaction import HIDDEN
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+
+    from streamer.labels.llm.endpoint import ChatEndpoint
+    from streamer.labels.llm.pace import Pace
+    from streamer.labels.llm.record import FailureCode, Message
+
+_NO_KEY = "none"
+"""Sent to an endpoint that asks for no key; the client insists on one."""
+
+_OF_EVERY_REQUEST = frozenset({401, 402, 403, 404})
+_OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key"})
+
+
+class _Failed(Exception):
+    """One request came to nothing; with `parameter`, because the model does not take that one."""
+
+    def __init__(
+        self, problem: FailureCode, detail: str, wait: float | None = None, parameter: str | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.problem = problem
+        self.detail = detail
+        self.wait = wait
+        self.parameter = parameter
+
+
+class Chat:
+    """Asks a chat endpoint through the package `openai`, whose own retries are off: each try is on record here.
+
+    Parameters
+    ----------
+    endpoint : where and how.
+    sleep : waits that many seconds.
+    jitter : a number in [0, 1), new at each call.
+    clock : seconds, from any start.
+    pace : gives each request its turn; None where there is no bound.
+
+    Raises
+    ------
+    UsageError : the extra is not installed.
+    """
+
+    def __init__(
+        self,
+        endpoint: ChatEndpoint,
+        *,
+        sleep: Callable[[float], Awaitable[None]],
+        jitter: Callable[[], float],
+        clock: Callable[[], float],
+        pace: Pace | None = None,
+    ) -> None:
+        self._openai = _openai()
+        self._endpoint = endpoint
+        self._sleep = sleep
+        self._jitter = jitter
+        self._clock = clock
+        self._pace = pace
+        self._slots = asyncio.Semaphore(endpoint.concurrency)
+        self._not_taken: frozenset[str] = frozenset()
+        self._waiting: set[asyncio.Task[Any]] = set()
+        self._winding_down = False
+        self._client = self._openai.AsyncOpenAI(
+            base_url=endpoint.base_url,
+            api_key=endpoint.api_key or _NO_KEY,
+            timeout=endpoint.timeout,
+            max_retries=0,
+        )
+        # The client takes these from the environment and would send them to whatever endpoint it is.
+        self._client.organization = self._client.project = None
+
+    @property
+    def not_taken(self) -> frozenset[str]:
+        """Parameters without which the model has answered after it had refused them; they are sent no more."""
+        return self._not_taken
+
+    async def ask(
+        self, messages: tuple[Message, ...], parameters: Mapping[str, object], *, tokens: int = 0
+    ) -> tuple[Exchange, ...]:
+        """Ask until a reply comes, the question is refused, or the tries are used up.
+
+        A parameter that the model says it does not take is left out, without counting as a try; what was sent
+        stands in each exchange.
+
+        Parameters
+        ----------
+        messages : the chat so far.
+        parameters : what is sent beside them, with the model's name.
+        tokens : how many the request and its reply are thought to use, for the pace.
+
+        Returns
+        -------
+        tuple of Exchange
+            Every request, at least one. The last one holds the reply, or the problem.
+
+        Raises
+        ------
+        UsageError
+            The endpoint takes no request at all: wrong key, unknown model, no credit left.
+        """
+        exchanges: list[Exchange] = []
+        refused: frozenset[str] = frozenset()
+        tries = 0
+        while True:
+            async with self._turn(tokens):
+                sent = fitted(parameters, self._not_taken | refused)
+                exchange, failed = await self._try(messages, sent, tokens)
+            exchanges.append(exchange)
+            if failed is None:
+                self._not_taken |= refused
+                break
+            if failed.parameter is not None and failed.parameter not in refused:
+                refused |= {failed.parameter}
+                continue
+            tries += 1
+            if failed.problem not in PASSING or tries == self._endpoint.tries or self._winding_down:
+                break
+            with self._resting():
+                await self._sleep(self._delay(tries - 1, failed.wait))
+        return tuple(exchanges)
+
+    def wind_down(self) -> None:
+        """Give up whatever waits for its turn or between two tries, and try nothing again. In the loop's thread."""
+        self._winding_down = True
+        for task in self._waiting:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    @asynccontextmanager
+    async def _turn(self, tokens: int) -> AsyncIterator[None]:
+        """Hold one of the slots, from the moment that the pace allows."""
+        with self._resting():
+            await self._slots.acquire()
+        try:
+            if self._pace is not None:
+                with self._resting():
+                    await self._pace.turn(tokens)
+            yield
+        finally:
+            self._slots.release()
+
+    @contextmanager
+    def _resting(self) -> Iterator[None]:
+        """The current task is among those that `wind_down` gives up."""
+        task = asyncio.current_task()
+        if task is None or self._winding_down:
+            raise asyncio.CancelledError
+        self._waiting.add(task)
+        try:
+            yield
+        finally:
+            self._waiting.discard(task)
+
+    async def _try(
+        self, messages: tuple[Message, ...], parameters: dict[str, object], tokens: int
+    ) -> tuple[Exchange, _Failed | None]:
+        """One request."""
+        began = self._clock()
+        try:
+            answered = _answered(await self._complete(messages, parameters))
+        except _Failed as failed:
+            if self._pace is not None and failed.wait is not None:
+                self._pace.hold(min(failed.wait, self._endpoint.longest_delay))
+            exchange = Exchange(
+                messages=messages,
+                parameters=parameters,
+                problem=failed.problem,
+                detail=self._shown(failed.detail),
+                seconds=self._clock() - began,
+            )
+            return exchange, failed
+        exchange = Exchange(
+            messages=messages, parameters=parameters, seconds=self._clock() - began, **answered
+        )
+        if self._pace is not None and exchange.usage is not None:
+            self._pace.used(tokens, exchange.usage.prompt + exchange.usage.completion)
+        return exchange, None
+
+    async def _complete(self, messages: tuple[Message, ...], parameters: dict[str, object]) -> Any:
+        openai = self._openai
+        try:
+            # The client's own timeout starts anew with every piece that arrives; this one does not.
+            async with asyncio.timeout(self._endpoint.timeout):
+                return await self._client.chat.completions.create(
+                    messages=[{"role": message.role, "content": message.content} for message in messages],
+                    **parameters,
+                )
+        except (TimeoutError, openai.APITimeoutError):
+            raise _Failed("timed_out", f"no reply within {self._endpoint.timeout:g} s") from None
+        except openai.APIStatusError as error:
+            raise self._of_status(error, parameters) from None
+        except openai.APIConnectionError as error:
+            raise _Failed("unreachable", f"{error.message} {error.__cause__ or ''}".strip()) from None
+        except (openai.OpenAIError, ValueError) as error:
+            raise _Failed("server_error", f"the reply is not a chat completion: {error}") from None
+
+    def _of_status(self, error: Any, parameters: dict[str, object]) -> _Failed:
+        status: int = error.status_code
+        text = error.message.removeprefix(f"Error code: {status} - ")
+        if text == f"Error code: {status}":
+            # The client has no words for a body that is not the usual object; some endpoints send a list of one.
+            text = " ".join(error.response.text.split()) or text
+        detail = f"{status}: {text}"
+        if (
+            status in _OF_EVERY_REQUEST
+            or error.code in _OF_EVERY_REQUEST_BY_CODE
+            or (status == 400 and "api key not valid" in text.lower())
+        ):
+            endpoint = self._endpoint
+            raise UsageError(
+                f"the endpoint {endpoint.host} refuses every request for the model {endpoint.model} "
+                f"({self._shown(detail)}): check base_url, model, api_key and the account's credit"
+            )
+        wait = _wanted_wait(error.response.headers, now=datetime.now(UTC))
+        if status == 429:
+            return _Failed("rate_limited", detail, wait)
+        if status >= 500 or status in (408, 409, 425):
+            return _Failed("server_error", detail, wait)
+        parameter = refused_parameter(
+            status=status, code=error.code, param=error.param, message=text, sent=parameters.keys()
+        )
+        return _Failed("rejected", detail, parameter=parameter)
+
+    def _delay(self, failed: int, wanted: float | None) -> float:
+        """Seconds to wait after `failed` + 1 failures, never less than half of the doubling delay."""
+        endpoint = self._endpoint
+        delay = min(endpoint.first_delay * 2.0 ** min(failed, 60), endpoint.longest_delay)
+        delay *= 0.5 + 0.5 * self._jitter()
+        return delay if wanted is None else max(delay, min(wanted, endpoint.longest_delay))
+
+    def _shown(self, detail: str) -> str:
+        key = self._endpoint.api_key
+        return one_line(detail.replace(key, HIDDEN) if key else detail)
+
+
+def _openai() -> Any:
+    try:
+        return importlib.import_module("openai")
+    except ImportError as error:
+        raise UsageError(
+            "asking a language model needs the package openai: pip install 'conformal-streamer[judge]'"
+        ) from error
+
+
+def _answered(completion: Any) -> dict[str, Any]:
+    """The fields of an exchange that a completion fills. Endpoints that merely resemble OpenAI's leave some out."""
+    try:
+        first, *others = [_choice(choice) for choice in completion.choices]
+    except (AttributeError, TypeError, ValueError):
+        raise _Failed("server_error", "the reply is not a chat completion") from None
+    answered: dict[str, Any] = {
+        "reply": first.text,
+        "model": _text(getattr(completion, "model", None)),
+        "fingerprint": _text(getattr(completion, "system_fingerprint", None)),
+        "finish_reason": first.finish_reason,
+        "usage": _usage(getattr(completion, "usage", None)),
+        "further": tuple(others),
+    }
+    if first.refusal is not None:
+        answered |= {"problem": "refused", "detail": first.refusal}
+    return answered
+
+
+def _choice(choice: Any) -> Choice:
+    content, refusal = choice.message.content, getattr(choice.message, "refusal", None)
+    finish_reason = _text(choice.finish_reason)
+    why = None
+    if refusal or finish_reason == "content_filter":
+        said = one_line(refusal) if isinstance(refusal, str) and refusal else "stopped by the content filter"
+        why = f"the model would not answer this: {said}"
+    return Choice(content if isinstance(content, str) else "", finish_reason, why)
+
+
+def _usage(usage: Any) -> TokenUsage | None:
+    prompt, completion = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+    if isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0:
+        return TokenUsage(prompt, completion)
+    return None
+
+
+def _text(value: object) -> str | None:
+    return one_line(value) if isinstance(value, str) else None
+
+
+def _wanted_wait(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """Seconds that a reply's headers ask to wait, >= 0: ``retry-after-ms``, or ``retry-after`` in seconds or a date."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return max(seconds, 0.0)
+    try:
+        until = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        return max((until - now).total_seconds(), 0.0)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None

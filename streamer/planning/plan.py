@@ -1,0 +1,267 @@
+"""The plan of a budget: what so many labels buy, how to spend them, and how many responses to sample.
+
+Everything is simulated on prompts made from a guess, or on past ones whose severities are known. The same arguments
+give the same plan, to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from streamer.calibration.arguments import check_alpha, whole_number
+from streamer.calibration.plan import (
+    MOST_LABELS,
+    Split,
+    label_ladder,
+    label_splits,
+    least_groups,
+    least_held_share,
+    least_held_share_selective,
+    smallest_alpha,
+)
+from streamer.calibration.prediction import best_ship_rate, predict
+from streamer.errors import UsageError
+from streamer.planning.score_quality import area_under_curve, intraclass_correlation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamer.calibration.prediction import Population, Prediction
+    from streamer.gates.policy import Unit
+    from streamer.planning.prompts import Prompts
+
+REPETITIONS = 1000
+LEVEL = 0.9
+ENOUGH = 0.8
+"""So much of what endless labels would ship must the lower bound of the ship rate be, where no labels are named."""
+
+_CALIBRATIONS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSize:
+    """What n samples a prompt give.
+
+    Attributes
+    ----------
+    responses : n.
+    auc : chance that a fine answer scores above a bad one; None where all are alike.
+    mean_severity : exposure if everything shipped.
+    oracle_ship_rate : the ship rate of endless labels.
+    prediction : with the plan's labels, one a prompt.
+    """
+
+    responses: int
+    auc: float | None
+    mean_severity: float
+    oracle_ship_rate: float
+    prediction: Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a budget needs, and what it would give.
+
+    Attributes
+    ----------
+    alpha : the budget on exposure risk; each of `attempts` is calibrated at `alpha_per_attempt`.
+    labels : those that are planned with. `labels_named` is False where they were chosen: the fewest of `ladder` whose
+        lower bound of the ship rate is at least `ENOUGH` of `oracle_ship_rate`; the most there if none has.
+    labels_enough : whether `labels` have such a lower bound.
+    source, prompts, left_out : what was simulated on, how many prompts, and how many past ones could not be used.
+    responses : samples n a prompt.
+    least_groups : fewest labelled prompts on which this budget can be met at all.
+    smallest_alpha : smallest budget that `labels` can meet, one a prompt.
+    response_severity, correlation, auc : of single responses: the mean severity, how alike those of one prompt are, and
+        the chance that a fine one scores above a bad one; None where all are alike.
+    mean_severity : exposure if everything shipped.
+    least_held, least_held_selective : share of units that any gate holds, however good its score, for a budget alpha on
+        exposure risk, and for the same on selective risk.
+    oracle_ship_rate : the ship rate of endless labels.
+    ladder : what numbers of labels give, one a prompt.
+    splits : ways to spend `labels`; `best` is the one of the highest mean ship rate.
+    sizes : what other numbers of samples a prompt give.
+    audit_probability : chance that a batch is drawn for labelling.
+    prompts_to_collect : prompts that pass, on average, until those of `best` are drawn; None without an audit.
+    labels_per_served : labels for each served answer while the audit goes on; None where nothing is served.
+    level : share of calibrations within the bounds of every interval.
+    """
+
+    alpha: float
+    attempts: int
+    alpha_per_attempt: float
+    unit: Unit
+    method: str
+    labels: int
+    labels_named: bool
+    labels_enough: bool
+    source: Literal["guess", "data"]
+    prompts: int
+    left_out: int
+    responses: int
+    least_groups: int
+    smallest_alpha: float
+    response_severity: float
+    correlation: float | None
+    auc: float | None
+    mean_severity: float
+    least_held: float
+    least_held_selective: float
+    oracle_ship_rate: float
+    ladder: tuple[Prediction, ...]
+    splits: tuple[Prediction, ...]
+    best: Prediction
+    sizes: tuple[SampleSize, ...]
+    audit_probability: float
+    prompts_to_collect: int | None
+    labels_per_served: float | None
+    level: float
+    repetitions: int
+    seed: int
+
+
+def check_budget(alpha: float, labels: int | None, attempts: int = 1) -> None:
+    """Raise `UsageError` when so many labels can never meet the budget; the message says what they can."""
+    try:
+        alpha = check_alpha(alpha)
+        attempts = whole_number("attempts", attempts, least=1)
+        labels = None if labels is None else whole_number("labels", labels, least=1)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    least = least_groups(alpha, attempts)
+    each = f" for each of {attempts} attempts ({alpha:g} / {attempts})" if attempts > 1 else ""
+    if least > MOST_LABELS or (labels or 0) > MOST_LABELS:
+        raise UsageError(
+            f"a plan looks at {MOST_LABELS} labels at most"
+            + (f", and a budget of {alpha:g} needs {least}" if least > MOST_LABELS else "")
+        )
+    if labels is not None and labels < least:
+        possible = smallest_alpha(labels, attempts)
+        can = f"support a budget of {possible:.3g} or more" if possible < 1 else "support no budget"
+        raise UsageError(
+            f"a budget of {alpha / attempts:g}{each} needs at least {least} labelled prompts; {labels} can {can}"
+        )
+
+
+def make_plan(
+    prompts: Prompts,
+    *,
+    alpha: float,
+    labels: int | None = None,
+    unit: Unit = "best",
+    method: str = "mean",
+    eta: float = 1.0,
+    draws: int = 20,
+    attempts: int = 1,
+    audit_probability: float = 0.05,
+    repetitions: int = REPETITIONS,
+    level: float = LEVEL,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Plan:
+    """Simulate what a budget needs and gives.
+
+    Parameters
+    ----------
+    prompts : what to simulate on.
+    alpha : budget on exposure risk, in (0, 1).
+    labels : that can be afforded, 1..`MOST_LABELS`; None: see `Plan.labels`.
+    unit : what ships.
+    method, eta, draws : the calibrator, as in `streamer.calibrate`.
+    attempts : R >= 1; each attempt is calibrated at alpha / R, and figures are those of first attempts.
+    audit_probability : in [0, 1].
+    repetitions, level : see `streamer.calibration.prediction.predict`.
+    seed : a whole number >= 0.
+    progress : called with the number of simulated calibration rounds done, and of all.
+
+    Raises
+    ------
+    UsageError
+        If the labels can never meet the budget; the message says what they can.
+    ValueError
+        If another argument is not as described.
+    """
+    check_budget(alpha, labels, attempts)
+    if not 0 <= audit_probability <= 1:
+        raise ValueError(f"audit_probability must lie in [0, 1], not {audit_probability!r}")
+    each = alpha / attempts
+    rounds = repetitions * (2 + len(prompts.by_size))
+    done = 0
+
+    def simulate(population: Population, splits: tuple[Split, ...]) -> tuple[Prediction, ...]:
+        nonlocal done
+        predictions = predict(
+            population,
+            splits,
+            alpha=each,
+            method=method,
+            eta=eta,
+            draws=draws,
+            repetitions=repetitions,
+            level=level,
+            resampled=prompts.source == "data",
+            # the same for every number of samples, so that they are compared on the same prompts
+            rng=np.random.default_rng([seed, _CALIBRATIONS]),
+            progress=lambda repetition: progress(done + repetition, rounds),
+        )
+        done += repetitions
+        return predictions
+
+    batches = prompts.by_size[prompts.responses]
+    population = batches.population(unit)
+    oracle = best_ship_rate(population, each)
+    ladder = simulate(population, tuple(Split(n, 1) for n in label_ladder(alpha, labels, attempts)))
+    enough = [one.split.labels for one in ladder if one.ship_rate.low >= ENOUGH * oracle]
+    chosen = labels if labels is not None else enough[0] if enough else ladder[-1].split.labels
+    splits = simulate(population, label_splits(chosen, population.items))
+    best = max(splits, key=lambda one: one.ship_rate.mean)
+    sizes = []
+    for size, sampled in sorted(prompts.by_size.items()):
+        of_size = sampled.population(unit)
+        sizes.append(
+            SampleSize(
+                responses=size,
+                auc=area_under_curve(sampled.scores, sampled.severities),
+                mean_severity=of_size.mean_severity,
+                oracle_ship_rate=best_ship_rate(of_size, each),
+                prediction=simulate(of_size, (Split(chosen, 1),))[0],
+            )
+        )
+    served = best.ship_rate.mean * population.items
+    return Plan(
+        alpha=alpha,
+        attempts=attempts,
+        alpha_per_attempt=each,
+        unit=unit,
+        method=method,
+        labels=chosen,
+        labels_named=labels is not None,
+        labels_enough=chosen in enough,
+        source=prompts.source,
+        prompts=len(batches.scores),
+        left_out=prompts.left_out,
+        responses=prompts.responses,
+        least_groups=least_groups(alpha, attempts),
+        smallest_alpha=smallest_alpha(chosen, attempts),
+        response_severity=float(batches.severities.mean()),
+        correlation=intraclass_correlation(batches.severities),
+        auc=area_under_curve(batches.scores, batches.severities),
+        mean_severity=population.mean_severity,
+        least_held=least_held_share(population.mean_severity, each),
+        least_held_selective=least_held_share_selective(population.mean_severity, each),
+        oracle_ship_rate=oracle,
+        ladder=ladder,
+        splits=splits,
+        best=best,
+        sizes=tuple(sizes),
+        audit_probability=audit_probability,
+        prompts_to_collect=math.ceil(best.split.groups / audit_probability) if audit_probability else None,
+        labels_per_served=audit_probability * best.split.per_group / served if served else None,
+        level=level,
+        repetitions=repetitions,
+        seed=seed,
+    )

@@ -1,0 +1,175 @@
+"""The prompts that a plan is simulated on: made from a guess, or past ones whose severities are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.prediction import Population
+from streamer.errors import UsageError
+from streamer.gates.gate import is_blank, mean_score
+from streamer.planning.guess import make_world
+from streamer.scoring.gram import score_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.gates.policy import Unit
+    from streamer.planning.guess import Guess
+    from streamer.scoring.encoder import CachedEncoder
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+SIZES = (2, 3, 5, 10, 20, 50, 100, 200)
+"""Numbers of samples a prompt that are compared, as far as there are so many."""
+
+_GUESSED_UP_TO = 20
+_CLOUDS_AT_ONCE = 64
+_SUBSETS, _WORLD = 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledBatches:
+    """P prompts with n scored responses each, and what is known of them.
+
+    Attributes
+    ----------
+    scores, severities : shape (P, n), in [0, 1].
+    blank : shape (P, n), True for a blank answer, which never ships.
+    """
+
+    scores: Floats
+    severities: Floats
+    blank: Booleans
+
+    def population(self, unit: Unit) -> Population:
+        """Return the items that a gate of this unit calibrates and decides on.
+
+        Raises `UsageError` when every prompt is held unscored: all answers blank, or any under the unit `batch`.
+        """
+        held = self.blank.any(axis=1) if unit == "batch" else self.blank.all(axis=1)
+        scores, severities, blank = self.scores[~held], self.severities[~held], self.blank[~held]
+        if not len(scores):
+            raise UsageError(
+                "every prompt has only blank answers, or one under the unit batch: nothing to plan with"
+            )
+        if unit == "best":
+            rows, best = np.arange(len(scores)), np.where(blank, -1.0, scores).argmax(axis=1)
+            scores, severities = scores[rows, best, np.newaxis], severities[rows, best, np.newaxis]
+            blank = np.zeros(scores.shape, dtype=np.bool_)
+        elif unit == "batch":
+            means = np.array([[mean_score(row)] for row in scores.tolist()])
+            scores = np.repeat(means, scores.shape[1], axis=1)
+        return Population(scores, severities, ~blank, held=int(held.sum()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompts:
+    """Where a plan's figures come from.
+
+    Attributes
+    ----------
+    source : `guess`, or `data` for past response clouds.
+    responses : samples n a prompt that the plan is for.
+    by_size : the prompts with n samples each, by n; `responses` is among them.
+    left_out : past prompts that could not be used: fewer responses than n, or one of them without a severity.
+    """
+
+    source: Literal["guess", "data"]
+    responses: int
+    by_size: Mapping[int, SampledBatches]
+    left_out: int = 0
+
+
+def guessed_prompts(guess: Guess, *, seed: int) -> Prompts:
+    """Make prompts that fit a guess, scored with any number of samples up to 20, or up to the guess's.
+
+    Parameters
+    ----------
+    seed : a whole number >= 0; the same gives the same prompts.
+
+    Raises
+    ------
+    UsageError
+        If no such prompts can be; see `make_world`.
+    """
+    sizes = _sizes(max(_GUESSED_UP_TO, guess.responses), guess.responses)
+    world = make_world(guess, most_responses=sizes[-1], rng=np.random.default_rng([seed, _WORLD]))
+    by_size = {}
+    for size in sizes:
+        scores, severities = world.sample(size)
+        by_size[size] = SampledBatches(scores, severities, np.zeros(scores.shape, dtype=np.bool_))
+    return Prompts("guess", guess.responses, by_size)
+
+
+def past_prompts(
+    clouds: Sequence[Cloud],
+    *,
+    responses: int | None = None,
+    encoder: CachedEncoder,
+    seed: int,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> Prompts:
+    """Score past response clouds by Gram energy with every number of samples up to `responses`.
+
+    For fewer samples a random subset of each cloud's responses is scored anew, as if no more had been sampled. Blocks
+    for as long as the encoder takes.
+
+    Parameters
+    ----------
+    clouds : with severities; those with fewer responses, or with an unlabelled one, are left out.
+    responses : samples a prompt that the plan is for, >= 2; None: the number that most clouds have.
+    seed : of the subsets, a whole number >= 0.
+    progress : called with the number of clouds done.
+
+    Raises
+    ------
+    UsageError
+        If fewer than two clouds can be used.
+    """
+    labelled = [cloud for cloud in clouds if None not in cloud.severities]
+    if responses is None:
+        counts = Counter(len(cloud.responses) for cloud in labelled)
+        responses = max(counts, key=lambda n: (counts[n], n), default=2)
+    usable = [cloud for cloud in labelled if len(cloud.responses) >= responses]
+    if len(usable) < 2:
+        raise UsageError(
+            f"{len(usable)} of {len(clouds)} prompts have {responses} responses that all have a severity, and a plan needs "
+            "at least 2; label more of them, or plan for fewer --responses"
+        )
+    rng = np.random.default_rng([seed, _SUBSETS])
+    sizes = _sizes(responses, responses)
+    scores: dict[int, list[Floats]] = {size: [] for size in sizes}
+    severities: dict[int, list[list[float]]] = {size: [] for size in sizes}
+    blanks: dict[int, list[list[bool]]] = {size: [] for size in sizes}
+    for first in range(0, len(usable), _CLOUDS_AT_ONCE):
+        some = usable[first : first + _CLOUDS_AT_ONCE]
+        embedded = encoder.embed([cloud.texts for cloud in some])
+        for cloud, vectors in zip(some, embedded, strict=True):
+            order = rng.permutation(len(cloud.responses))
+            known = [severity for severity in cloud.severities if severity is not None]
+            for size in sizes:
+                chosen = np.sort(order[:size])
+                blank = [is_blank(cloud.texts[i]) for i in chosen]
+                found = np.zeros(size) if all(blank) else score_batch(np.asarray(vectors)[chosen], blank)[0]
+                scores[size].append(found)
+                severities[size].append([known[i] for i in chosen])
+                blanks[size].append(blank)
+        progress(first + len(some))
+    by_size = {
+        size: SampledBatches(
+            np.array(scores[size]), np.array(severities[size], dtype=np.float64), np.array(blanks[size])
+        )
+        for size in sizes
+    }
+    return Prompts("data", responses, by_size, left_out=len(clouds) - len(usable))
+
+
+def _sizes(most: int, responses: int) -> tuple[int, ...]:
+    return tuple(sorted({size for size in SIZES if size <= most} | {responses}))

@@ -1,0 +1,211 @@
+"""What an evaluation means, in sentences that follow from its figures and from nothing else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamer.clouds.sentence import UNIT_WORDS, budget, percent
+from streamer.research.evaluation.measures import JUDGE, MODES
+from streamer.research.evaluation.spreads import chance_bound
+from streamer.research.evaluation.tables import promised_rows
+from streamer.research.evaluation.words import headline_alpha, scorer_title
+from streamer.scoring.compared_scorers import GRAM
+
+if TYPE_CHECKING:
+    from streamer.gates.policy import Unit
+    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One data set at one budget: what a gate would do, in figures for a card and in a sentence."""
+
+    name: str
+    served: str
+    wrong: str
+    without: str
+    sentence: str
+
+
+def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
+    """Say what the product's default, method mean, does at the headline budget."""
+    alpha = headline_alpha(evaluation.options.alphas)
+    unit: Unit = "best" if "best" in result.mean_severity else "response"
+    one, many = UNIT_WORDS[unit]
+    (row,) = [row for row in result.calibrators(unit, alpha) if row.method == "mean"]
+    shipped = row.shipped_severity.mean
+    served = percent(row.ship_rate.mean)
+    without = percent(result.mean_severity[unit])
+    if shipped is None:
+        said = f"At a budget of {budget(alpha)} nothing ships: {_why_closed(result, alpha)}"
+    else:
+        said = (
+            f"At a budget of {budget(alpha)} the gate serves {served} of {many}; severity among them is "
+            f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
+            f"{one}."
+        )
+    return Headline(result.name, served, percent(shipped) if shipped is not None else "–", without, said)
+
+
+def _why_closed(result: DataSetResult, alpha: float) -> str:
+    from streamer.calibration import groups_needed
+
+    if groups_needed(alpha) > result.calibrating:
+        return f"{result.calibrating} calibration questions cannot carry it, {groups_needed(alpha)} could."
+    return "the highest scores are wrong too often."
+
+
+def findings(evaluation: Evaluation) -> list[str]:
+    """Say what came out, a sentence or two for each thing that was asked."""
+    return [
+        text
+        for text in (
+            _budgets(evaluation),
+            *(_reductions(result) for result in evaluation.data_sets),
+            _judges(evaluation),
+            *(_tracking(evaluation, result) for result in evaluation.data_sets),
+            *(_scores(evaluation, result) for result in evaluation.data_sets),
+        )
+        if text
+    ]
+
+
+def _budgets(evaluation: Evaluation) -> str:
+    cells = promised_rows(evaluation)
+    over = [row.excess for _, row in cells if row.excess is not None]
+    bound = chance_bound(len(cells))
+    if alike := sum(row.over and row.excess is None for _, row in cells):
+        return (
+            f"Look at this: of {len(cells)} gates that promise a mean exposure of at most α, {alike} came out above it by the "
+            "same in every split, so that nothing tells how far chance reaches: take more questions, or more splits."
+        )
+    if not over:
+        return f"All {len(cells)} gates that promise it kept their mean exposure within the budget."
+    if max(over) <= bound:
+        return (
+            f"Budgets held: of {len(cells)} gates that promise a mean exposure of at most α, {len(over)} came out above it, "
+            f"the furthest by {max(over):.1f} standard errors, where chance among so many reaches {bound:.1f} once in a "
+            "hundred evaluations."
+        )
+    return (
+        f"Look at this: a gate's mean exposure lies {max(over):.1f} standard errors above its budget, where chance among "
+        f"{len(cells)} gates reaches {bound:.1f} once in a hundred evaluations. Are the questions of this file copies of "
+        "one another, or is something wrong with its severities?"
+    )
+
+
+def _reductions(result: DataSetResult) -> str:
+    unit = "response" if "response" in result.mean_severity else "best"
+    rows = [row for row in result.modes(unit) if row.mode == MODES[2] and row.reduction.mean is not None]
+    if not rows:
+        return f"{result.name}: Gram-CRC ships nothing at any of these budgets, so that there is no reduction to tell of."
+    first, last = rows[0], rows[-1]
+    told = f"{result.name}, Gram-CRC by {unit}: severity {_changed(first)} at α = {first.alpha:g}"
+    if last is not first:
+        told += f" and {_changed(last)} at α = {last.alpha:g}"
+    return (
+        f"{told} from held to shipped, with {percent(first.ship_rate.mean)} and {percent(last.ship_rate.mean)} shipped: a "
+        f"reduction says nothing of how much ships. {_skill(result, unit)}"
+    ).strip()
+
+
+def _changed(row: GateRow) -> str:
+    mean, error = row.reduction.mean or 0.0, row.reduction.error
+    around = "" if error is None else f" ± {100 * error:.0f}"
+    return f"{'falls' if mean >= 0 else 'rises'} by {100 * abs(mean):.0f}{around} %"
+
+
+def _skill(result: DataSetResult, unit: str) -> str:
+    """Say so where the Gram energy cannot be told from chance, or points the wrong way."""
+    auroc = next(row.auroc for row in result.ranking if row.unit == unit and row.scorer == GRAM)
+    if auroc.value is None or auroc.low is None or auroc.high is None or auroc.low > 0.5:
+        return ""
+    between = f"AUROC {auroc.value:.2f}, 95 % {auroc.low:.2f} to {auroc.high:.2f}"
+    if auroc.high < 0.5:
+        return f"Here the Gram energy points the wrong way ({between}): agreeing answers are the worse ones."
+    return f"Here the Gram energy cannot be told from chance ({between}): a gate on it holds at random."
+
+
+def _judges(evaluation: Evaluation) -> str:
+    with_judge = [result.name for result in evaluation.data_sets if JUDGE in result.scorers]
+    if not with_judge:
+        return (
+            "No judge's scores were there, so that G-Eval-Naive and G-Eval-CRC are left out: bring them along in "
+            "meta.judge_score, or name an endpoint."
+        )
+    worst = max(
+        (
+            (row.exposure.mean - row.alpha, result.name, row)
+            for result in evaluation.data_sets
+            for row in result.gates
+            if row.mode == MODES[0] and row.exposure.mean is not None
+        ),
+        key=lambda found: found[0],
+        default=None,
+    )
+    if worst is None:
+        return ""
+    excess, name, row = worst
+    if excess <= 0:
+        return (
+            "The judge's fixed thresholds happened to stay within the budgets beside them; nothing made them."
+        )
+    return (
+        f"A fixed threshold on the judge's score promises nothing: on {name}, unit {row.unit}, λ = {1 - row.alpha:g} lets "
+        f"{percent(row.exposure.mean, 1)} through beside a budget of {budget(row.alpha)}."
+    )
+
+
+def _tracking(evaluation: Evaluation, result: DataSetResult) -> str:
+    alpha = headline_alpha(evaluation.options.alphas)
+    rows = {row.method: row for row in result.stability if row.alpha == alpha}
+    sds = {name: row.level.sd for name, row in rows.items() if row.level.sd is not None}
+    if len(sds) < len(rows) or not rows or not sds["mean"]:
+        return ""
+    told = ", ".join(f"{name} {sds[name] / sds['mean']:.2f}" for name in ("crc", "bb", "rbwa"))
+    return (
+        f"{result.name}: at α = {alpha:g} the threshold of the method mean varies by {sds['mean']:.4f} from split to split; "
+        f"that of the others, as a multiple of it: {told}."
+    )
+
+
+def _scores(evaluation: Evaluation, result: DataSetResult) -> str:
+    if len([name for name in result.scorers if name != JUDGE]) < 2:
+        return ""
+    alpha = headline_alpha(evaluation.options.alphas)
+    told = []
+    for unit in result.mean_severity:
+        rows = [row for row in result.compared if row.unit == unit and row.alpha == alpha]
+        label_free = [row for row in rows if row.scorer != JUDGE and row.ship_rate.mean is not None]
+        best = max(label_free, key=lambda row: row.ship_rate.mean or 0.0)
+        if not best.ship_rate.mean:
+            told.append(f"by {unit} no score ships anything")
+            continue
+        if best.scorer == GRAM:
+            told.append(f"by {unit} the Gram energy ships most ({percent(best.ship_rate.mean)})")
+            continue
+        clear = best.more.mean is not None and best.more.mean > 2 * (best.more.error or math.inf)
+        told.append(
+            f"by {unit} {scorer_title(best.scorer)} ships most ({percent(best.ship_rate.mean)}, "
+            f"{100 * (best.more.mean or 0):+.1f} ± {100 * (best.more.error or 0):.1f} points against the Gram energy: "
+            f"{'a clear difference' if clear else 'within the error'})"
+        )
+    return f"{result.name}, which label-free score ships most at α = {alpha:g}: {'; '.join(told)}."
+
+
+LIMITS = (
+    "Exposure risk is severity per unit, held ones counting 0. Among what ships severity is higher; the budget does not "
+    "bound it.",
+    "The promise is about an average over calibrations and over questions like these. One calibration may land above, one "
+    "kind of question may run above, and other questions promise nothing.",
+    "A large reduction of severity with a small ship rate is easy: ship only the few answers that all agree on. No mode is "
+    "better for its reduction alone.",
+    "Agreement is not truth. Where a model repeats one mistake in every sample, every score here that asks for agreement is "
+    "high, and wrong.",
+    "Severities are taken as they are. Where a program or a model gave them, the risk is risk as that program sees it.",
+    "Whoever picks the score, the method or the budget that looks best in these tables has picked on the labels: calibrate "
+    "the choice on new ones before it decides anything.",
+)
+"""What the figures do not mean."""

@@ -1,0 +1,169 @@
+"""The figures of one data set under one unit: the paper's modes, every calibrator, stability, other scores. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.clouds.measurement import units_of
+from streamer.clouds.offline import decided_batch
+from streamer.gates.policy import LAWS
+from streamer.research.evaluation.ranking import ranking
+from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow, StabilityRow
+from streamer.research.evaluation.spreads import excess, spread
+from streamer.research.experiments.compared_methods import METHODS_COMPARED, Labels, by_law, served_above
+from streamer.research.experiments.halves import Halves, outcomes
+from streamer.scoring.compared_scorers import GRAM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamer.clouds.offline import ScoredCloud
+    from streamer.gates.policy import Unit
+    from streamer.research.experiments.compared_methods import Run, Served, Traffic
+    from streamer.research.experiments.halves import Outcomes
+
+Floats = NDArray[np.float64]
+
+JUDGE = "judge"
+MODES = ("G-Eval-Naive", "G-Eval-CRC", "Gram-CRC")
+"""The paper's: the judge's score and a fixed threshold, the judge's score and BB-CRC, Gram energy and RBWA-CRC."""
+
+_SPLITS_REDRAWN, _REDRAWS = 5, 8
+
+
+def fixed_threshold(alpha: float) -> float:
+    """Return the fixed threshold that the paper sets beside a budget: .99 for .01, .95 for .05, ..., .80 for .20."""
+    return round(1.0 - alpha, 12)
+
+
+def _naive(_labels: Labels, alpha: float, traffic: Traffic) -> Served:
+    """Ship from the fixed threshold on; with equality, as the paper has it, because marks often equal it."""
+    return served_above(float(np.nextafter(fixed_threshold(alpha), -math.inf)), traffic)
+
+
+def mode_rows(halves: Mapping[str, Halves], unit: Unit, *, alphas: Sequence[float]) -> list[GateRow]:
+    """Run the paper's modes on the halves of each score, those of the judge only where there are its scores."""
+    runs: list[tuple[str, str, Run, str]] = [(GRAM, "rbwa", by_law("rbwa"), MODES[2])]
+    if JUDGE in halves:
+        runs = [(JUDGE, "fixed", _naive, MODES[0]), (JUDGE, "bb", by_law("bb"), MODES[1]), *runs]
+    return [
+        gate_row(outcomes(run, halves[scorer], alpha), halves[scorer], unit, scorer, method, alpha, mode)
+        for scorer, method, run, mode in runs
+        for alpha in alphas
+    ]
+
+
+def calibrator_rows(halves: Halves, unit: Unit, *, alphas: Sequence[float]) -> list[GateRow]:
+    """Run every calibrator of the product on the Gram energy."""
+    return [
+        gate_row(outcomes(method.run, halves, alpha), halves, unit, GRAM, method.name, alpha, None)
+        for method in METHODS_COMPARED
+        if unit == "response" or not method.response_only
+        for alpha in alphas
+    ]
+
+
+def gate_row(
+    found: Outcomes, halves: Halves, unit: str, scorer: str, method: str, alpha: float, mode: str | None
+) -> GateRow:
+    """Sum up what a gate did over splits."""
+    test, calibration = _sizes(halves)
+    exposure = spread(found.exposure, test=test, calibration=calibration)
+    bounded = found.exposure if method == "pooled" else found.exposure_by_question
+    promised = spread(bounded, test=test, calibration=calibration)
+    return GateRow(
+        unit=unit,
+        scorer=scorer,
+        method=method,
+        mode=mode,
+        alpha=alpha,
+        exposure=exposure,
+        ship_rate=spread(found.ship_rate, test=test, calibration=calibration),
+        shipped_severity=spread(found.shipped_severity, test=test, calibration=calibration),
+        held_severity=spread(found.held_severity, test=test, calibration=calibration),
+        reduction=spread(found.reduction, test=test, calibration=calibration),
+        level=spread(found.level, test=test, calibration=calibration),
+        closed=float((found.ship_rate == 0).mean()),
+        opened=float((found.level == -math.inf).mean()),
+        promised=promised,
+        excess=excess(promised, alpha),
+    )
+
+
+def _sizes(halves: Halves) -> tuple[int, int]:
+    calibration = halves.clouds // 2
+    return halves.clouds - calibration, max(1, calibration)
+
+
+def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[StabilityRow]:
+    """Compare how the laws of weights track the budget, and how much their thresholds vary."""
+    test, calibration = _sizes(halves)
+    rows = []
+    for law in LAWS:
+        again = [
+            [Labels(labels.groups, labels.largest, -1 - draw) for draw in range(_REDRAWS)]
+            for labels in halves.labels[:_SPLITS_REDRAWN]
+        ]
+        for alpha in alphas:
+            found = outcomes(by_law(law), halves, alpha)
+            rows.append(
+                StabilityRow(
+                    method=law,
+                    alpha=alpha,
+                    exposure=spread(found.exposure, test=test, calibration=calibration),
+                    level=spread(found.level, test=test, calibration=calibration),
+                    level_sd_of_weights=0.0 if law == "mean" else _within(again, law, alpha),
+                )
+            )
+    return rows
+
+
+def _within(again: Sequence[Sequence[Labels]], law: str, alpha: float) -> float | None:
+    """The pooled standard deviation of lambda between draws of the weights, over splits where it is a number."""
+    variances = []
+    for redrawn in again:
+        levels = np.array([labels.level(law, alpha) for labels in redrawn])
+        if np.isfinite(levels).all():
+            variances.append(float(levels.var(ddof=1)))
+    return math.sqrt(math.fsum(variances) / len(variances)) if variances else None
+
+
+def ranking_rows(scored: Mapping[str, Sequence[ScoredCloud]], unit: Unit, *, seed: int) -> list[RankingRow]:
+    """Measure how well each score ranks the units of all questions. Under ``best`` each score picks its own answer."""
+    return [
+        ranking(
+            units_of(
+                [decided_batch(item, unit=unit, state="closed", threshold=None) for item in clouds], unit
+            ),
+            unit=unit,
+            scorer=name,
+            seed=seed,
+        )
+        for name, clouds in scored.items()
+    ]
+
+
+def scorer_rows(halves: Mapping[str, Halves], unit: Unit, *, alphas: Sequence[float]) -> list[ScorerRow]:
+    """Run the method ``mean`` on each score and pair what it ships with what the Gram energy ships."""
+    found = {
+        (name, alpha): outcomes(by_law("mean"), one, alpha)
+        for name, one in halves.items()
+        for alpha in alphas
+    }
+    test, calibration = _sizes(halves[GRAM])
+    return [
+        ScorerRow(
+            unit=unit,
+            scorer=name,
+            alpha=alpha,
+            ship_rate=spread(one.ship_rate, test=test, calibration=calibration),
+            exposure=spread(one.exposure, test=test, calibration=calibration),
+            shipped_severity=spread(one.shipped_severity, test=test, calibration=calibration),
+            more=spread(one.ship_rate - found[GRAM, alpha].ship_rate, test=test, calibration=calibration),
+        )
+        for (name, alpha), one in found.items()
+    ]

@@ -1,0 +1,273 @@
+"""One evaluation: data sets in, every figure out; what is known already is not computed again."""
+
+from __future__ import annotations
+
+from concurrent.futures import as_completed
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.calibration import groups_needed
+from streamer.clouds.measurement import units_of
+from streamer.clouds.offline import decided_batch
+from streamer.errors import UsageError
+from streamer.research.evaluation.kept_results import keep_evaluation, kept_evaluation, results_key
+from streamer.research.evaluation.measures import (
+    JUDGE,
+    calibrator_rows,
+    mode_rows,
+    ranking_rows,
+    scorer_rows,
+    stability_rows,
+)
+from streamer.research.evaluation.results import (
+    DataSetResult,
+    Evaluation,
+    GateRow,
+    Options,
+    RankingRow,
+    ScorerRow,
+    StabilityRow,
+)
+from streamer.research.experiments.halves import Halves, seeded_splits
+from streamer.research.experiments.score_cache import compiled_pattern
+from streamer.research.experiments.side_processes import side_processes
+from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from streamer.clouds.offline import ScoredCloud
+    from streamer.gates.policy import Unit
+    from streamer.research.evaluation.data_sets import DataSet
+
+UNITS: tuple[Unit, ...] = ("best", "response")
+
+
+class Watch(Protocol):
+    """Who is told how far things are."""
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        """Begin a part in which `total` things will be done."""
+
+    def done(self, count: int) -> None:
+        """Say how many things of this part are done."""
+
+
+class NoWatch:
+    """Nobody is told."""
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        """Say nothing."""
+
+    def done(self, count: int) -> None:
+        """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one process computes at a time: one data set under one unit."""
+
+    data_set: int
+    unit: Unit
+    scored: Mapping[str, Sequence[ScoredCloud]]
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The rows of a part, in the order of `DataSetResult`."""
+
+    gates: tuple[GateRow, ...]
+    stability: tuple[StabilityRow, ...]
+    ranking: tuple[RankingRow, ...]
+    compared: tuple[ScorerRow, ...]
+    mean_severity: float
+
+
+def check_options(options: Options) -> Options:
+    """Return the options with budgets rising and names in order, or raise `UsageError`."""
+    for alpha in options.alphas:
+        if not 0 < alpha < 1:
+            raise UsageError(f"a budget must be between 0 and 1, both excluded, not {alpha:g}")
+    if not options.alphas:
+        raise UsageError("there must be at least one budget")
+    if options.splits < 2:
+        raise UsageError(f"{options.splits} split is too few: a spread needs two")
+    if options.seed < 0:
+        raise UsageError(f"the seed must be 0 or more, not {options.seed}")
+    for unit in options.units:
+        if unit not in UNITS:
+            raise UsageError(f"a unit is one of {', '.join(UNITS)}, not {unit!r}")
+    wanted = set(SCORER_NAMES if "all" in options.scorers else options.scorers) | {GRAM}
+    if unknown := sorted(wanted - set(SCORER_NAMES)):
+        raise UsageError(
+            f"there is no scorer {', '.join(unknown)}: name some of {', '.join(SCORER_NAMES)}, or all"
+        )
+    if options.answer_pattern is not None:
+        compiled_pattern(options.answer_pattern)
+    taken = sorted(set(options.external) & {*SCORER_NAMES, JUDGE})
+    if taken:
+        raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")
+    return replace(
+        options,
+        alphas=tuple(sorted(set(options.alphas))),
+        units=tuple(unit for unit in UNITS if unit in options.units) or UNITS,
+        scorers=tuple(name for name in SCORER_NAMES if name in wanted),
+        external=tuple(dict.fromkeys(options.external)),
+    )
+
+
+def evaluate_data_sets(
+    data_sets: Sequence[DataSet],
+    options: Options,
+    *,
+    results_folder: Path | None = None,
+    processes: int = 1,
+    watch: Watch | None = None,
+) -> Evaluation:
+    """Compute every figure of data sets that have their scores, or find them where they were kept.
+
+    Parameters
+    ----------
+    data_sets : at least one, under names of their own, each with the scores of `options.scorers`.
+    results_folder : where results are kept; None: nowhere.
+    processes : that compute side by side; 1: this one alone.
+    """
+    options = check_options(options)
+    watch = watch or NoWatch()
+    key = results_key(data_sets, options)
+    if results_folder is not None and (kept := kept_evaluation(results_folder, key)) is not None:
+        return kept
+    units = [_units(data, options) for data in data_sets]
+    parts = [
+        _Part(place, unit, {name: data.scored(name) for name in _scorers(data, options)}, options)
+        for place, data in enumerate(data_sets)
+        for unit in units[place][0]
+    ]
+    watch.phase("Calibrating on seeded halves", len(parts))
+    found = _computed(parts, processes, watch)
+    results = tuple(
+        _result(
+            data,
+            options,
+            notes,
+            [(unit, found[place, unit]) for unit in wanted],
+        )
+        for place, (data, (wanted, notes)) in enumerate(zip(data_sets, units, strict=True))
+    )
+    evaluation = Evaluation(
+        key=key, version=version("conformal-streamer"), options=options, data_sets=results
+    )
+    if results_folder is not None:
+        keep_evaluation(results_folder, evaluation)
+    return evaluation
+
+
+def _scorers(data: DataSet, options: Options) -> list[str]:
+    names = [name for name in options.scorers if name in data.scores]
+    return [*names, *([JUDGE] if JUDGE in data.scores else []), *options.external]
+
+
+def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]]:
+    """The units that there are labels for, and a note on each that there are not."""
+    wanted: list[Unit] = []
+    notes: list[str] = []
+    batches = [
+        decided_batch(item, unit="response", state="closed", threshold=None) for item in data.scored(GRAM)
+    ]
+    for unit in UNITS:
+        if unit not in options.units:
+            continue
+        missing = float(units_of(batches, unit).unlabelled.mean())
+        if missing > 0.5:
+            notes.append(
+                f"Unit {unit} is left out: {missing:.0%} of what it ships or holds has no severity, and figures in which "
+                "most count as 1 would say nothing."
+            )
+        else:
+            wanted.append(unit)
+    if not wanted:
+        raise UsageError(
+            f"{data.source}: too few severities for any unit. {' '.join(notes)} Label more responses and run again"
+        )
+    return wanted, tuple(notes)
+
+
+def _computed(parts: Sequence[_Part], processes: int, watch: Watch) -> dict[tuple[int, str], _Found]:
+    found: dict[tuple[int, str], _Found] = {}
+    if processes <= 1 or len(parts) == 1:
+        for number, part in enumerate(parts, start=1):
+            found[part.data_set, part.unit] = _compute(part)
+            watch.done(number)
+        return found
+    # The largest first.
+    order = sorted(parts, key=_weight, reverse=True)
+    with side_processes(min(processes, len(parts))) as pool:
+        jobs = {pool.submit(_compute, part): part for part in order}
+        for number, job in enumerate(as_completed(jobs), start=1):
+            part = jobs[job]
+            found[part.data_set, part.unit] = job.result()
+            watch.done(number)
+    return found
+
+
+def _weight(part: _Part) -> int:
+    clouds = part.scored[GRAM]
+    return sum(len(item.cloud.responses) for item in clouds) if part.unit == "response" else len(clouds)
+
+
+def _compute(part: _Part) -> _Found:
+    options, unit = part.options, part.unit
+    seeds = range(options.seed, options.seed + options.splits)
+    splits = seeded_splits([item.cloud for item in part.scored[GRAM]], seeds)
+    halves = {name: Halves.at(clouds, unit, splits) for name, clouds in part.scored.items()}
+    batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in part.scored[GRAM]]
+    return _Found(
+        gates=(
+            *mode_rows(halves, unit, alphas=options.alphas),
+            *calibrator_rows(halves[GRAM], unit, alphas=options.alphas),
+        ),
+        stability=tuple(stability_rows(halves[GRAM], alphas=options.alphas) if unit == "response" else ()),
+        ranking=tuple(ranking_rows(part.scored, unit, seed=options.seed)),
+        compared=tuple(scorer_rows(halves, unit, alphas=options.alphas)),
+        mean_severity=float(units_of(batches, unit).severities.mean()),
+    )
+
+
+def _result(
+    data: DataSet, options: Options, notes: tuple[str, ...], found: Sequence[tuple[str, _Found]]
+) -> DataSetResult:
+    sizes = [len(cloud.responses) for cloud in data.clouds]
+    calibrating = len(data.clouds) // 2
+    infeasible = [alpha for alpha in options.alphas if groups_needed(alpha) > calibrating]
+    if infeasible:
+        told = ", ".join(f"{alpha:g} ({groups_needed(alpha)})" for alpha in infeasible)
+        notes = (
+            *notes,
+            f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, which is too few for a guarantee at the budgets {told}: there nothing "
+            "ships, by arithmetic and not by the data (the number needed stands in brackets).",
+        )
+    return DataSetResult(
+        name=data.name,
+        source=data.source,
+        digest=data.digest,
+        questions=len(sizes),
+        responses=sum(sizes),
+        fewest=min(sizes),
+        most=max(sizes),
+        calibrating=calibrating,
+        severity_kind=data.severity_kind,
+        unlabelled=data.unlabelled,
+        blank=data.blank,
+        mean_severity={unit: one.mean_severity for unit, one in found},
+        encoder=data.encoder,
+        judge=data.judge,
+        scorers=tuple(_scorers(data, options)),
+        notes=(*data.notes, *notes),
+        gates=tuple(row for _, one in found for row in one.gates),
+        stability=tuple(row for _, one in found for row in one.stability),
+        ranking=tuple(row for _, one in found for row in one.ranking),
+        compared=tuple(row for _, one in found for row in one.compared),
+    )

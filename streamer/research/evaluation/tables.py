@@ -1,0 +1,334 @@
+"""The tables of an evaluation, once for Markdown and once for the page: headings, cells as texts, and a caption."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamer.research.evaluation.measures import MODES
+from streamer.research.evaluation.spreads import chance_bound
+from streamer.research.evaluation.words import (
+    UNIT_TITLES,
+    budget_label,
+    interval,
+    number,
+    percentage,
+    ratio,
+    scorer_title,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, StabilityRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table.
+
+    Attributes
+    ----------
+    caption : what the cells are, in a sentence or two.
+    columns : headings.
+    rows : cells, as many as headings each.
+    left : number of columns at the left that are names and not figures.
+    """
+
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+
+
+def data_table(evaluation: Evaluation) -> Table:
+    """Say what the data sets are."""
+    return Table(
+        title="The data",
+        caption="Severity is in [0, 1], 0 = fine; its mean is the risk of a gate that ships everything.",
+        columns=(
+            "data set",
+            "questions × responses",
+            "severity",
+            *(f"mean severity, {unit}" for unit in evaluation.options.units),
+            "calibrate / measured",
+        ),
+        rows=tuple(
+            (
+                result.name,
+                f"{result.questions} × {_sizes(result)}",
+                result.severity_kind,
+                *(number(result.mean_severity.get(unit), 3) for unit in evaluation.options.units),
+                f"{result.calibrating} / {result.questions - result.calibrating}",
+            )
+            for result in evaluation.data_sets
+        ),
+        left=3,
+    )
+
+
+def _sizes(result: DataSetResult) -> str:
+    return str(result.most) if result.fewest == result.most else f"{result.fewest} to {result.most}"
+
+
+def reduction_table(evaluation: Evaluation, unit: str) -> Table:
+    """The paper's table of three modes: the reduction of severity at each budget."""
+    rows = []
+    for result in evaluation.data_sets:
+        for mode in MODES:
+            of_mode = [row for row in result.modes(unit) if row.mode == mode]
+            if of_mode:
+                rows.append((result.name, mode, *(percentage(row.reduction) for row in of_mode)))
+    return Table(
+        title=f"Reduction of severity, %, unit {unit}",
+        caption=(
+            f"Unit {unit}: {UNIT_TITLES[unit]}. 100 (1 − severity shipped / severity held), mean ± error over the splits in "
+            "which something ships and something is held; a dash where none has both."
+        ),
+        columns=("data set", "mode", *(f"α = {budget_label(alpha)}" for alpha in evaluation.options.alphas)),
+        rows=tuple(rows),
+        left=2,
+    )
+
+
+def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str = "method") -> Table:
+    """Everything about some gates; `name` says what tells the rows apart."""
+    return Table(
+        title=title,
+        caption=caption,
+        columns=(
+            name,
+            "α",
+            "exposure risk",
+            "ship rate",
+            "severity shipped",
+            "severity held",
+            "reduction, %",
+            "λ",
+            "sd of λ",
+            "SE of λ",
+            "ships nothing",
+        ),
+        rows=tuple(
+            (
+                row.mode if name == "mode" and row.mode else row.method,
+                budget_label(row.alpha),
+                ratio(row.exposure, 4) + (f" (above by {_excess(row, 1, ' SE')})" if row.over else ""),
+                ratio(row.ship_rate),
+                ratio(row.shipped_severity),
+                ratio(row.held_severity),
+                percentage(row.reduction),
+                number(row.level.mean),
+                number(row.level.sd),
+                number(row.level.se, 5),
+                f"{row.closed:.2f}",
+            )
+            for row in rows
+        ),
+    )
+
+
+def _excess(row: GateRow, digits: int, unit: str = "") -> str:
+    return "the same in every split" if row.excess is None else f"{row.excess:.{digits}f}{unit}"
+
+
+def mode_table(result: DataSetResult, unit: str) -> Table:
+    """The paper's modes in full."""
+    return gate_table(
+        result.modes(unit),
+        title=f"{result.name}: the modes in full, unit {unit}",
+        caption="Means over splits ± error. “+x SE” marks a mean exposure above α. λ where it is a number.",
+        name="mode",
+    )
+
+
+def calibrator_table(result: DataSetResult, unit: str, alphas: Sequence[float]) -> Table:
+    """Every calibrator of the product on the Gram energy."""
+    return gate_table(
+        [row for alpha in alphas for row in result.calibrators(unit, alpha)],
+        title=f"{result.name}: every calibrator, unit {unit}",
+        caption=(
+            "Gram energy. hb and betting promise exposure ≤ α in nine of ten calibrations, selective the severity among the "
+            "shipped, clt nothing; all others exposure ≤ α on average."
+        ),
+    )
+
+
+def stability_table(result: DataSetResult) -> Table:
+    """The paper's calibration summary."""
+    return Table(
+        title=f"{result.name}: calibration, unit response",
+        caption=(
+            "Empirical risk: severity shipped per response on the measured halves, mean ± error. SE of λ is sd / √splits, as "
+            "the paper's stability. The last column draws only the random weights anew and keeps the calibration answers."
+        ),
+        columns=(
+            "method",
+            "α",
+            "empirical risk",
+            "risk SE",
+            "λ",
+            "sd of λ",
+            "SE of λ",
+            "sd of λ, weights alone",
+        ),
+        rows=tuple(_stability_row(row) for row in result.stability),
+    )
+
+
+def _stability_row(row: StabilityRow) -> tuple[str, ...]:
+    return (
+        row.method,
+        budget_label(row.alpha),
+        ratio(row.exposure, 4),
+        number(row.exposure.se),
+        number(row.level.mean),
+        number(row.level.sd),
+        number(row.level.se, 5),
+        number(row.level_sd_of_weights),
+    )
+
+
+def ranking_table(evaluation: Evaluation) -> Table:
+    """AUROC and the area under the coverage-risk curve, for each score."""
+    return Table(
+        title="How well each score ranks",
+        caption=(
+            "AUROC: chance that a fine unit scores above a bad one, .5 is chance. Area: mean severity among the shipped over "
+            "all coverages, lower is better, between that of a perfect order and that of no skill. In brackets 95 % by "
+            "resampling questions. Under unit best each score picks its own answer, so that its no-skill value is its own. "
+            "Levels: distinct scores; where there are few, whole groups ship or hold together."
+        ),
+        columns=("data set", "unit", "score", "AUROC", "area", "perfect", "no skill", "levels"),
+        rows=tuple(
+            (
+                result.name,
+                row.unit,
+                scorer_title(row.scorer),
+                interval(row.auroc),
+                interval(row.area),
+                number(row.best_area, 3),
+                number(row.no_skill, 3),
+                str(row.levels),
+            )
+            for result in evaluation.data_sets
+            for row in result.ranking
+        ),
+        left=3,
+    )
+
+
+def scorer_table(evaluation: Evaluation, unit: str) -> Table:
+    """Which score ships most at the same risk."""
+    alphas = evaluation.options.alphas
+    rows = []
+    for result in evaluation.data_sets:
+        for name in result.scorers:
+            found = {row.alpha: row for row in result.compared if row.unit == unit and row.scorer == name}
+            if not found:
+                continue
+            cells = []
+            for alpha in alphas:
+                row = found[alpha]
+                more = "" if name == "gram" else f" ({_signed(row.more.mean, row.more.error)})"
+                cells.append(f"{percentage(row.ship_rate)}{more}")
+            rows.append((result.name, scorer_title(name), *cells))
+    return Table(
+        title=f"What each score ships at the same budget, %, unit {unit}",
+        caption=(
+            "Method mean. In brackets what it ships more than the Gram energy, in points, paired split by split: its error is "
+            "that of the difference, and a difference within two errors is no finding."
+        ),
+        columns=("data set", "score", *(f"α = {budget_label(alpha)}" for alpha in alphas)),
+        rows=tuple(rows),
+        left=2,
+    )
+
+
+def _signed(mean: float | None, error: float | None) -> str:
+    if mean is None:
+        return "–"
+    return f"{100 * mean:+.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
+
+
+def over_budget_table(evaluation: Evaluation) -> Table:
+    """Every cell whose mean exposure lies above its budget, the furthest first."""
+    cells = promised_rows(evaluation)
+    bound = chance_bound(len(cells))
+    alike: dict[tuple[str, str, float, str, str], list[str]] = {}
+    for name, row in sorted(
+        ((name, row) for name, row in cells if row.over),
+        key=lambda found: -(math.inf if found[1].excess is None else found[1].excess),
+    ):
+        figures = (name, row.unit, row.alpha, number(row.promised.mean), _excess(row, 2))
+        alike.setdefault(figures, []).append(row.mode or row.method)
+    return Table(
+        title="Did the budgets hold?",
+        caption=(
+            f"Of {len(cells)} gates whose method promises an exposure of at most α on average, those whose mean over splits "
+            f"lies above it, the ten furthest; methods that decided alike share a line. Each question counts once, however many answers it has (method pooled: each answer), for so the promise is meant. Chance alone reaches {bound:.1f} standard errors somewhere among so many once in a "
+            "hundred evaluations."
+        ),
+        columns=("data set", "unit", "method", "α", "exposure risk", "standard errors above"),
+        rows=tuple(
+            (name, unit, ", ".join(methods), budget_label(alpha), exposure, excess)
+            for (name, unit, alpha, exposure, excess), methods in list(alike.items())[:10]
+        ),
+        left=3,
+    )
+
+
+def promised_rows(evaluation: Evaluation) -> list[tuple[str, GateRow]]:
+    """Every gate whose method promises exposure of at most alpha on average, with its data set's name.
+
+    `hb` and `betting` are not among them: they promise it of one calibration, but for a chance of delta.
+    """
+    return [
+        (result.name, row)
+        for result in evaluation.data_sets
+        for row in result.gates
+        if row.method not in ("fixed", "clt", "selective", "hb", "betting")
+    ]
+
+
+def all_tables(evaluation: Evaluation) -> list[Table]:
+    """Every table, in the order of the report."""
+    units = [
+        unit
+        for unit in evaluation.options.units
+        if any(unit in result.mean_severity for result in evaluation.data_sets)
+    ]
+    tables = [data_table(evaluation), *(reduction_table(evaluation, unit) for unit in units)]
+    tables += [
+        mode_table(result, unit)
+        for result in evaluation.data_sets
+        for unit in units
+        if unit in result.mean_severity
+    ]
+    tables.append(over_budget_table(evaluation))
+    tables += [stability_table(result) for result in evaluation.data_sets if result.stability]
+    tables.append(ranking_table(evaluation))
+    tables += [scorer_table(evaluation, unit) for unit in units]
+    tables += [
+        calibrator_table(result, unit, evaluation.options.alphas)
+        for result in evaluation.data_sets
+        for unit in units
+        if unit in result.mean_severity
+    ]
+    return tables
+
+
+def markdown(tables: Sequence[Table]) -> str:
+    """Write tables as Markdown."""
+    return "\n".join(_markdown(table) for table in tables)
+
+
+def _markdown(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    rule = ["---"] * table.left + ["---:"] * (len(table.columns) - table.left)
+    rows = [line(row) for row in table.rows] or [line(["none", *[""] * (len(table.columns) - 1)])]
+    return "\n".join((f"## {table.title}", "", table.caption, "", line(table.columns), line(rule), *rows, ""))

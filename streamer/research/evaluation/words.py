@@ -1,0 +1,86 @@
+"""What things are called in figures, tables and the report, and figures as words."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from streamer.scoring.compared_scorers import SCORERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.research.evaluation.results import Interval, Spread
+
+UNIT_TITLES = {
+    "best": "the best answer to each prompt, or none",
+    "response": "each response on its own",
+}
+
+_LONGEST_NAME = 24
+_SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {"judge": "judge (Q_J)"}
+_MODE_TITLES = {
+    "G-Eval-Naive": "G-Eval-Naive: judge, fixed λ",
+    "G-Eval-CRC": "G-Eval-CRC: judge, BB",
+    "Gram-CRC": "Gram-CRC: Gram energy, RBWA",
+}
+
+
+def scorer_title(name: str) -> str:
+    """Return a scorer's name for people; a field of the file is called what the file calls it."""
+    return _SCORER_TITLES.get(name, name)
+
+
+def mode_title(mode: str) -> str:
+    """Return a mode's name with its score and its calibrator."""
+    return _MODE_TITLES[mode]
+
+
+def short_name(name: str) -> str:
+    """Return a data set's name so that it fits over a panel."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def headline_alpha(alphas: Sequence[float]) -> float:
+    """Return the budget that a single figure is shown for: .10 if it was asked for, else the middle one."""
+    return 0.1 if 0.1 in alphas else alphas[len(alphas) // 2]
+
+
+def budget_label(alpha: float) -> str:
+    """Write a budget as the paper does: ``.05``."""
+    return f"{alpha:g}".removeprefix("0")
+
+
+def ratio(spread: Spread, digits: int = 3) -> str:
+    """Write a mean with its error: ``0.451 ± 0.023``; a dash where it is not defined."""
+    if spread.mean is None:
+        return "–"
+    error = "" if spread.error is None else f" ± {spread.error:.{digits}f}"
+    return f"{spread.mean:.{digits}f}{error}"
+
+
+def percentage(spread: Spread, digits: int = 1) -> str:
+    """Write a mean ratio in per cent with its error: ``45.1 ± 2.3``."""
+    if spread.mean is None:
+        return "–"
+    error = "" if spread.error is None else f" ± {100 * spread.error:.{digits}f}"
+    return f"{100 * spread.mean:.{digits}f}{error}"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Write a number; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def interval(one: Interval, digits: int = 3) -> str:
+    """Write a figure with its 95 % interval: ``0.871 (0.850 to 0.890)``."""
+    if one.value is None:
+        return "–"
+    if one.low is None or one.high is None:
+        return f"{one.value:.{digits}f}"
+    return f"{one.value:.{digits}f} ({one.low:.{digits}f} to {one.high:.{digits}f})"
+
+
+def short_digest(content: bytes) -> str:
+    """Return 32 hexadecimal digits of SHA-256."""
+    return hashlib.sha256(content).hexdigest()[:32]

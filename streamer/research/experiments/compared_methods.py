@@ -1,0 +1,252 @@
+"""Every method of calibration behind one signature, so that all can be run on the same halves of a file.
+
+Parameters that a method needs beyond the budget are fixed here, before any file is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration import (
+    LabelledGroup,
+    LossCurve,
+    Threshold,
+    calibrate_by_age,
+    calibrate_clt,
+    calibrate_high_probability,
+    calibrate_pooled,
+    calibrate_selective,
+    calibrate_soft,
+    prepare_transductive,
+)
+from streamer.calibration.crc import keyed_losses
+from streamer.calibration.high_probability import BOUNDS
+from streamer.calibration.item_table import ItemTable
+from streamer.calibration.loss_curve import budget_limit
+from streamer.gates.policy import LAWS
+from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+
+if TYPE_CHECKING:
+    from streamer.calibration.high_probability import Bound
+    from streamer.gates.shapes import SoftGate
+
+Floats = NDArray[np.float64]
+
+ETA = 1.0
+DRAWS = 20
+DELTA = 0.1
+RHO = 0.99
+TAU = 0.05
+WIDTH = 0.1
+GRID = (*(round(0.95 - 0.05 * step, 2) for step in range(20)), -math.inf)
+STARTS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """What a method calibrates on. What does not depend on the budget is computed once for all budgets.
+
+    Attributes
+    ----------
+    groups : in the order in which they came, the oldest first.
+    largest : the most items that a group may ever have.
+    seed : of the random weights and of the order in which bets are placed.
+    """
+
+    groups: Sequence[LabelledGroup]
+    largest: int
+    seed: int
+    _curves: dict[str, LossCurve] = field(default_factory=dict)
+    _rescored: dict[str, Labels] = field(default_factory=dict)
+    _tables: list[ItemTable] = field(default_factory=list)
+
+    def table(self) -> ItemTable:
+        """Return the groups laid out, once for all methods that read them so."""
+        if not self._tables:
+            self._tables.append(ItemTable.of(self.groups))
+        return self._tables[0]
+
+    def level(self, law: str, alpha: float) -> float:
+        """Return lambda as `calibrate_groups` finds it with this law of weights."""
+        limit = budget_limit(alpha, len(self.groups))
+        if limit < 0:
+            return math.inf
+        if all(len(group.item_ids) == 1 for group in self.groups):
+            law = "mean"  # the one item has all the weight, whatever the law
+        if law not in self._curves:
+            scores, losses = keyed_losses(self.groups, method=law, eta=ETA, draws=DRAWS, seed=self.seed)
+            self._curves[law] = LossCurve.of(scores, losses)
+        return self._curves[law].first_over(limit)
+
+    def rescored(self, name: str, score: Callable[[Floats], Floats]) -> Labels:
+        """Return the same groups with `score` of their scores, which is known by `name`."""
+        if name not in self._rescored:
+            groups = [
+                LabelledGroup(group.id, group.item_ids, score(group.scores), group.severities)
+                for group in self.groups
+            ]
+            self._rescored[name] = Labels(groups, self.largest, self.seed)
+        return self._rescored[name]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """What is decided and measured: units of batches that calibration never saw.
+
+    Attributes
+    ----------
+    scores : shape (N,), in [0, 1]; NaN for what was never scored.
+    shippable : shape (N,); False for blank answers and unscored batches.
+    batch : shape (N,), not falling: the batch of each unit.
+    """
+
+    scores: Floats
+    shippable: NDArray[np.bool_]
+    batch: NDArray[np.intp]
+    _ranks: list[Floats] = field(default_factory=list)
+
+    def ranks(self) -> Floats:
+        """Return the rank of each unit within its batch, NaN for what was never scored; see `rank_scores`."""
+        if not self._ranks:
+            ranks = np.full(len(self.scores), np.nan)
+            for units in self.by_batch():
+                if not np.isnan(self.scores[units]).any():
+                    ranks[units] = rank_scores(self.scores[units])
+            self._ranks.append(ranks)
+        return self._ranks[0]
+
+    def by_batch(self) -> list[slice]:
+        """Return the positions of each batch's units."""
+        edges = np.flatnonzero(np.diff(self.batch)) + 1
+        ends = [*edges.tolist(), len(self.batch)]
+        return [slice(first, last) for first, last in zip([0, *edges.tolist()], ends, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """What a calibrated method does with the traffic.
+
+    Attributes
+    ----------
+    level : lambda, +inf when closed, -inf when open; None where each batch has its own.
+    chances : shape (N,), the chance in [0, 1] that a unit ships: 0 or 1 but for gates by chance.
+    """
+
+    level: float | None
+    chances: Floats
+
+
+Run = Callable[[Labels, float, Traffic], Served]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedMethod:
+    """A method with a name, and what it does.
+
+    Attributes
+    ----------
+    name : as in ``docs/guarantees.md``.
+    run : from labels and a budget alpha in (0, 1) to what becomes of the traffic.
+    response_only : True: it says nothing where a batch is one unit.
+    """
+
+    name: str
+    run: Run
+    response_only: bool = False
+
+
+def _indicator(find: Callable[[Labels, float], Threshold]) -> Run:
+    return lambda labels, alpha, traffic: served_above(find(labels, alpha).value, traffic)
+
+
+def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -> Served:
+    """Ship what is strictly above `level`, by the traffic's scores or by others in their place."""
+    scores = traffic.scores if scores is None else scores
+    return Served(level, (traffic.shippable & (np.nan_to_num(scores, nan=-1.0) > level)).astype(np.float64))
+
+
+def by_law(law: str) -> Run:
+    """Return how a method with this law of weights serves."""
+    return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
+
+
+def _bound(method: Bound) -> Callable[[Labels, float], Threshold]:
+    return lambda labels, alpha: calibrate_high_probability(
+        labels.table(), alpha=alpha, delta=DELTA, method=method, seed=labels.seed
+    )
+
+
+def _selective(labels: Labels, alpha: float) -> Threshold:
+    return calibrate_selective(
+        labels.table(), alpha=alpha, delta=DELTA, grid=GRID, starts=STARTS, seed=labels.seed
+    )
+
+
+def _age(labels: Labels, alpha: float) -> Threshold:
+    ages = {group.id: float(age) for age, group in enumerate(reversed(labels.groups))}
+    return calibrate_by_age(labels.table(), alpha=alpha, ages=ages, rho=RHO)
+
+
+def _clt(labels: Labels, alpha: float) -> Threshold:
+    return calibrate_clt(labels.table(), alpha=alpha, delta=DELTA)
+
+
+def _pooled(labels: Labels, alpha: float) -> Threshold:
+    return calibrate_pooled(labels.table(), alpha=alpha, largest_group=labels.largest)
+
+
+def _transductive(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+    rule = prepare_transductive(labels.groups, alpha=alpha, seed=labels.seed)
+    chances = np.zeros(len(traffic.scores))
+    for units in traffic.by_batch():
+        scores = traffic.scores[units]
+        if not np.isnan(scores).any():
+            level = rule.threshold_for(scores.tolist())
+            chances[units] = traffic.shippable[units] & (scores > level)
+    return Served(None, chances)
+
+
+def _soft(gate: SoftGate) -> Run:
+    def run(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+        level = calibrate_soft(labels.groups, alpha=alpha, gate=gate, seed=labels.seed).level
+        if math.isinf(level):
+            return served_above(level, traffic)
+        shares = gate.share(np.nan_to_num(traffic.scores), level)
+        return Served(level, np.where(traffic.shippable, shares, 0.0))
+
+    return run
+
+
+def _quantile(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+    if not labels.groups:
+        return served_above(math.inf, traffic)
+    frozen = FrozenQuantiles(np.concatenate([group.scores for group in labels.groups]))
+    level = labels.rescored("quantile", frozen.of).level("mean", alpha)
+    return served_above(level, traffic, frozen.of(traffic.scores))
+
+
+def _rank(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+    level = labels.rescored("rank", rank_scores).level("mean", alpha)
+    return served_above(level, traffic, traffic.ranks())
+
+
+METHODS_COMPARED: tuple[ComparedMethod, ...] = (
+    *(ComparedMethod(law, by_law(law)) for law in LAWS),
+    ComparedMethod("transductive", _transductive),
+    *(ComparedMethod(bound, _indicator(_bound(bound))) for bound in BOUNDS),
+    ComparedMethod("selective", _indicator(_selective)),
+    ComparedMethod("age", _indicator(_age)),
+    ComparedMethod("clt", _indicator(_clt)),
+    ComparedMethod("pooled", _indicator(_pooled)),
+    ComparedMethod("smooth", _soft(Smooth(TAU))),
+    ComparedMethod("ramp", _soft(Ramp(WIDTH))),
+    ComparedMethod("quantile", _quantile),
+    ComparedMethod("rank", _rank, response_only=True),
+)
+"""Segments are not among them: they need a key of the prompt that is known before its responses are scored."""

@@ -1,0 +1,36 @@
+"""The configured encoder behind the store of what it has encoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+from streamer.gates.policy import NO_ENCODER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamer.research.experiments.stored_encoder import StoredEncoder
+    from streamer.settings.settings import Settings
+
+
+def stored_encoder(
+    settings: Settings,
+    *,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> StoredEncoder:
+    """Return it; see `StoredEncoder` for `folder` and `progress`. Raises `UsageError` when none is configured."""
+    from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
+    from streamer.research.experiments.stored_encoder import StoredEncoder
+
+    if settings.encoder.name == NO_ENCODER:
+        raise UsageError("answers are compared by their embeddings, and encoder.name is none: set one")
+    return StoredEncoder(
+        settings.encoder.name,
+        device=settings.encoder.device,
+        threads=settings.encoder.threads,
+        folder=folder or EMBEDDINGS_FOLDER,
+        progress=progress,
+    )

@@ -1,0 +1,176 @@
+"""GPSO on response clouds, beside logistic regression and nearest class mean on the same splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from streamer.research.experiments.gpso_options import RIVALS, StudyOptions
+from streamer.research.experiments.gpso_selection import Selection, select
+from streamer.research.gpso.figures import MEASURES, Estimate, Figures, figures
+from streamer.research.gpso.protocols import Outcomes, judge_across, judge_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.research.experiments.gpso_selection import Embeddings
+    from streamer.research.gpso.protocols import Protocol, Task
+    from streamer.research.gpso.questions import Question
+
+__all__ = ["DiagnosticsSummary", "GpsoStudy", "Row", "StudyOptions", "gpso_study"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosticsSummary:
+    """Means of GPSO's diagnostics over all judged batches; see `streamer.research.gpso.diagnostics.Diagnostics`."""
+
+    batches: int
+    separation: float
+    concentration: float
+    eigengap: float
+    dispersion: float
+    rank: float
+    margin: float
+    condition_share: float
+    condition_share_paper: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Row:
+    """One method at one task under one protocol.
+
+    Attributes
+    ----------
+    diagnostics : GPSO on batches only.
+    against : for GPSO, by rival and measure: this row's figure less the rival's, on the same splits.
+    """
+
+    protocol: Protocol
+    task: Task
+    method: str
+    figures: Figures
+    diagnostics: DiagnosticsSummary | None
+    against: dict[str, dict[str, Estimate]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GpsoStudy:
+    """What came of one file: the rows of its tables, and every outcome behind them."""
+
+    options: StudyOptions
+    selection: Selection
+    question_ids: tuple[str, ...]
+    rows: tuple[Row, ...]
+    outcomes: tuple[Outcomes, ...]
+
+
+def gpso_study(
+    clouds: Sequence[Cloud],
+    embeddings: Sequence[Embeddings],
+    options: StudyOptions | None = None,
+    *,
+    progress: Callable[[str, int], None] | None = None,
+) -> GpsoStudy:
+    """Test GPSO's pipelines and what they are compared with on labelled clouds.
+
+    Parameters
+    ----------
+    clouds : with severities; unlabelled and blank responses are left out and counted.
+    embeddings : one array for each cloud, shape (its responses, d), all of one d. Not normalised: what is normalised
+        already makes pipeline C the same as A and D the same as B.
+    options : the paper's, unless told otherwise.
+    progress : told the protocol and how many questions are done in it.
+
+    Raises
+    ------
+    UsageError
+        No response has a severity, or all are of one class at this cut.
+    """
+    options = options or StudyOptions()
+    questions, selection = select(clouds, embeddings, options)
+    # The matrices are small: threads of the linear algebra library would wait for one another most of the time.
+    with threadpool_limits(1):  # type: ignore[no-untyped-call]
+        found = _judged(questions, options, progress)
+    return GpsoStudy(
+        options=options,
+        selection=selection,
+        question_ids=tuple(question.id for question in questions),
+        rows=tuple(_rows([one for one in found if len(one.score)])),
+        outcomes=tuple(found),
+    )
+
+
+def _judged(
+    questions: Sequence[Question], options: StudyOptions, progress: Callable[[str, int], None] | None
+) -> list[Outcomes]:
+    found = judge_within(
+        questions,
+        options.methods,
+        splits=options.splits,
+        train_share=options.train_share,
+        min_per_class=options.min_per_class,
+        equal_sizes=options.equal_sizes,
+        seed=options.seed,
+        progress=None if progress is None else lambda done: progress("within", done),
+    )
+    if options.loo:
+        found += judge_across(
+            questions,
+            options.methods,
+            folds=options.folds,
+            min_per_class=options.min_per_class,
+            equal_sizes=options.equal_sizes,
+            seed=options.seed,
+            progress=None if progress is None else lambda done: progress("across", done),
+        )
+    return found
+
+
+def _rows(found: Sequence[Outcomes]) -> list[Row]:
+    made = {(one.protocol, one.task, one.method): figures(one) for one in found}
+    return [
+        Row(
+            protocol=one.protocol,
+            task=one.task,
+            method=one.method,
+            figures=made[one.protocol, one.task, one.method],
+            diagnostics=_summary(one),
+            against={}
+            if not one.method.startswith("GPSO")
+            else {
+                rival: {
+                    name: made[one.protocol, one.task, one.method]
+                    .measure(name)
+                    .minus(made[one.protocol, one.task, rival].measure(name))
+                    for name in MEASURES
+                }
+                for rival in RIVALS
+            },
+        )
+        for one in found
+    ]
+
+
+def _summary(outcomes: Outcomes) -> DiagnosticsSummary | None:
+    each = outcomes.diagnostics
+    if not each:
+        return None
+
+    def mean(values: list[float]) -> float:
+        return float(np.mean(values))
+
+    return DiagnosticsSummary(
+        batches=len(each),
+        separation=mean([one.separation for one in each]),
+        concentration=mean([one.concentration for one in each]),
+        eigengap=mean([one.eigengap for one in each]),
+        dispersion=mean([one.dispersion for one in each]),
+        rank=mean([one.rank for one in each]),
+        margin=mean([one.margin for one in each]),
+        condition_share=mean([one.holds for one in each]),
+        condition_share_paper=mean([one.holds_paper for one in each]),
+    )

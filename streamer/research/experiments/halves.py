@@ -1,0 +1,152 @@
+"""One file of clouds in seeded halves, by question: the first calibrates, the second is decided and measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.clouds.cloud import split_clouds
+from streamer.clouds.measurement import Units, units_of
+from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
+from streamer.research.experiments.compared_methods import Labels, Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.gates.policy import Unit
+    from streamer.research.experiments.compared_methods import Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """One seed and its halves: positions of clouds, those that calibrate in the order of the shuffle."""
+
+    seed: int
+    first: tuple[int, ...]
+    second: NDArray[np.intp]
+
+
+def seeded_splits(clouds: Sequence[Cloud], seeds: Sequence[int]) -> list[Split]:
+    """Halve clouds once for each seed; see `split_clouds`."""
+    place = {id(cloud): position for position, cloud in enumerate(clouds)}
+    splits = []
+    for seed in seeds:
+        first, second = split_clouds(clouds, seed)
+        splits.append(
+            Split(
+                seed,
+                tuple(place[id(cloud)] for cloud in first),
+                np.array([place[id(cloud)] for cloud in second], dtype=np.intp),
+            )
+        )
+    return splits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halves:
+    """The seeded halves of one file under one unit: labels on one side, measured units on the other.
+
+    Attributes
+    ----------
+    clouds : in the file; the first halves have floor(clouds / 2) of them.
+    labels, traffic, severities : one entry a split.
+    """
+
+    clouds: int
+    labels: tuple[Labels, ...]
+    traffic: tuple[Traffic, ...]
+    severities: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, scored: Sequence[ScoredCloud], unit: Unit, seeds: Sequence[int]) -> Halves:
+        """Split `scored` once for each seed, which is also the seed of what calibration draws at random."""
+        return cls.at(scored, unit, seeded_splits([item.cloud for item in scored], seeds))
+
+    @classmethod
+    def at(cls, scored: Sequence[ScoredCloud], unit: Unit, splits: Sequence[Split]) -> Halves:
+        """Split `scored` as told: what is made once for other scores of the same clouds serves here."""
+        batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
+        units = units_of(batches, unit)
+        groups = [calibration_groups([item], unit) for item in scored]  # none for a batch held unscored
+        largest = 1 if unit == "best" else max((len(batch.texts) for batch in batches), default=1)
+        labels, traffic, severities = [], [], []
+        for split in splits:
+            labelled = [group for place in split.first for group in groups[place]]
+            labels.append(Labels(labelled, largest, split.seed))
+            measured = np.zeros(len(scored), dtype=np.bool_)
+            measured[split.second] = True
+            chosen = measured[units.batch]
+            traffic.append(_traffic(units, chosen))
+            severities.append(units.severities[chosen])
+        return cls(len(scored), tuple(labels), tuple(traffic), tuple(severities))
+
+
+def _traffic(units: Units, chosen: NDArray[np.bool_]) -> Traffic:
+    return Traffic(units.scores[chosen], units.shippable[chosen], units.batch[chosen])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """What one method did on the second half of each of S splits; all of shape (S,).
+
+    Attributes
+    ----------
+    exposure : mean severity shipped per unit, held ones counting 0.
+    ship_rate : share of units that ship.
+    shipped_severity, held_severity : mean severity among what ships (selective risk) and among what is held; NaN
+        where nothing is.
+    level : lambda; +inf closed, -inf open, NaN where each batch has its own.
+    exposure_by_question : as `exposure`, but each question counts once, however many units it has: what a calibration
+        by groups bounds. The same number where all have equally many.
+    """
+
+    exposure: Floats
+    ship_rate: Floats
+    shipped_severity: Floats
+    held_severity: Floats
+    level: Floats
+    exposure_by_question: Floats
+
+    @property
+    def reduction(self) -> Floats:
+        """1 - mean severity shipped / held; NaN where one of the two is not defined or the second is 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = 1.0 - self.shipped_severity / self.held_severity
+        return np.where(np.isfinite(found), found, np.nan)
+
+
+def outcomes(run: Run, halves: Halves, alpha: float) -> Outcomes:
+    """Calibrate on the first of each pair of halves and measure on the second."""
+    rows = []
+    for labels, traffic, severities in zip(halves.labels, halves.traffic, halves.severities, strict=True):
+        served = run(labels, alpha, traffic)
+        shipped, lost = float(served.chances.sum()), float(served.chances @ severities)
+        held, spared = len(severities) - shipped, float((1.0 - served.chances) @ severities)
+        rows.append(
+            (
+                lost / len(severities),
+                shipped / len(severities),
+                lost / shipped if shipped > 0 else np.nan,
+                spared / held if held > 0 else np.nan,
+                np.nan if served.level is None else served.level,
+                _by_question(served.chances * severities, traffic.batch, lost / len(severities)),
+            )
+        )
+    columns = np.array(rows, dtype=np.float64).reshape(len(rows), 6).T
+    return Outcomes(*columns)
+
+
+def _by_question(losses: Floats, batch: NDArray[np.intp], mean: float) -> float:
+    """The mean over questions of their own mean loss; `mean` itself, to the last bit, where it is the same."""
+    counts = np.bincount(batch)
+    there = counts > 0
+    sizes = counts[there]
+    if sizes.min() == sizes.max():
+        return mean
+    return float((np.bincount(batch, weights=losses)[there] / sizes).mean())

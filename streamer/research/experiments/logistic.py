@@ -1,0 +1,62 @@
+"""Logistic regression on embeddings: what anybody would try first where there are labels, to compare GPSO with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.research.gpso.methods import settled
+from streamer.research.gpso.scatter import unit_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.research.gpso.diagnostics import Diagnostics
+    from streamer.research.gpso.methods import Fitted
+    from streamer.research.gpso.scatter import Floats
+
+PENALTY = 1.0
+"""scikit-learn's C, at its default: nothing is tuned, for GPSO is not either."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticRegression:
+    """scikit-learn's, on unit rows, ridge penalty C = 1, classes weighted to count alike.
+
+    A batch's score is the mean of its rows' log odds; see `streamer.research.gpso.methods.Method`.
+    """
+
+    name: str = "logistic regression"
+    judges_one: bool = True
+
+    def prepare(self, rows: Floats) -> Any:
+        """Take the rows at unit length."""
+        return unit_rows(rows)
+
+    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
+        """Fit on the training rows of one question; nothing here is random."""
+        return self.fit_across([unit_rows(good)], [unit_rows(bad)])
+
+    def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
+        """Fit on all rows of all batches."""
+        from sklearn.linear_model import LogisticRegression as Estimator
+
+        rows = np.vstack([*good, *bad])
+        classes = np.repeat([1, 0], [sum(map(len, good)), sum(map(len, bad))])
+        fitted = Estimator(C=PENALTY, class_weight="balanced", max_iter=1000)  # type: ignore[no-untyped-call]
+        fitted.fit(rows, classes)
+        return _FittedPlane(fitted.coef_[0], float(fitted.intercept_[0]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FittedPlane:
+    weights: Floats
+    intercept: float
+
+    def score(self, prepared: Any) -> float:
+        return settled(float(prepared.mean(axis=0) @ self.weights) + self.intercept)
+
+    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
+        return None

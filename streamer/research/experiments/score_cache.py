@@ -1,0 +1,231 @@
+"""Scores of response clouds by every label-free scorer, kept beside the work so that they are computed once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import numpy as np
+
+from streamer.clouds.cloud import read_clouds
+from streamer.clouds.line_record import append_lines, read_lines
+from streamer.clouds.offline import ScoredCloud
+from streamer.errors import UsageError
+from streamer.gates.gate import is_blank
+from streamer.labels.answer_head import answer_head
+from streamer.labels.lexical import normal_form
+from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES, SCORERS
+from streamer.scoring.scorer import AnswerBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from streamer.clouds.cloud import Cloud
+
+SCORES_FOLDER = Path(".streamer/scores")
+"""Where scores are kept unless a command is told otherwise."""
+
+OWN_EMBEDDINGS = "embeddings of the file"
+"""The encoder of clouds that bring their embeddings along."""
+
+_VERSION = "2"
+"""Raised when a scorer changes: older records are then no longer read."""
+
+_CLOUDS_AT_ONCE = 64
+"""That are scored, and written down, together."""
+_TEXTS_AT_ONCE = 20_000
+"""About so many are embedded together: what embeds may read all that it has kept each time."""
+
+CloudScores = dict[str, tuple[float, ...]]
+
+
+class Embeds(Protocol):
+    """What turns texts into the rows that scorers compare."""
+
+    def embed(self, batches: Sequence[Sequence[str]], /) -> Sequence[ArrayLike]:
+        """Return an array of shape (n, d) for each batch of n texts."""
+
+
+class _Line(msgspec.Struct):
+    key: str
+    scores: CloudScores | None
+
+
+def scored_file(
+    path: Path, *, encoder_id: str, load_encoder: Callable[[], Embeds], folder: Path = SCORES_FOLDER
+) -> list[ScoredCloud]:
+    """Return the clouds of a file with their Gram energies, in its order; see `every_score`.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read or a line is not a cloud.
+    """
+    clouds = list(read_clouds(path))
+    scores = every_score(clouds, encoder_id=encoder_id, load_encoder=load_encoder, folder=folder)
+    return [
+        ScoredCloud(cloud, None if one is None else one[GRAM])
+        for cloud, one in zip(clouds, scores, strict=True)
+    ]
+
+
+def every_score(
+    clouds: Sequence[Cloud],
+    *,
+    encoder_id: str,
+    load_encoder: Callable[[], Embeds],
+    folder: Path = SCORES_FOLDER,
+    progress: Callable[[int], None] = lambda _done: None,
+    answer_pattern: str | None = None,
+) -> list[CloudScores | None]:
+    """Return the scores of each cloud by each scorer; None for a cloud whose answers are all blank.
+
+    Scores are kept in `folder`, one line a cloud, under a hash of its texts (or embeddings) and the encoder's identity.
+    They are rounded to 1e-6, so that what is read back is what was computed; a line that is damaged is computed anew. A
+    run that is ended keeps what it had.
+
+    Parameters
+    ----------
+    clouds : with embeddings of their own, all or none of them.
+    encoder_id : identity of the encoder, ``name@hash``.
+    load_encoder : called only when something has to be encoded; loading takes seconds.
+    folder : made if it is not there.
+    progress : called with the number of clouds done.
+    answer_pattern : see `final_answer`; None: exact match compares the heads of answers.
+
+    Raises
+    ------
+    UsageError
+        If some clouds have embeddings and others do not, or of another dimension.
+    """
+    own = own_embeddings(clouds)
+    pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
+    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id, answer_pattern) for cloud in clouds]
+    record = folder / f"{hashlib.sha256(chr(10).join(sorted(keys)).encode()).hexdigest()[:32]}.jsonl"
+    kept = {
+        line.key: line.scores
+        for line in read_lines(record, strict_type=_Line)
+        if line.scores is None or line.scores.keys() == set(SCORER_NAMES)
+    }
+    missing = [
+        (key, cloud)
+        for key, cloud in zip(keys, clouds, strict=True)
+        if key not in kept or not _fits(kept[key], cloud)
+    ]
+    if len(missing) < len(clouds):
+        progress(len(clouds) - len(missing))
+    if missing:
+        done = len(clouds) - len(missing)
+        encoder = None if own else load_encoder()
+        for portion in _portions(missing):
+            vectors: Sequence[ArrayLike] = (
+                [[r.embedding or () for r in cloud.responses] for _, cloud in portion]
+                if encoder is None
+                else encoder.embed([cloud.texts for _, cloud in portion])
+            )
+            for first in range(0, len(portion), _CLOUDS_AT_ONCE):
+                some = slice(first, first + _CLOUDS_AT_ONCE)
+                found = [
+                    _Line(key, cloud_scores(cloud, rows, pattern))
+                    for (key, cloud), rows in zip(portion[some], vectors[some], strict=True)
+                ]
+                append_lines(record, found)
+                kept |= {line.key: line.scores for line in found}
+                done += len(found)
+                progress(done)
+    return [kept[key] for key in keys]
+
+
+def _portions(keyed: Sequence[tuple[str, Cloud]]) -> Iterator[list[tuple[str, Cloud]]]:
+    portion: list[tuple[str, Cloud]] = []
+    texts = 0
+    for one in keyed:
+        portion.append(one)
+        texts += len(one[1].responses)
+        if texts >= _TEXTS_AT_ONCE:
+            yield portion
+            portion, texts = [], 0
+    if portion:
+        yield portion
+
+
+def compiled_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a regular expression with one group. Raises `UsageError` if it is none, or has another number of groups."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"the answer pattern {pattern!r} is no regular expression: {error}") from None
+    if compiled.groups != 1:
+        raise UsageError(
+            f"the answer pattern {pattern!r} has {compiled.groups} groups: put the final answer, and nothing else, in ( ); "
+            "(?: ) groups without counting"
+        )
+    return compiled
+
+
+def final_answer(text: str, pattern: re.Pattern[str]) -> str:
+    """Return what the pattern's group holds at its last match in an answer; empty where it does not match."""
+    found = ""
+    for match in pattern.finditer(text):
+        found = match.group(1) or ""
+    return found
+
+
+def cloud_scores(
+    cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | None = None
+) -> CloudScores | None:
+    """Score one cloud by every scorer; None where all answers are blank, so that there is nothing to score.
+
+    Parameters
+    ----------
+    embeddings : shape (n, d), one row for each response.
+    pattern : of the final answer, which exact match compares; None: it compares heads.
+    """
+    blank = [is_blank(text) for text in cloud.texts]
+    if all(blank):
+        return None
+    forms = [
+        normal_form(answer_head(text) if pattern is None else final_answer(text, pattern))
+        for text in cloud.texts
+    ]
+    batch = AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank)
+    return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
+
+
+def own_embeddings(clouds: Sequence[Cloud]) -> bool:
+    """Tell whether the clouds bring their embeddings along, all of one dimension."""
+    dimensions: dict[int, str] = {}
+    for cloud in clouds:
+        vector = cloud.responses[0].embedding
+        dimensions.setdefault(0 if vector is None else len(vector), cloud.question_id)
+    if len(dimensions) > 1:
+        told = ", ".join(
+            f"{f'dimension {size}' if size else 'no embedding'} (question {question!r})"
+            for size, question in sorted(dimensions.items())
+        )
+        raise UsageError(
+            f"embeddings are of one encoder or are not there at all, and these are mixed: {told}; give every response "
+            "an embedding of one dimension, or none any"
+        )
+    return 0 not in dimensions and bool(clouds)
+
+
+def _key(cloud: Cloud, encoder_id: str, answer_pattern: str | None) -> str:
+    content: list[object] = [_VERSION, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]]
+    if answer_pattern is not None:
+        content.append(answer_pattern)
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
+
+
+def _fits(scores: CloudScores | None, cloud: Cloud) -> bool:
+    """Tell whether a record is one of this cloud, as far as can be seen without computing it."""
+    if scores is None:
+        return all(is_blank(text) for text in cloud.texts)
+    return all(
+        len(one) == len(cloud.responses) and all(0 <= score <= 1 for score in one) for one in scores.values()
+    )

@@ -1,0 +1,34 @@
+"""GPSO, the paper's classifier of response batches: projectors, prototypes, diagnostics, pipelines A to D. Pure.
+
+It learns from labelled responses what the good and the bad ones look like, unlike the gate's score, which needs no
+labels; nothing of the gate depends on it.
+"""
+
+from streamer.research.gpso.classifier import Classifier, Verdict, fit_batches, fit_rows
+from streamer.research.gpso.diagnostics import Diagnostics, diagnose
+from streamer.research.gpso.figures import Estimate, Figures, figures
+from streamer.research.gpso.methods import Gpso, NearestMean, Tightness
+from streamer.research.gpso.protocols import Outcomes, judge_across, judge_within
+from streamer.research.gpso.questions import Question
+from streamer.research.gpso.scatter import PIPELINES, Pipeline
+
+__all__ = [
+    "PIPELINES",
+    "Classifier",
+    "Diagnostics",
+    "Estimate",
+    "Figures",
+    "Gpso",
+    "NearestMean",
+    "Outcomes",
+    "Pipeline",
+    "Question",
+    "Tightness",
+    "Verdict",
+    "diagnose",
+    "figures",
+    "fit_batches",
+    "fit_rows",
+    "judge_across",
+    "judge_within",
+]

@@ -1,0 +1,183 @@
+"""What the protocols need of a classifier, GPSO as one, and nearest class mean as another. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from streamer.research.gpso.classifier import DEFAULT_RANK_CAP, Classifier, fit_batches, fit_rows
+from streamer.research.gpso.diagnostics import Diagnostics, diagnose
+from streamer.research.gpso.projectors import spectrum
+from streamer.research.gpso.prototypes import DEFAULT_REPLICATES
+from streamer.research.gpso.scatter import PIPELINES, Pipeline, scatter_factor, unit_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.research.gpso.scatter import Floats
+
+
+_ROUNDING = 1e-12
+
+
+def settled(score: float) -> float:
+    """Return a score of ordinary size, and 0 where it is rounding alone: a tie is not decided by the last digit."""
+    return score if abs(score) > _ROUNDING else 0.0
+
+
+class Fitted(Protocol):
+    """A classifier that has been fitted."""
+
+    def score(self, prepared: Any) -> float:
+        """Score a batch that its method has prepared: positive good, negative bad, 0 undecided."""
+
+    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
+        """Return the diagnostics of a batch whose class is known; None where a method has none."""
+
+
+class Method(Protocol):
+    """A way to tell good batches of responses from bad ones; a single response is a batch of one."""
+
+    @property
+    def name(self) -> str:
+        """Short, and unlike every other's."""
+
+    @property
+    def judges_one(self) -> bool:
+        """Whether a batch of one can be judged."""
+
+    def prepare(self, rows: Floats) -> Any:
+        """Make of a batch, shape (n, d), what `score` and `fit_across` take; a function of these rows alone."""
+
+    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
+        """Fit on the training rows of one question."""
+
+    def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
+        """Fit on the prepared batches of other questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpso:
+    """GPSO under one pipeline."""
+
+    pipeline: Pipeline
+    replicates: int = DEFAULT_REPLICATES
+    rank_cap: int = DEFAULT_RANK_CAP
+
+    @property
+    def name(self) -> str:
+        """``GPSO A`` to ``GPSO D``."""
+        return f"GPSO {self.pipeline.key}"
+
+    @property
+    def judges_one(self) -> bool:
+        """Centred pipelines cannot: a response alone does not deviate from its own mean."""
+        return not self.pipeline.centred
+
+    def prepare(self, rows: Floats) -> Any:
+        """Decompose the batch's scatter."""
+        return spectrum(scatter_factor(rows, self.pipeline))
+
+    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
+        """Make bootstrap prototypes."""
+        return _FittedGpso(
+            fit_rows(
+                good,
+                bad,
+                self.pipeline,
+                replicates=self.replicates,
+                rank_cap=self.rank_cap,
+                seed=seed,
+            )
+        )
+
+    def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
+        """Make prototypes of other questions' projectors."""
+        return _FittedGpso(fit_batches(good, bad, self.pipeline, rank_cap=self.rank_cap))
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedGpso:
+    classifier: Classifier
+
+    def score(self, prepared: Any) -> float:
+        return self.classifier.judge_spectrum(prepared).score
+
+    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
+        return diagnose(self.classifier, self.classifier.judge_spectrum(prepared), good=good)
+
+
+@dataclass(frozen=True, slots=True)
+class Tightness:
+    """How far a batch's unit rows deviate from their mean, one number: what a projector leaves out of a scatter.
+
+    A batch belongs to the class whose mean deviation is nearer; a batch of one has none, and is undecided.
+    """
+
+    name: str = "tightness alone"
+    judges_one: bool = False
+
+    def prepare(self, rows: Floats) -> Any:
+        """Take the trace of the scatter of pipeline A by n / (n - 1), which batches of all sizes have alike; NaN for n = 1."""
+        n = len(rows)
+        return (
+            float(np.square(scatter_factor(rows, PIPELINES["A"])).sum()) * n / (n - 1) if n > 1 else math.nan
+        )
+
+    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
+        """Take the deviations of the training rows of both classes."""
+        return self.fit_across([self.prepare(good)], [self.prepare(bad)])
+
+    def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
+        """Take the mean deviations of both classes' batches, each batch counting once."""
+        return _FittedTightness(float(np.mean(good)), float(np.mean(bad)))
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedTightness:
+    good: float
+    bad: float
+
+    def score(self, prepared: Any) -> float:
+        # |x - bad| - |x - good| without its flat ends, so that scores beyond both means still differ.
+        score = (prepared - (self.good + self.bad) / 2) * float(np.sign(self.good - self.bad))
+        return settled(0.0 if math.isnan(score) else score)
+
+    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class NearestMean:
+    """The class whose mean unit row is nearer to the batch's mean unit row."""
+
+    name: str = "nearest mean"
+    judges_one: bool = True
+
+    def prepare(self, rows: Floats) -> Any:
+        """Take the rows at unit length."""
+        return unit_rows(rows)
+
+    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
+        """Take the class means."""
+        return self.fit_across([unit_rows(good)], [unit_rows(bad)])
+
+    def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
+        """Take the class means over all rows of all batches."""
+        return _FittedMeans(np.vstack(good).mean(axis=0), np.vstack(bad).mean(axis=0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FittedMeans:
+    good: Floats
+    bad: Floats
+
+    def score(self, prepared: Any) -> float:
+        mean = prepared.mean(axis=0)
+        return settled(float(np.square(mean - self.bad).sum() - np.square(mean - self.good).sum()))
+
+    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
+        return None

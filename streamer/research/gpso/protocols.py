@@ -1,0 +1,246 @@
+"""The paper's two ways to test: within a question, and with whole questions left out. Pure.
+
+Two things are judged in both. A *batch* is what the paper judges: held-out responses of one class of one question, of
+which the classifier is told that they are of one class. A *response* is a batch of one, what somebody would want to
+know of an answer; the paper does not judge these.
+
+Deviation: the paper judges all that is held out, so that batches of the class that a question has more of are larger.
+The size alone then tells classes apart, for what is said of a batch depends on how many rows steady its projector: on
+labels that mean nothing the paper's way scores above a coin. Here judged batches are of one size, unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from streamer.research.gpso.questions import (
+    DEFAULT_MIN_PER_CLASS,
+    DEFAULT_TRAIN_SHARE,
+    leave_out,
+    seed_for,
+    split_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.research.gpso.diagnostics import Diagnostics
+    from streamer.research.gpso.methods import Fitted, Method
+    from streamer.research.gpso.questions import Booleans, Places, Question
+    from streamer.research.gpso.scatter import Floats
+
+Protocol = Literal["within", "across"]
+Task = Literal["batch", "response"]
+
+DEFAULT_SPLITS = 5
+"""The paper's number of splits of each question."""
+DEFAULT_FOLDS = 100
+"""Groups of questions that are left out together, where there are more questions than this."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """What one method said of everything that was judged, as columns of one length.
+
+    Attributes
+    ----------
+    method : its name.
+    protocol, task : how it was tested, and on what.
+    question : place of the question, an index from 0.
+    fold : which fitted classifier judged: scores compare within a fold.
+    good : the class.
+    score : positive where the method said good, negative for bad, 0 undecided.
+    diagnostics : GPSO's, of every batch; empty for other methods and for responses.
+    """
+
+    method: str
+    protocol: Protocol
+    task: Task
+    question: Places
+    fold: Places
+    good: Booleans
+    score: Floats
+    diagnostics: tuple[Diagnostics, ...] = ()
+
+
+@dataclass(slots=True)
+class _Columns:
+    question: list[int] = field(default_factory=list)
+    fold: list[int] = field(default_factory=list)
+    good: list[bool] = field(default_factory=list)
+    score: list[float] = field(default_factory=list)
+    diagnostics: list[Diagnostics] = field(default_factory=list)
+
+    def outcomes(self, method: str, protocol: Protocol, task: Task) -> Outcomes:
+        return Outcomes(
+            method=method,
+            protocol=protocol,
+            task=task,
+            question=np.array(self.question, dtype=np.intp),
+            fold=np.array(self.fold, dtype=np.intp),
+            good=np.array(self.good, dtype=np.bool_),
+            score=np.array(self.score, dtype=np.float64),
+            diagnostics=tuple(self.diagnostics),
+        )
+
+
+def judge_within(
+    questions: Sequence[Question],
+    methods: Sequence[Method],
+    *,
+    splits: int = DEFAULT_SPLITS,
+    train_share: float = DEFAULT_TRAIN_SHARE,
+    min_per_class: int = DEFAULT_MIN_PER_CLASS,
+    equal_sizes: bool = True,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> list[Outcomes]:
+    """Train and test within each question, `splits` times ("Within-question (stratified)").
+
+    Parameters
+    ----------
+    questions : those with fewer than `min_per_class` >= 2 rows of a class are passed over.
+    methods : all get the same splits.
+    splits : times that each question is split, >= 1.
+    train_share : of each class's rows, in (0, 1).
+    equal_sizes : judge as many rows of the larger class, drawn at random, as the smaller one has held out; False: all.
+    seed : of splits and bootstrap; a question's draws depend on its id, not on what else is there.
+    progress : told how many questions are done.
+
+    Returns
+    -------
+    For each method its outcomes on batches, and on responses if it judges one.
+    """
+    columns = [(_Columns(), _Columns()) for _ in methods]
+    for place, question in enumerate(questions):
+        if question.has(max(min_per_class, 2)):
+            for split in range(splits):
+                draw = seed_for(seed, "within", split, question.id)
+                train, test = split_rows(question.good, np.random.default_rng(draw), train_share)
+                trained, classes = question.rows[train], question.good[train]
+                held_out = {side: question.rows[test][question.good[test] == side] for side in (True, False)}
+                most = min(map(len, held_out.values())) if equal_sizes else None
+                for method, (batches, responses) in zip(methods, columns, strict=True):
+                    fitted = method.fit_within(trained[classes], trained[~classes], draw)
+                    for good, rows in held_out.items():
+                        _judge(
+                            method,
+                            fitted,
+                            rows,
+                            _some(rows, most, draw),
+                            place,
+                            place * splits + split,
+                            batches,
+                            responses,
+                            good=good,
+                        )
+        if progress is not None:
+            progress(place + 1)
+    return _all_outcomes(methods, columns, "within")
+
+
+def judge_across(
+    questions: Sequence[Question],
+    methods: Sequence[Method],
+    *,
+    folds: int | None = DEFAULT_FOLDS,
+    min_per_class: int = DEFAULT_MIN_PER_CLASS,
+    equal_sizes: bool = True,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> list[Outcomes]:
+    """Leave questions out: calibrate on the batches of the others, and judge those left out (the paper's LOO).
+
+    Parameters
+    ----------
+    questions : a class of a question counts, in calibration and in the test, if it has `min_per_class` rows; a question
+        with one such class takes part with it.
+    methods : all get the same folds.
+    folds : questions are left out in so many groups; None: one by one.
+    equal_sizes : judge `min_per_class` rows of each batch, drawn at random; False: all. Calibration uses all.
+    seed : of who is left out with whom.
+    progress : told how many questions are done.
+
+    Returns
+    -------
+    As `judge_within`; nothing at all where the classes of the others do not suffice to fit.
+    """
+    columns = [(_Columns(), _Columns()) for _ in methods]
+    used = {
+        (place, good): rows
+        for place, question in enumerate(questions)
+        for good in (True, False)
+        if len(rows := question.of_class(good=good)) >= max(min_per_class, 1)
+    }
+    prepared = [{key: method.prepare(rows) for key, rows in used.items()} for method in methods]
+    done = 0
+    groups = leave_out(questions, folds, seed) if len(questions) > 1 else []
+    for fold, left in enumerate(groups):
+        others = [key for key in used if key[0] not in set(left)]
+        mine = [key for key in used if key[0] in set(left)]
+        if mine and {good for _, good in others} == {True, False}:
+            for method, made, (batches, responses) in zip(methods, prepared, columns, strict=True):
+                fitted = method.fit_across(
+                    [made[key] for key in others if key[1]], [made[key] for key in others if not key[1]]
+                )
+                for place, good in mine:
+                    rows = used[place, good]
+                    judged = _some(
+                        rows,
+                        min_per_class if equal_sizes else None,
+                        seed_for(seed, "judged", questions[place].id),
+                    )
+                    _judge(method, fitted, rows, judged, place, fold, batches, responses, good=good)
+        done += len(left)
+        if progress is not None:
+            progress(done)
+    return _all_outcomes(methods, columns, "across")
+
+
+def _some(rows: Floats, most: int | None, draw: Sequence[int]) -> Floats:
+    """Draw `most` rows, all when that is None. Both classes draw from the same seed, so that swapping them changes nothing."""
+    if most is None or most >= len(rows):
+        return rows
+    some: Floats = rows[np.random.default_rng([*draw, 1]).permutation(len(rows))[:most]]
+    return some
+
+
+def _judge(
+    method: Method,
+    fitted: Fitted,
+    rows: Floats,
+    judged_together: Floats,
+    question: int,
+    fold: int,
+    batches: _Columns,
+    responses: _Columns,
+    *,
+    good: bool,
+) -> None:
+    """Judge held-out rows of one class, some of them together, and all one by one if the method can."""
+    together = method.prepare(judged_together)
+    found = fitted.diagnose(together, good=good)
+    if found is not None:
+        batches.diagnostics.append(found)
+    judged = [(batches, fitted.score(together))]
+    if method.judges_one:
+        judged += [(responses, fitted.score(method.prepare(row[np.newaxis]))) for row in rows]
+    for columns, score in judged:
+        columns.question.append(question)
+        columns.fold.append(fold)
+        columns.good.append(good)
+        columns.score.append(score)
+
+
+def _all_outcomes(
+    methods: Sequence[Method], columns: Sequence[tuple[_Columns, _Columns]], protocol: Protocol
+) -> list[Outcomes]:
+    found = []
+    for method, (batches, responses) in zip(methods, columns, strict=True):
+        found.append(batches.outcomes(method.name, protocol, "batch"))
+        if method.judges_one:
+            found.append(responses.outcomes(method.name, protocol, "response"))
+    return found

@@ -1,0 +1,34 @@
+"""Response clouds from language models: the paper's way of making them, at any OpenAI-compatible endpoint.
+
+A plan settles every request beforehand, from a seed; a journal keeps every reply as it comes; the clouds are written
+from the journal. `sample` does all of it.
+"""
+
+from streamer.research.sampling.collecting import Collector, Tally, Vendor
+from streamer.research.sampling.estimating import Estimate, EstimateRow, estimate
+from streamer.research.sampling.output import WrittenFile
+from streamer.research.sampling.plan import SamplingPlan
+from streamer.research.sampling.prompts import Prompt, read_prompts
+from streamer.research.sampling.recipe import PRESETS, Arm, Mix, Recipe
+from streamer.research.sampling.session import Sampled, SamplingSession, connect, sample
+
+__all__ = [
+    "PRESETS",
+    "Arm",
+    "Collector",
+    "Estimate",
+    "EstimateRow",
+    "Mix",
+    "Prompt",
+    "Recipe",
+    "Sampled",
+    "SamplingPlan",
+    "SamplingSession",
+    "Tally",
+    "Vendor",
+    "WrittenFile",
+    "connect",
+    "estimate",
+    "read_prompts",
+    "sample",
+]

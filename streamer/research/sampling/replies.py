@@ -1,0 +1,164 @@
+"""What came back for the places of a batch, and what of it may go into a cloud. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamer.labels.llm.record import Choice, TokenUsage
+from streamer.research.sampling.plan import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streamer.labels.llm.record import Exchange
+    from streamer.research.sampling.plan import Request
+
+MOST_BYTES = 65_536
+"""Of one answer's text; what an event may hold unless the worker is configured otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One request that was answered, whatever the answers are worth.
+
+    Attributes
+    ----------
+    batch, positions : where its choices belong.
+    choices : at least one, at most as many as `positions`.
+    arm : who was asked, as an index into the plan's arms.
+    sent : parameters that were sent.
+    model, fingerprint : who answered, in the endpoint's words.
+    usage : tokens of the request and of all its choices together; None where the endpoint did not count.
+    seconds : that the answer took.
+    """
+
+    batch: Batch
+    positions: tuple[int, ...]
+    choices: tuple[Choice, ...]
+    arm: int
+    sent: Mapping[str, Any]
+    model: str | None
+    fingerprint: str | None
+    usage: TokenUsage | None
+    seconds: float
+
+    @classmethod
+    def of(cls, request: Request, exchange: Exchange) -> Reply:
+        """Take from an exchange what belongs to the places that were asked for."""
+        choices = exchange.choices[: len(request.positions)]
+        return cls(
+            batch=request.batch,
+            positions=request.positions[: len(choices)],
+            choices=choices,
+            arm=request.arm,
+            sent=dict(exchange.parameters),
+            model=exchange.model,
+            fingerprint=exchange.fingerprint,
+            usage=exchange.usage,
+            seconds=exchange.seconds,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "batch": list(self.batch),
+            "positions": list(self.positions),
+            "choices": [[one.text, one.finish_reason, one.refusal] for one in self.choices],
+            "arm": self.arm,
+            "sent": dict(self.sent),
+            "model": self.model,
+            "fingerprint": self.fingerprint,
+            "usage": None if self.usage is None else [self.usage.prompt, self.usage.completion],
+            "seconds": round(self.seconds, 3),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Reply:
+        """Read what `document` wrote. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        question_id, kind, cloud = document["batch"]
+        usage = document["usage"]
+        return cls(
+            batch=Batch(question_id, kind, cloud),
+            positions=tuple(document["positions"]),
+            choices=tuple(Choice(*one) for one in document["choices"]),
+            arm=document["arm"],
+            sent=document["sent"],
+            model=document["model"],
+            fingerprint=document["fingerprint"],
+            usage=None if usage is None else TokenUsage(*usage),
+            seconds=document["seconds"],
+        )
+
+
+class Found(NamedTuple):
+    """What came for one place: the reply and which of its choices."""
+
+    reply: Reply
+    place: int
+
+    @property
+    def choice(self) -> Choice:
+        """The answer."""
+        return self.reply.choices[self.place]
+
+    @property
+    def is_refused(self) -> bool:
+        """The model or a filter would not answer."""
+        return self.choice.refusal is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """There is no text."""
+        return not self.is_refused and not publishable(self.choice.text)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """The answer came to the most tokens that were allowed."""
+        return self.choice.finish_reason == "length"
+
+    @property
+    def text(self) -> str | None:
+        """The text that goes into a cloud; None where there is none."""
+        return None if self.is_refused else publishable(self.choice.text) or None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything that came, by batch and place; of two answers to one place the later one counts."""
+
+    places: dict[Batch, dict[int, Found]] = field(default_factory=dict)
+
+    def add(self, replies: Iterable[Reply]) -> None:
+        """Take replies in, in their order."""
+        for reply in replies:
+            there = self.places.setdefault(reply.batch, {})
+            for index in range(len(reply.choices)):
+                there[reply.positions[index]] = Found(reply, index)
+
+    def missing(
+        self, wanted: Mapping[Batch, Sequence[int]], *, again: bool = False
+    ) -> dict[Batch, tuple[int, ...]]:
+        """The places of `wanted` for which nothing came; with `again` also those whose answer is no text."""
+        left = {}
+        for batch, positions in wanted.items():
+            there = self.places.get(batch, {})
+            places = tuple(
+                position
+                for position in positions
+                if position not in there or (again and there[position].text is None)
+            )
+            if places:
+                left[batch] = places
+        return left
+
+    def texts(self, batch: Batch) -> dict[int, str]:
+        """The texts of a batch by place, without those that were refused or are empty."""
+        found = ((position, one.text) for position, one in sorted(self.places.get(batch, {}).items()))
+        return {position: text for position, text in found if text is not None}
+
+
+def publishable(text: str) -> str:
+    """`text` as an event may carry it: no NUL, no half surrogate pairs, at most `MOST_BYTES`, no space around it."""
+    whole = text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.encode("utf-8")[:MOST_BYTES].decode("utf-8", "ignore").strip()

@@ -1,0 +1,179 @@
+"""A whole run: the journal that it goes on with, what is left to ask, and the files that come of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamer.labels.llm.client import Chat
+from streamer.labels.llm.pace import Pace
+from streamer.research.sampling.collecting import Collector, Tally, Vendor, questions
+from streamer.research.sampling.estimating import Estimate, estimate
+from streamer.research.sampling.journal import Journal, read_journal
+from streamer.research.sampling.output import WrittenFile, check_out, journal_path, write_clouds
+from streamer.research.sampling.plan import SamplingPlan
+from streamer.research.sampling.recipe import Arm
+from streamer.research.sampling.replies import Ledger, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from decimal import Decimal
+    from pathlib import Path
+
+    from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
+    from streamer.labels.llm.record import Price
+    from streamer.research.sampling.plan import Request
+    from streamer.research.sampling.prompts import Prompt
+    from streamer.research.sampling.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a run came to.
+
+    Attributes
+    ----------
+    tally : what was asked for and what came.
+    files : what was written.
+    """
+
+    tally: Tally
+    files: tuple[WrittenFile, ...]
+
+
+class SamplingSession:
+    """One plan and its output.
+
+    Parameters
+    ----------
+    plan : what is to be made.
+    out : the file of clouds; its journal is beside it.
+
+    Raises
+    ------
+    UsageError : the output is somebody else's file, or the journal another plan's.
+    """
+
+    def __init__(self, plan: SamplingPlan, out: Path) -> None:
+        check_out(plan, out)
+        self.plan = plan
+        self.out = out
+        self.earlier: tuple[Reply, ...] = read_journal(journal_path(out), plan.document())
+        self.ledger = Ledger()
+        self.ledger.add(self.earlier)
+
+    def requests(self, *, again: bool = False) -> list[Request]:
+        """What is left to send, if every endpoint gives as many answers as it is asked for."""
+        plan = self.plan
+        missing = self.ledger.missing(plan.batches(), again=again)
+        # A rewording that is not there yet is as long as the question, as far as anybody can tell.
+        known = {
+            (prompt.question_id, number): prompt.question
+            for prompt in plan.prompts
+            for number in range(1, plan.recipe.rewordings + 1)
+        } | questions(plan, self.ledger)
+        return [*plan.preparations(missing, {}), *plan.answers(missing, {}, known)]
+
+    def estimate(self, prices: Sequence[Price | None], *, again: bool = False) -> Estimate:
+        """What `requests` will use and cost."""
+        return estimate(self.plan, self.requests(again=again), prices, self.earlier)
+
+    @contextmanager
+    def collector(
+        self, vendors: Sequence[Vendor], *, most_cost: Decimal | None = None, again: bool = False
+    ) -> Iterator[Collector]:
+        """Give what asks for the rest and keeps it in the journal; arguments as those of `Collector`."""
+        with Journal(journal_path(self.out), self.plan.document()) as journal:
+            # Another run may have ended since the session began.
+            self.earlier = journal.replies
+            self.ledger = Ledger()
+            self.ledger.add(self.earlier)
+            with Collector(
+                self.plan,
+                vendors,
+                self.ledger,
+                journal,
+                earlier=self.earlier,
+                most_cost=most_cost,
+                again=again,
+            ) as collector:
+                yield collector
+
+    def write(self, *, incomplete: bool = True) -> tuple[WrittenFile, ...]:
+        """Write the clouds that are there; without `incomplete` only those of which nothing is missing."""
+        return write_clouds(self.plan, self.ledger, self.out, incomplete=incomplete)
+
+
+def connect(
+    endpoint: ChatEndpoint,
+    *,
+    price: Price | None = None,
+    requests_per_minute: float | None = None,
+    tokens_per_minute: float | None = None,
+    token_limit_name: TokenLimitName = "max_tokens",  # noqa: S107
+) -> Vendor:
+    """Return a vendor at an endpoint, through the package `openai`.
+
+    Raises `UsageError` where the extra ``judge`` is not installed.
+    """
+    pace = Pace(
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        clock=time.monotonic,
+        sleep=asyncio.sleep,
+    )
+    return Vendor(
+        asker=Chat(endpoint, sleep=asyncio.sleep, jitter=random.random, clock=time.monotonic, pace=pace),
+        token_limit_name=token_limit_name,
+        concurrency=endpoint.concurrency,
+        price=price,
+    )
+
+
+def arms_of(endpoints: Sequence[ChatEndpoint], temperatures: Sequence[float]) -> tuple[Arm, ...]:
+    """Every model at every temperature, model by model."""
+    return tuple(
+        Arm(vendor, endpoint.model, endpoint.host, temperature)
+        for vendor, endpoint in enumerate(endpoints)
+        for temperature in temperatures
+    )
+
+
+def sample(
+    prompts: Sequence[Prompt],
+    recipe: Recipe,
+    endpoints: Sequence[ChatEndpoint],
+    out: Path,
+    *,
+    temperatures: Sequence[float] = (1.0,),
+    prices: Sequence[Price | None] | None = None,
+    most_cost: Decimal | None = None,
+) -> Sampled:
+    """Make clouds of all prompts, and go on with what an earlier call did not finish.
+
+    Parameters
+    ----------
+    prompts : what is asked.
+    recipe : how each becomes a cloud.
+    endpoints : the models.
+    out : the file of clouds; its journal is beside it.
+    temperatures : every model is asked at each.
+    prices : of each endpoint.
+    most_cost : what all replies may cost together, earlier ones included.
+
+    Raises
+    ------
+    UsageError : something is asked for that cannot be, or an endpoint takes no request. What came is in the journal.
+    Unavailable : an endpoint answers no more. What came is in the journal.
+    """
+    session = SamplingSession(SamplingPlan(tuple(prompts), recipe, arms_of(endpoints, temperatures)), out)
+    terms = [None] * len(endpoints) if prices is None else prices
+    vendors = [connect(endpoint, price=price) for endpoint, price in zip(endpoints, terms, strict=True)]
+    with session.collector(vendors, most_cost=most_cost) as collector:
+        for _ in collector.run():
+            pass
+        return Sampled(collector.tally, session.write())

@@ -1,0 +1,181 @@
+"""What needs no label, read as soon as it is on record: are draws made as logged, and do scores and embeddings drift?
+
+Drift is looked for against what the policy in force was calibrated on: the same numbers of the batches that its run read.
+A policy of another run begins anew. Each policy's `drift_delta` is split: half for scores, half for the numbers of the
+embedding cloud.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streamer.gates.keyed_hash import keyed_bits
+from streamer.risk.rounds.reading import chance_of
+from streamer.risk.rounds.state import WatchedAlarm
+from streamer.risk.states import AuditedDecision, AuditedDecisions, DrawAlarm, DriftAlarm
+from streamer.risk.states.drift import FEWEST_REFERENCES
+from streamer.scoring.cloud import STATISTICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.state import AlarmKind, GateWatch
+
+    Reference = Callable[[int], Sequence[LoggedDecision]]
+
+SCORE = "score"
+NEW_POLICY = "another policy came into force"
+
+_BELOW_ONE = math.nextafter(1.0, 0.0)
+_TWO_TO_64 = float(2**64)
+
+
+class Drifting:
+    """One page being read without labels. The result does not depend on how decisions are cut into pages.
+
+    Parameters
+    ----------
+    watch : where the gate stands.
+    now : the present moment of our clock.
+    salt : the gate's secret; it makes the random numbers that break ties between equal scores.
+    reference : the decisions that a calibration run read, in order.
+    """
+
+    def __init__(self, watch: GateWatch, *, now: datetime, salt: bytes, reference: Reference) -> None:
+        self._watch = watch
+        self._now = now
+        self._salt = salt
+        self._reference = reference
+        self._alarms: dict[tuple[AlarmKind, str], WatchedAlarm] = {
+            (one.kind, one.statistic): one for one in watch.alarms if one.kind != "risk"
+        }
+        self._run, self._policy = watch.drift_run, watch.drift_policy
+        self._page: list[LoggedDecision] = []
+        self._past: list[WatchedAlarm] = []
+
+    def read(self, decisions: Sequence[LoggedDecision]) -> None:
+        """Read these decisions, the next in order."""
+        if not decisions:
+            return
+        self._observe_draws(decisions)
+        for decision in decisions:
+            if not decision.scored or decision.run is None or decision.policy_version < self._policy:
+                continue
+            if decision.run != self._run:
+                self._observe_drift()
+                self._begin(decision)
+            self._page.append(decision)
+        self._observe_drift()
+        self._watch = replace(self._watch, seen=decisions[-1].number)
+
+    def result(self) -> tuple[GateWatch, list[WatchedAlarm]]:
+        """Return where the gate stands now, and alarms that ended on the way."""
+        risk = tuple(one for one in self._watch.alarms if one.kind == "risk")
+        watch = replace(
+            self._watch,
+            drift_run=self._run,
+            drift_policy=self._policy,
+            alarms=(*risk, *self._alarms.values()),
+        )
+        return watch, self._past
+
+    def _observe_draws(self, decisions: Sequence[LoggedDecision]) -> None:
+        logged = [one for one in decisions if one.scored and one.probability > 0]
+        if not logged:
+            return
+        alarm = self._alarms.get(("draws", ""))
+        if alarm is None:
+            alarm = draw_alarm(logged[0].settings.alarm_delta, number=1, after=0)
+        self._alarms["draws", ""] = alarm
+        logged = [one for one in logged if one.number > alarm.after]
+        if alarm.raised_by is not None or not logged:
+            return
+        assert isinstance(alarm.state, DrawAlarm)
+        rows = AuditedDecisions.of_rows(
+            AuditedDecision(
+                # "Certain" and "not taken" contradict one another: that is what this alarm is to see.
+                one.probability if one.sampled else min(one.probability, _BELOW_ONE),
+                sampled=one.sampled,
+            )
+            for one in logged
+        )
+        before, state = alarm.state.bets.seen, alarm.state.observe(rows)
+        alarm = replace(alarm, state=state)
+        if state.raised_at is not None:
+            alarm = replace(alarm, raised_by=logged[state.raised_at - before - 1].number, raised_at=self._now)
+        self._alarms["draws", ""] = alarm
+
+    def _begin(self, decision: LoggedDecision) -> None:
+        """Look for drift against another run from this decision on."""
+        assert decision.run is not None
+        self._run, self._policy = decision.run, decision.policy_version
+        reference = self._reference(decision.run)
+        for kind, statistic in _WATCHED:
+            before = self._alarms.pop((kind, statistic), None)
+            if before is not None:
+                self._past.append(replace(before, ended=before.ended or NEW_POLICY))
+            numbers = [value for one in reference if (value := _number(one, statistic)) is not None]
+            if len(numbers) < FEWEST_REFERENCES:
+                if before is not None:  # kept, so that its number is not given again
+                    self._alarms[kind, statistic] = self._past.pop()
+                continue
+            share = 2 if kind == "drift_scores" else 2 * len(STATISTICS)
+            self._alarms[kind, statistic] = WatchedAlarm(
+                kind=kind,
+                statistic=statistic,
+                number=1 if before is None else before.number + 1,
+                after=decision.number - 1,
+                run=decision.run,
+                state=DriftAlarm.open(numbers, delta=decision.settings.drift_delta / share),
+            )
+
+    def _observe_drift(self) -> None:
+        for place, alarm in list(self._alarms.items()):
+            kind, statistic = place
+            if kind == "draws" or alarm.run != self._run or alarm.raised_by is not None or alarm.ended:
+                continue
+            read = [(one, value) for one in self._page if (value := _number(one, statistic)) is not None]
+            if not read:
+                continue
+            assert isinstance(alarm.state, DriftAlarm)
+            before = alarm.state.bets.seen
+            state = alarm.state.observe(
+                [value for _, value in read], [self._uniform(one, statistic) for one, _ in read]
+            )
+            alarm = replace(alarm, state=state)
+            if state.raised_at is not None:
+                number = read[state.raised_at - before - 1][0].number
+                alarm = replace(alarm, raised_by=number, raised_at=self._now)
+            self._alarms[place] = alarm
+        self._page = []
+
+    def _uniform(self, decision: LoggedDecision, statistic: str) -> float:
+        return keyed_bits(self._salt, "drift", statistic, self._watch.gate, decision.batch_id) / _TWO_TO_64
+
+
+def draw_alarm(delta: float, *, number: int, after: int) -> WatchedAlarm:
+    """Open the n-th draw alarm of a gate, on decisions after `after`."""
+    return WatchedAlarm(
+        kind="draws",
+        number=number,
+        after=after,
+        state=DrawAlarm.open(delta=chance_of(delta, number)),
+    )
+
+
+_WATCHED: tuple[tuple[AlarmKind, str], ...] = (
+    ("drift_scores", SCORE),
+    *(("drift_cloud", statistic) for statistic in STATISTICS),
+)
+
+
+def _number(decision: LoggedDecision, statistic: str) -> float | None:
+    if statistic == SCORE:
+        return decision.score
+    if decision.cloud is None or len(decision.cloud) != len(STATISTICS):
+        return None
+    return decision.cloud[STATISTICS.index(statistic)]

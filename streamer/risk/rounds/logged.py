@@ -1,0 +1,128 @@
+"""What the record says of one decision, as watching reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+from streamer.risk.states import AuditedDecision
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.gates.policy import GateSettings, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedDecision:
+    """One decided batch, a first attempt.
+
+    Attributes
+    ----------
+    number : its place in the order of the record, from 1, without regard to draws and labels.
+    batch_id : as the publisher named it.
+    policy_version : the policy that decided.
+    settings : that policy's.
+    run : the calibration run that its threshold came from; None for none.
+    decided_at : as the worker's clock said.
+    scored : whether there were scores. What was not scored was held, and could not be drawn.
+    sampled, probability : the audit draw, and its logged probability; 0 where there was none.
+    shipped : share of its responses that shipped, in [0, 1].
+    score : the number that the gate cuts: the best of the scores for the unit `best`, else their mean; None where
+        it was not scored.
+    cloud : what its embeddings amount to; None where nothing is on record.
+    drawn : number of its responses that the audit sample took.
+    needed : of these the ones that shipped, whose severity is needed.
+    severities : of the needed ones, as far as they are there.
+    predicted : mean over all its responses of what a judge says of those that shipped, held ones counting 0; None
+        while the judge has not seen them all.
+    """
+
+    number: int
+    batch_id: str
+    policy_version: int
+    settings: GateSettings
+    run: int | None
+    decided_at: datetime
+    scored: bool
+    sampled: bool
+    probability: float
+    shipped: float
+    score: float | None = None
+    cloud: tuple[float, ...] | None = None
+    drawn: int = 0
+    needed: int = 0
+    severities: tuple[float, ...] = ()
+    predicted: float | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether the audit sample could have taken it, or it was held without scores at a gate with such a sample."""
+        return self.settings.audit_probability > 0 and (self.probability > 0 or not self.scored)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the record says that its draw was certain, and that it was not taken: only the draw alarm reads it."""
+        return self.probability == 1 and not self.sampled
+
+    @property
+    def labelled(self) -> bool:
+        """Whether its loss is known: every severity that is needed is there."""
+        return len(self.severities) == self.needed
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it was drawn, shipped something of what was drawn, and a severity is missing."""
+        return self.sampled and not self.labelled
+
+    def audited(self) -> AuditedDecision:
+        """Say it as monitoring reads it, with what is known of its loss now.
+
+        One that was held without scores was not up for the draw: its loss is 0 whatever a draw had said. It is given
+        as one that was not drawn, or, where all are, as one that was.
+        """
+        if not self.scored:
+            least = self.settings.audit_probability
+            return AuditedDecision(least, sampled=least == 1, loss=0.0 if least == 1 else None, shipped=0.0)
+        loss = None
+        if self.sampled and self.labelled and self.drawn:
+            loss = fsum(self.severities) / self.drawn
+        return AuditedDecision(
+            self.probability,
+            sampled=self.sampled,
+            loss=loss,
+            shipped=self.shipped,
+            predicted=0.0 if self.predicted is None else self.predicted,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a sequence is about. Another of any of these is another sequence.
+
+    Attributes
+    ----------
+    budget : the bound on exposure risk of a first attempt: alpha over the attempts that a prompt may have.
+    """
+
+    unit: Unit
+    scorer: str
+    severity_kind: str
+    budget: float
+    delta: float
+    period_days: float
+    judge_kind: str | None
+
+    @classmethod
+    def of(cls, settings: GateSettings) -> Terms:
+        """Return the terms of a gate's settings."""
+        return cls(
+            unit=settings.unit,
+            scorer=settings.scorer,
+            severity_kind=settings.severity_kind,
+            budget=settings.alpha / settings.max_attempts,
+            delta=settings.monitor_delta,
+            period_days=settings.budget_period_days,
+            judge_kind=settings.judge_kind,
+        )

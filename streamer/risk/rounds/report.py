@@ -1,0 +1,143 @@
+"""What is known of a gate's risk in service, from the state alone: for the command line, the metrics and people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from streamer.risk.states import RiskInterval, budget_burn
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.gates.policy import GateSettings
+    from streamer.risk.rounds.logged import Terms
+    from streamer.risk.rounds.state import AlarmKind, GateWatch, WatchedAlarm, WatchedSequence
+    from streamer.risk.states import BudgetBurn
+
+Verdict = Literal["kept", "broken", "not known yet"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmReport:
+    """One alarm.
+
+    Attributes
+    ----------
+    evidence_ratio : the present bet over what raises it: 1 or more when it is raised.
+    delta : chance that it is ever false.
+    """
+
+    kind: AlarmKind
+    statistic: str
+    number: int
+    delta: float
+    evidence_ratio: float
+    raised_at: datetime | None
+    alert_id: str | None
+    closed_policy: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskReport:
+    """A gate's risk in service.
+
+    Attributes
+    ----------
+    watched : whether the gate draws an audit sample; without one nothing can be known.
+    read_through : every decision before this moment has been read.
+    terms : what the interval is about; None, like what follows, before the first decision.
+    sequence : its number.
+    ended : why it reads no more, for example because no sample is drawn any more.
+    exposure, selective : the intervals.
+    verdict : whether the budget was kept since the period began, as far as the interval says.
+    burn : use of the period's budget; None while no time has passed in it.
+    late : labels that came after their decision was read, ever.
+    unwatched : decisions that no sequence read, because no sample could have taken them, ever.
+    """
+
+    gate: str
+    watched: bool
+    read_through: datetime | None
+    late: int
+    unwatched: int
+    alarms: tuple[AlarmReport, ...]
+    terms: Terms | None = None
+    sequence: int | None = None
+    began_at: datetime | None = None
+    ended: str | None = None
+    exposure: RiskInterval | None = None
+    selective: RiskInterval | None = None
+    verdict: Verdict = "not known yet"
+    burn: BudgetBurn | None = None
+
+    def alarm(self, kind: AlarmKind) -> AlarmReport | None:
+        """Return the alarm of a kind that is nearest to being raised, or was raised first; None where there is none."""
+        mine = [one for one in self.alarms if one.kind == kind]
+        raised = [one for one in mine if one.raised_at is not None]
+        if raised:
+            return min(raised, key=lambda one: (one.raised_at is None, one.raised_at))
+        return max(mine, key=lambda one: one.evidence_ratio, default=None)
+
+
+def report_of(watch: GateWatch, settings: GateSettings) -> RiskReport:
+    """Say what is known of a gate's risk; `settings` are those in force."""
+    sequence = watch.sequence
+    common = RiskReport(
+        gate=watch.gate,
+        watched=settings.audit_probability > 0,
+        read_through=watch.read_through,
+        late=watch.late,
+        unwatched=watch.unwatched,
+        alarms=tuple(_alarm(one) for one in watch.alarms if one.ended is None),
+    )
+    return common if sequence is None else with_sequence(common, sequence)
+
+
+def with_sequence(report: RiskReport, sequence: WatchedSequence) -> RiskReport:
+    """Put one sequence of a gate, the newest or an older one, into a report."""
+    exposure = sequence.state.exposure()
+    return replace(
+        report,
+        terms=sequence.terms,
+        sequence=sequence.number,
+        began_at=sequence.began_at,
+        ended=sequence.ended,
+        exposure=exposure,
+        selective=sequence.state.selective(),
+        verdict=_verdict(exposure, sequence.terms.budget),
+        burn=_burn(sequence, exposure),
+    )
+
+
+def _verdict(exposure: RiskInterval, budget: float) -> Verdict:
+    if exposure.lower > budget:
+        return "broken"
+    return "kept" if exposure.upper < budget else "not known yet"
+
+
+def _burn(sequence: WatchedSequence, exposure: RiskInterval) -> BudgetBurn | None:
+    elapsed = (sequence.read_at - sequence.began_at).total_seconds() / 86_400
+    if elapsed <= 0 or exposure.decisions == 0:
+        return None
+    period = sequence.terms.period_days
+    return budget_burn(
+        exposure,
+        alpha=sequence.terms.budget,
+        elapsed_days=min(elapsed, period),
+        period_days=period,
+    )
+
+
+def _alarm(one: WatchedAlarm) -> AlarmReport:
+    delta = one.state.bets.delta
+    return AlarmReport(
+        kind=one.kind,
+        statistic=one.statistic,
+        number=one.number,
+        delta=delta,
+        evidence_ratio=one.state.evidence * delta,
+        raised_at=one.raised_at,
+        alert_id=one.alert_id,
+        closed_policy=one.closed_policy,
+    )

@@ -1,0 +1,59 @@
+"""When an alarm that was raised makes room for the next one. A new policy alone, or a recalibration, is no reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streamer.risk.rounds.drifting import draw_alarm
+from streamer.risk.rounds.reading import risk_alarm
+
+if TYPE_CHECKING:
+    from streamer.risk.rounds.state import GateWatch, WatchedAlarm
+    from streamer.risk.rounds.store import Standing
+
+ACKNOWLEDGED = "acknowledged"
+RESTARTED = ("risk", "draws")
+"""Kinds of alarms that make room for the next one when somebody acknowledges them; drift alarms belong to a policy."""
+REOPENED = "the gate was opened again"
+
+
+def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[WatchedAlarm]]:
+    """Open the next alarm where a person has acknowledged one, or has opened a gate again that it had closed.
+
+    The next one reads what was decided afterwards: after the acknowledgement, or by later policies than the one that
+    closed the gate. What went wrong before has been told.
+
+    Returns the watch with the new alarms, and the alarms that ended.
+    """
+    alarms, past = [], []
+    for alarm in watch.alarms:
+        following = _next(alarm, standing)
+        if following is None:
+            alarms.append(alarm)
+        else:
+            alarms.append(following[0])
+            past.append(replace(alarm, ended=following[1]))
+    return (replace(watch, alarms=tuple(alarms)) if past else watch), past
+
+
+def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] | None:
+    if alarm.raised_by is None or alarm.ended is not None:
+        return None
+    policy = standing.policy
+    seen = None if alarm.alert_id is None else standing.acknowledged.get(alarm.alert_id)
+    if alarm.kind == "draws" and seen is not None:
+        return draw_alarm(policy.settings.alarm_delta, number=alarm.number + 1, after=seen), ACKNOWLEDGED
+    if alarm.kind != "risk":
+        return None
+    if seen is not None:
+        return risk_alarm(
+            policy.settings, number=alarm.number + 1, after=seen, after_policy=alarm.after_policy
+        ), ACKNOWLEDGED
+    closed = alarm.closed_policy
+    # Also if it is closed again by now: what shipped in between must be read.
+    if closed is not None and standing.reopened:
+        return risk_alarm(
+            policy.settings, number=alarm.number + 1, after=alarm.after, after_policy=closed
+        ), REOPENED
+    return None

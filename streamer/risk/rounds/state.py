@@ -1,0 +1,118 @@
+"""What is kept of a gate between two rounds: where reading stands, the sequence and the alarms. Values, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.logged import Terms
+
+AlarmKind = Literal["risk", "draws", "drift_scores", "drift_cloud"]
+AlarmState = RiskAlarm | DrawAlarm | DriftAlarm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedSequence:
+    """One sequence of decisions whose exposure is bounded.
+
+    Attributes
+    ----------
+    number : from 1 within the gate.
+    terms : what it is about.
+    since_policy : the policy of its first decision; what an older one decided late is not read.
+    first, last : numbers of the first and the newest decision read.
+    began_at : when its period began: the time of its first decision, or a whole number of periods after another's.
+    read_at : the time of its newest decision.
+    state : what was read.
+    ended : why it reads no more; None while it does.
+    """
+
+    number: int
+    terms: Terms
+    since_policy: int
+    first: int
+    last: int
+    began_at: datetime
+    read_at: datetime
+    state: ExposureSequence
+    ended: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedAlarm:
+    """One alarm, and which decisions it may read.
+
+    Attributes
+    ----------
+    kind : what it is an alarm on.
+    statistic : which number of a batch a drift alarm watches; empty for others.
+    number : from 1 within gate, kind and statistic.
+    about : what the loss of a risk alarm is: unit, scorer and kind of severity; empty for others.
+    after : it reads decisions with a larger number.
+    after_policy : it reads decisions of later policies.
+    run : the calibration run that a drift alarm compares with.
+    state : the evidence.
+    raised_by : number of the decision that raised it.
+    alert_id : of the alert that told it.
+    closed_policy : the policy by which it closed the gate.
+    ended : why it reads no more; None while it does, or while it stands raised.
+    """
+
+    kind: AlarmKind
+    number: int
+    state: AlarmState
+    statistic: str = ""
+    about: str = ""
+    after: int = 0
+    after_policy: int = 0
+    run: int | None = None
+    raised_by: int | None = None
+    raised_at: datetime | None = None
+    alert_id: str | None = None
+    closed_policy: int | None = None
+    ended: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateWatch:
+    """Where the watching of one gate stands.
+
+    Attributes
+    ----------
+    step : how often it was written: whoever writes names the step that he read, and loses if another was faster.
+    read : every decision up to this number has been read with its labels.
+    seen : every decision up to this number has been read without labels, for draws and drift.
+    labels : every label up to this number was looked at.
+    read_through : every decision before this moment has been read; None before the first round.
+    unwatched : decisions that no audit sample could have taken.
+    late : labels of needed responses that came after their decision was read.
+    marks : how far the record reached, and when; see `horizon`.
+    drift_run, drift_policy : the calibration run that drift is looked for against, and the policy that it came into
+        force with; 0 before the first.
+    sequence : the newest one, open or ended; None before the first decision.
+    alarms : the newest of each kind and statistic.
+    """
+
+    gate: str
+    step: int = 0
+    read: int = 0
+    seen: int = 0
+    labels: int = 0
+    read_through: datetime | None = None
+    unwatched: int = 0
+    late: int = 0
+    marks: tuple[Mark, ...] = ()
+    drift_run: int | None = None
+    drift_policy: int = 0
+    sequence: WatchedSequence | None = None
+    alarms: tuple[WatchedAlarm, ...] = ()
+
+    def alarm(self, kind: AlarmKind, statistic: str = "") -> WatchedAlarm | None:
+        """Return the newest alarm of this kind; None where there is none."""
+        return next((one for one in self.alarms if (one.kind, one.statistic) == (kind, statistic)), None)

@@ -1,0 +1,108 @@
+"""What watching needs a store to be; `streamer.store` implements it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from streamer.events.alerts import AlertsV1
+    from streamer.gates.policy import Policy
+    from streamer.risk.rounds.horizon import Mark, Probe
+    from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a gate stands at one moment.
+
+    Attributes
+    ----------
+    watch : where watching it stands.
+    policy : its newest policy.
+    salt : the secret of its audit draw.
+    probe : how far the record reaches.
+    acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when somebody acknowledged it.
+    reopened : whether a policy after the one by which an alarm of `watch` closed the gate ships something, also where a
+        later one ships nothing again.
+    """
+
+    watch: GateWatch
+    policy: Policy
+    salt: bytes
+    probe: Probe
+    acknowledged: Mapping[str, int]
+    reopened: bool = False
+
+
+class News(NamedTuple):
+    """What came for the gates that are named; the others are as they were.
+
+    Attributes
+    ----------
+    decided, labelled : gates with decisions, with labels, in the stretch of the record that was asked for.
+    policies : every gate's newest policy.
+    acknowledged : of the alerts that were asked for.
+    """
+
+    decided: frozenset[str]
+    labelled: frozenset[str]
+    policies: Mapping[str, int]
+    acknowledged: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one round of a gate writes, all or nothing.
+
+    Attributes
+    ----------
+    watch : where watching stands from now on.
+    ended : sequences and alarms that ended on the way and are not in `watch`.
+    close : why the gate is to be closed; None: it is not.
+    tell : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
+    """
+
+    watch: GateWatch
+    ended: Sequence[WatchedSequence | WatchedAlarm]
+    close: str | None
+    tell: Callable[[int | None, str | None], Sequence[AlertsV1]]
+
+
+class WatchStore(Protocol):
+    """Decisions, labels and the state of watching. Calls block; each raises `Unavailable` when the database is away."""
+
+    def probe(self) -> Probe:
+        """How far the record reaches."""
+        ...
+
+    def news(self, *, after: Mark, until: Mark, told: Collection[str]) -> News:
+        """What came between two marks, the second of which is settled, and which of the alerts `told` are acknowledged."""
+        ...
+
+    def standing(self, gate: str) -> Standing | None:
+        """How a gate stands; None when its newest policy cannot be read."""
+        ...
+
+    def decided(self, gate: str, *, after: int, until: int, limit: int) -> list[LoggedDecision]:
+        """First attempts with numbers above `after` and up to `until`, the first `limit` of them, without severities."""
+        ...
+
+    def labelled(self, gate: str, decisions: Sequence[LoggedDecision], *, until: int) -> list[LoggedDecision]:
+        """The same decisions with the severities and predictions that labels up to the number `until` give."""
+        ...
+
+    def reference(self, run: int) -> list[LoggedDecision]:
+        """The decisions that a calibration run read, in order, without severities."""
+        ...
+
+    def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
+        """How many labels with numbers above `after` and up to `until` are of responses that a decision up to `read` needed."""
+        ...
+
+    def write(self, before: GateWatch, written: Written) -> bool:
+        """Write a round in one transaction; returns False, and writes nothing, when another was faster."""
+        ...

@@ -1,0 +1,134 @@
+"""What an alarm that was raised says: the alert, and the reason of the policy that it closes the gate by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.events.alerts import alert
+from streamer.risk.states import RiskAlarm
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.events.alerts import AlertsV1, Detail
+    from streamer.risk.rounds.state import GateWatch, WatchedAlarm
+    from streamer.risk.states import RiskInterval
+
+_STATISTICS = {
+    "score": "the score that the gate cuts",
+    "cosine": "how closely the answers of a batch agree (mean cosine)",
+}
+
+
+def closing_reason(alarm: WatchedAlarm, exposure: RiskInterval | None) -> str:
+    """Say why the gate is closed, for the policy's record."""
+    return f"risk alarm {alarm.number}: {_finding(alarm)}{_interval(exposure)}"
+
+
+def alert_of(
+    watch: GateWatch,
+    alarm: WatchedAlarm,
+    *,
+    at: datetime,
+    policy_version: int,
+    closed: int | None = None,
+    refused: str | None = None,
+) -> AlertsV1:
+    """Make the alert of an alarm that was raised.
+
+    Parameters
+    ----------
+    policy_version : in force before anything was closed.
+    closed, refused : the policy that closed the gate because of it; why it could not be closed.
+    """
+    state = alarm.state
+    details: dict[str, Detail] = {
+        "alarm": alarm.number,
+        "delta": state.bets.delta,
+        "decisions": state.bets.seen,
+        "batch": alarm.raised_by,
+    }
+    if isinstance(state, RiskAlarm):
+        exposure = None if watch.sequence is None else watch.sequence.state.exposure()
+        details |= {"budget": state.alpha, "theta": state.theta, "closed_by_policy": closed}
+        if exposure is not None:
+            details |= {
+                "exposure": exposure.estimate,
+                "exposure_lower": exposure.lower,
+                "exposure_upper": exposure.upper,
+                "overdue": exposure.overdue,
+            }
+        message = f"{watch.gate}: {_finding(alarm)}{_interval(exposure)} {_done(watch.gate, closed, refused)}"
+    elif alarm.kind == "draws":
+        message = (
+            f"{watch.gate}: the audit sample is not drawn at the rate that is logged (alarm {alarm.number}, after"
+            f" {state.bets.seen} decisions; falsely so with a chance of at most {state.bets.delta:.3g}). Until this is"
+            " explained no figure of the risk in service holds, and no calibration either. Look for a worker of another"
+            " version, records that were left out, or changed rows: `streamer audit verify`."
+        )
+    else:
+        details |= {"statistic": alarm.statistic, "run": alarm.run}
+        what = _STATISTICS.get(alarm.statistic, "what the answers are about (direction of their embeddings)")
+        message = (
+            f"{watch.gate}: {what} has drifted since calibration run {alarm.run} (after {state.bets.seen} decisions;"
+            f" falsely so with a chance of at most {state.bets.delta:.3g}). It says nothing about harm: label some of what"
+            " comes now, and recalibrate if the world has changed."
+        )
+    cause = f"alarm {alarm.number}" + (f" {alarm.statistic}" if alarm.statistic else "")
+    return alert(
+        watch.gate,
+        alarm.kind,
+        cause,
+        message=message,
+        raised_at=at,
+        details=details,
+        policy_version=policy_version,
+    )
+
+
+def closed_alert(gate: str, alarm: WatchedAlarm, *, closed: int, at: datetime, reason: str) -> AlertsV1:
+    """Make the alert that says that the program closed a gate."""
+    return alert(
+        gate,
+        "gate_closed",
+        f"policy {closed}",
+        message=f"{gate} was closed by the program (policy {closed}): it ships nothing until it is recalibrated. {reason}",
+        raised_at=at,
+        details={"closed_by_policy": closed, "alarm": alarm.number},
+        policy_version=closed,
+    )
+
+
+def _finding(alarm: WatchedAlarm) -> str:
+    state = alarm.state
+    assert isinstance(state, RiskAlarm)
+    return (
+        f"expected exposure risk passed {state.theta:.4g} (budget {state.alpha:.4g}, tolerance {state.tolerance:.3g}) within"
+        f" {state.bets.seen} decisions; that is false with a chance of at most {state.bets.delta:.3g}."
+    )
+
+
+def _interval(exposure: RiskInterval | None) -> str:
+    if exposure is None or exposure.estimate is None:
+        return ""
+    return (
+        f" Since the budget period began exposure was {exposure.estimate:.4g}, between {exposure.lower:.4g} and"
+        f" {exposure.upper:.4g}, over {exposure.decisions} decisions."
+    )
+
+
+def _close(gate: str) -> str:
+    return f"streamer threshold close {gate} --reason 'risk alarm'"
+
+
+def _done(gate: str, closed: int | None, refused: str | None) -> str:
+    if closed is not None:
+        return f"The gate was closed (policy {closed}). Look at what shipped, then `streamer recalibrate {gate}`."
+    if refused is not None:
+        return (
+            f"The gate could NOT be closed: {refused.removesuffix('.')}. Close it yourself: `{_close(gate)}`."
+        )
+    return (
+        f"The gate goes on shipping, as it is set to (on_alarm report). Look at what shipped; `{_close(gate)}`"
+        f" ships nothing from then on, `streamer recalibrate {gate}` calibrates anew."
+    )

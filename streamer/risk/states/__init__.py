@@ -1,0 +1,31 @@
+"""Monitoring: what the audit sample says of the risk in service, and alarms. Pure: no I/O, no clock, no randomness.
+
+Every state is immutable, small whatever it has read, and JSON to the last bit, so that it can live in a database.
+"""
+
+from streamer.risk.states.alarm import RiskAlarm
+from streamer.risk.states.cloud import cloud_centre, cosine_to_centre, mean_pairwise_cosine
+from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
+from streamer.risk.states.draws import DrawAlarm
+from streamer.risk.states.drift import DriftAlarm
+from streamer.risk.states.exposure import ExposurePlan, ExposureSequence, IntervalPath
+from streamer.risk.states.interval import BudgetBurn, RiskInterval, budget_burn
+from streamer.risk.states.restarted_bets import RestartedBets
+
+__all__ = [
+    "AuditedDecision",
+    "AuditedDecisions",
+    "BudgetBurn",
+    "DrawAlarm",
+    "DriftAlarm",
+    "ExposurePlan",
+    "ExposureSequence",
+    "IntervalPath",
+    "RestartedBets",
+    "RiskAlarm",
+    "RiskInterval",
+    "budget_burn",
+    "cloud_centre",
+    "cosine_to_centre",
+    "mean_pairwise_cosine",
+]

@@ -1,0 +1,72 @@
+"""Is the audit sample drawn with the probabilities that are logged? Everything else here rests on it.
+
+The factors are likelihood ratios of another probability against the logged one, q_i/p_i where a decision was drawn and
+(1 - q_i)/(1 - p_i) where not, with the odds of q_i those of p_i times 1/2, 4/5, 5/4 or 2. Their mean is 1 if
+p_i is right. It sees a wrong frequency of draws; it does not see draws that follow the answers at the right frequency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.risk.states import json_form
+from streamer.risk.states.restarted_bets import RestartedBets
+
+if TYPE_CHECKING:
+    from streamer.risk.states.decisions import AuditedDecisions
+
+KIND = "streamer.risk.states.draw-alarm.v1"
+
+_ODDS = np.array([0.5, 0.8, 1.25, 2.0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawAlarm:
+    """The state of an alarm on wrong logged probabilities. Immutable; `observe` returns the next state.
+
+    Attributes
+    ----------
+    bets : the evidence.
+    """
+
+    bets: RestartedBets
+
+    @classmethod
+    def open(cls, *, delta: float, restart_every: int = 500) -> DrawAlarm:
+        """Arm an alarm that is raised with probability `delta` at most, ever, while the probabilities are right."""
+        return cls(bets=RestartedBets.open(_ODDS.size, delta=delta, restart_every=restart_every))
+
+    @property
+    def evidence(self) -> float:
+        """The e-value so far; 1/delta raises the alarm."""
+        return self.bets.evidence
+
+    @property
+    def raised_at(self) -> int | None:
+        """Number of the decision, from 1, that raised the alarm; None while it is quiet."""
+        return self.bets.raised_at
+
+    def observe(self, decisions: AuditedDecisions) -> DrawAlarm:
+        """Return the state after these decisions, which come in the order in which they were made."""
+        # Odds o p/(1 - p) make q/p = o/(1 - p + o p) and (1 - q)/(1 - p) = 1/(1 - p + o p), also for p = 1.
+        rest = 1 - decisions.probability[:, None] + np.multiply.outer(decisions.probability, _ODDS)
+        return replace(self, bets=self.bets.after(np.where(decisions.sampled[:, None], _ODDS, 1.0) / rest))
+
+    def to_json(self) -> str:
+        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
+        return json_form.write(KIND, {"bets": self.bets.to_fields()})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> DrawAlarm:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If `text` is not such an object, or its numbers contradict one another.
+        """
+        fields = json_form.read(text, KIND)
+        return cls(bets=RestartedBets.from_fields(json_form.inner(fields, "bets"), _ODDS.size))

@@ -1,0 +1,430 @@
+"""Everything configurable, in one place: where each value comes from, and how it is shown without its secrets.
+
+A setting ``group.field`` (``insecure`` alone has no group) is looked up, in this order, as
+
+1. the environment variable ``STREAMER_GROUP_FIELD``, or the content of the file that
+   ``STREAMER_GROUP_FIELD_FILE`` names (for secrets that an orchestrator mounts);
+2. the same two names in ``.env`` in the working directory;
+3. ``field`` in the table ``[group]`` of ``streamer.toml`` (or of the file that ``STREAMER_CONFIG`` names);
+4. the running ``streamer dev`` of this directory, for the addresses only, and only while no broker is configured;
+5. its default.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003  # pydantic reads it
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from streamer.errors import UsageError
+from streamer.settings.sources import property_name, setting_sources
+
+_PositiveInt = Annotated[int, Field(ge=1)]
+_Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class DatabaseSettings(_Group):
+    """Where the record is kept."""
+
+    url: str = Field(
+        "sqlite:///.streamer/audit.db",
+        repr=False,
+        description="SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`.",
+    )
+
+
+class KafkaSettings(_Group):
+    """How to reach the broker, and what the topics are called."""
+
+    bootstrap_servers: str | None = Field(
+        None,
+        description="`HOST:PORT[,HOST:PORT...]`; without it commands use the `streamer dev` that runs here.",
+    )
+    log_id: str | None = Field(
+        None,
+        description="Identity of the log, part of every stored offset; by default the Kafka cluster's own id.",
+    )
+    group_id: str = Field("streamer", min_length=1, description="Consumer group of the workers.")
+    topic_prefix: str = Field(
+        "streamer.", pattern=r"^[A-Za-z0-9._-]*$", description="What every topic's name starts with."
+    )
+    partitions: _PositiveInt = Field(4, description="Partitions of a topic that `topics create` makes.")
+    replication_factor: int = Field(
+        -1, ge=-1, description="Replicas of a topic that `topics create` makes; -1 leaves it to the broker."
+    )
+    properties: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description=(
+            "Kafka client properties by their own names (`security.protocol`, `sasl.mechanism`, "
+            "`sasl.username`, `ssl.ca.location`, `client.id`, ...): one JSON object, or one variable each, "
+            "like `STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE`."
+        ),
+    )
+
+    @field_validator("properties", mode="before")
+    @classmethod
+    def _as_text(cls, properties: Any) -> Any:
+        """Names with dots and values as text, the way Kafka writes both; TOML and JSON have numbers and booleans."""
+        if not isinstance(properties, dict):
+            return properties
+        return {
+            property_name(str(name)): str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+            if isinstance(value, int | float)
+            else value
+            for name, value in properties.items()
+        }
+
+
+class WorkerSettings(_Group):
+    """How much a worker takes on at once, and when it gives up."""
+
+    commit_max_records: _PositiveInt = Field(1000, description="Most records in one database transaction.")
+    commit_max_bytes: _PositiveInt = Field(16_777_216, description="Most bytes of input in one transaction.")
+    buffer_max_records: _PositiveInt = Field(
+        4000, description="Records waiting in a worker before it stops reading (back-pressure)."
+    )
+    buffer_max_bytes: int = Field(
+        67_108_864, ge=1_048_576, description="Bytes waiting in a worker before it stops reading."
+    )
+    dead_letter_max_run: _PositiveInt = Field(
+        1000, description="Refused records one after another past which the worker halts."
+    )
+    dead_letter_max_ratio: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of refused ones among the last records past which the worker halts.",
+    )
+    dead_letter_window: _PositiveInt = Field(
+        10_000, description="Number of last records that `dead_letter_max_ratio` looks back on."
+    )
+
+
+class EncoderSettings(_Group):
+    """The model that turns answers into vectors."""
+
+    name: str = Field(
+        "all-MiniLM-L6-v2",
+        min_length=1,
+        description=(
+            "Encoder of new gates and of this worker: a packaged name, a folder, or `organisation/model@revision`. "
+            "`none`: a worker for events that bring embeddings or scores."
+        ),
+    )
+    device: str = Field("cpu", min_length=1, description="`cpu`, `cuda`, `cuda:1`, `mps`.")
+    cache_texts: int = Field(100_000, ge=0, description="Vectors of this many last texts are kept in memory.")
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads of the encoder; by default the library's."
+    )
+
+
+class JudgeSettings(_Group):
+    """The language model that `streamer label judge` asks, at any OpenAI-compatible endpoint."""
+
+    base_url: str | None = Field(
+        None,
+        description="Up to and with the version, like `https://api.openai.com/v1`; without it nobody is asked.",
+    )
+    model: str | None = Field(None, description="The model's name at the endpoint.")
+    api_key: str | None = Field(
+        None, repr=False, description="The endpoint's key, if it asks for one; better in a file."
+    )
+    temperature: float = Field(0.2, ge=0, le=2, description="Temperature of the replies.")
+    max_tokens: _PositiveInt = Field(200, description="Most tokens of one reply.")
+    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="What the endpoint calls that bound; newer models of OpenAI want the second name.",
+    )
+    seed: int = Field(7, description="Sent with each request; also the order of the rubric's examples.")
+    json_mode: bool = Field(
+        False, description="Ask the endpoint to constrain replies to JSON; not every one knows how."
+    )
+    timeout_seconds: float = Field(
+        60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
+    )
+    tries: _PositiveInt = Field(
+        6, description="Times that one question is put to an endpoint that is busy, failing or away."
+    )
+    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight.")
+    price_per_million_input: Decimal | None = Field(
+        None,
+        ge=0,
+        description="What a million tokens of requests cost; with the next one, costs are reported.",
+    )
+    price_per_million_output: Decimal | None = Field(
+        None, ge=0, description="What a million tokens of replies cost."
+    )
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.price_per_million_input is None) != (self.price_per_million_output is None):
+            raise ValueError("give price_per_million_input and price_per_million_output, or neither")
+        return self
+
+
+class SamplingSettings(_Group):
+    """The language models that `streamer sample` asks, at any OpenAI-compatible endpoints."""
+
+    base_url: str | None = Field(
+        None,
+        description="Up to and with the version, like `https://api.openai.com/v1`; without it nobody is asked.",
+    )
+    model: str | None = Field(None, description="The model's name at the endpoint.")
+    api_key: str | None = Field(
+        None, repr=False, description="The endpoint's key, where one host is asked; better in a file."
+    )
+    api_keys: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description=(
+            "Keys by host, where several are asked; each goes to its host alone: one JSON object, or one variable "
+            "each, like `STREAMER_SAMPLING_API_KEYS_API_TOGETHER_XYZ_FILE` for `api.together.xyz`."
+        ),
+    )
+    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="What the endpoint calls the most tokens of an answer; where it refuses one name, the other.",
+    )
+    timeout_seconds: float = Field(
+        60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
+    )
+    tries: _PositiveInt = Field(
+        6, description="Times that one request is put to an endpoint that is busy, failing or away."
+    )
+    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight at each endpoint.")
+    requests_per_minute: float | None = Field(
+        None, gt=0, description="Most requests a minute to each endpoint, evenly spread."
+    )
+    tokens_per_minute: float | None = Field(
+        None, gt=0, description="Most tokens a minute at each endpoint, of requests and replies together."
+    )
+
+    @field_validator("api_keys", mode="after")
+    @classmethod
+    def _by_host(cls, keys: dict[str, str]) -> dict[str, str]:
+        return {host.lower(): key for host, key in keys.items()}
+
+
+class BertScoreSettings(_Group):
+    """The model by which `streamer label bertscore` compares answers with references."""
+
+    model: str = Field(
+        "roberta-large",
+        min_length=1,
+        description="A folder with a model, or a name on the Hugging Face hub, `name@revision`.",
+    )
+    layers: int | None = Field(
+        None,
+        ge=1,
+        description="The layer that is compared; by default the one that `bert-score` knows is best.",
+    )
+    rescale: bool = Field(
+        True, description="Rescale so that unrelated texts score 0, as in the paper; needs a baseline."
+    )
+    baseline_file: str | None = Field(
+        None,
+        description="CSV with the columns LAYER and F, for a model that `bert-score` ships no baseline of.",
+    )
+    batch_size: _PositiveInt = Field(64, description="Texts in one pass of the model.")
+    device: str = Field("auto", min_length=1, description="`auto`, `cpu`, `cuda`, `cuda:1`, `mps`.")
+
+
+class EventSettings(_Group):
+    """What an event may hold; whatever is larger becomes a dead letter."""
+
+    max_responses: int = Field(256, ge=2, description="Responses in one batch.")
+    max_text_bytes: _PositiveInt = Field(65_536, description="UTF-8 bytes of one response.")
+    max_value_bytes: int = Field(1_048_576, ge=1024, description="Bytes of a whole event.")
+
+
+class HttpSettings(_Group):
+    """Where a service serves `/metrics`, `/healthz` and `/readyz`."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `0.0.0.0` for all.")
+    port: _Port = Field(9464, description="Port to listen on; 0 takes a free one and prints it.")
+
+
+class LoggingSettings(_Group):
+    """What the services write to standard error."""
+
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="`json` lines, `console` for people; `auto` is console on a terminal."
+    )
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="The least that is written."
+    )
+
+    @field_validator("level", mode="before")
+    @classmethod
+    def _upper(cls, level: Any) -> Any:
+        return level.upper() if isinstance(level, str) else level
+
+
+class AuditSettings(_Group):
+    """Checkpoints of the record, signed and kept where whoever can write the database cannot."""
+
+    private_key: str | None = Field(
+        None,
+        repr=False,
+        description=(
+            "Ed25519 private key in PEM that signs checkpoints (`streamer audit keygen`); a worker without one makes "
+            "none."
+        ),
+    )
+    public_keys: str | None = Field(
+        None,
+        description=(
+            "Public keys in PEM, one block after the other, that checkpoints may be signed with; by default that of "
+            "`private_key`."
+        ),
+    )
+    checkpoint_file: str | None = Field(
+        None, description="File outside the database that every checkpoint is appended to, one JSON a line."
+    )
+    checkpoint_every_seconds: float = Field(
+        300.0, gt=0, description="Seconds between two checkpoints while something happens."
+    )
+
+
+class PolicySettings(_Group):
+    """Signed policies: who may make them, and which of them workers obey."""
+
+    private_key: str | None = Field(
+        None,
+        repr=False,
+        description=(
+            "Ed25519 private key in PEM that signs policies (`streamer audit keygen`): where people and the recalibrator "
+            "make them, and not where workers run."
+        ),
+    )
+    public_keys: str | None = Field(
+        None,
+        description=(
+            "Public keys in PEM, one block after the other. With them only policies that one of them signed are obeyed "
+            "and built on; by default that of `private_key`. Without either nothing is signed."
+        ),
+    )
+    give_up_signing: bool = Field(
+        False,
+        description="Without a private key, make unsigned policies even where the present one is signed.",
+    )
+
+
+class LabelSettings(_Group):
+    """Signed labels: whose labels this place signs, and whose signatures are good for gates that demand them."""
+
+    private_keys: str | None = Field(
+        None,
+        repr=False,
+        description=(
+            "Private keys of labellers, as `streamer label keygen` writes them, one block after the other: a line "
+            "`labeller: NAME` and an Ed25519 key in PEM. Labels of these labellers are signed here."
+        ),
+    )
+    public_keys: str | None = Field(
+        None,
+        description=(
+            "Public keys of labellers in the same form (`FILE.pub`). Of a gate that demands signed labels only those are "
+            "read that one of its labeller's keys signed; by default the keys that belong to `private_keys`. Needed "
+            "wherever labels are read: recalibrator, review page, commands."
+        ),
+    )
+
+
+class Settings(BaseSettings):
+    """All settings, read when it is made; immutable. See the module's text for where values come from.
+
+    Attributes
+    ----------
+    insecure : permit connections that nobody encrypts or whose other end nobody verifies.
+    origins : for each ``group.field`` (or ``kafka.properties.name``) that did not keep its default, where its
+        value came from, in words for people.
+    """
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    insecure: bool = Field(
+        False,
+        description=(
+            "Permit connections to other machines without TLS, or without knowing whom one talks to. "
+            "For networks that nobody else can reach; `streamer --insecure` says it for one command."
+        ),
+    )
+    database: DatabaseSettings = DatabaseSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    worker: WorkerSettings = WorkerSettings()
+    encoder: EncoderSettings = EncoderSettings()
+    judge: JudgeSettings = JudgeSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    bertscore: BertScoreSettings = BertScoreSettings()
+    events: EventSettings = EventSettings()
+    http: HttpSettings = HttpSettings()
+    audit: AuditSettings = AuditSettings()
+    policies: PolicySettings = PolicySettings()
+    labels: LabelSettings = LabelSettings()
+    logging: LoggingSettings = LoggingSettings()
+    origins: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Put this package's own sources in place of the stock ones, which cannot tell where a value came from."""
+        return (init_settings, *setting_sources(settings_cls))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The broker's address.
+
+        Raises
+        ------
+        UsageError : nobody configured one and no `streamer dev` runs in this directory.
+        """
+        if self.kafka.bootstrap_servers is None:
+            raise UsageError(
+                "no Kafka broker is configured and no `streamer dev` runs in this directory; "
+                "start `streamer dev`, or set STREAMER_KAFKA_BOOTSTRAP_SERVERS"
+            )
+        return self.kafka.bootstrap_servers
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings of this process and directory.
+
+    Parameters
+    ----------
+    **overrides : groups as dictionaries, which win over every other source: ``http={"port": 0}``.
+
+    Raises
+    ------
+    UsageError : a value is not acceptable; the text names the setting and where it came from, never the value.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        # Which source gave what is gone with the instance that was not made: ask them again.
+        origins: dict[str, str] = {}
+        for source in reversed(setting_sources(Settings)):
+            origins |= source().get("origins", {})
+        lines = []
+        for problem in error.errors(include_input=False, include_url=False, include_context=False):
+            setting = ".".join(str(part) for part in problem["loc"])
+            place = origins.get(setting)
+            lines.append(f"{setting}{f' ({place})' if place else ''}: {problem['msg']}")
+        raise UsageError(
+            "the settings are not acceptable: " + "; ".join(lines) + ". See `streamer config show --help`"
+        ) from None

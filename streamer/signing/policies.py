@@ -1,0 +1,248 @@
+"""What the signature of a policy covers, and which signed policies may be obeyed. Pure; the algorithm is given.
+
+A signature (Ed25519) covers the whole policy as canonical JSON: which record it is of, its gate and version, every
+setting of the gate, state, lambda, rule, run, commitments to seed and audit salt, and who made it, when and why. The
+text is never stored: it is made anew from the very values that are about to be used, so that nothing can be verified
+and something else obeyed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, fields
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+
+from streamer.events.codec import canonical_json
+from streamer.gates.policy import GateSettings
+from streamer.gates.rule import rule_from_json, rule_to_json
+from streamer.signing.commitments import salt_commitment, seed_commitment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.gates.policy import Policy
+    from streamer.journal import ActivePolicy
+
+DOMAIN = b"streamer.gates.policy.v1\x00"
+"""Stands before what is signed, so that no signature of something else is one of a policy."""
+
+Refusal = Literal["unsigned", "unknown_key", "bad_signature", "unreadable"]
+
+REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
+"""Why a policy is not obeyed: it has no signature; one by a key that is not trusted; one that is not good for these
+values of this version in this record; or its values are of no form that this program knows."""
+
+REFUSAL_TEXTS: dict[Refusal, str] = {
+    "unsigned": "it is not signed",
+    "unknown_key": "it is signed with a key that is not trusted here",
+    "bad_signature": (
+        "its signature is not good for it: it was changed, or copied from another version or another database"
+    ),
+    "unreadable": "its values cannot be read by this version",
+}
+
+FIRST_SETTINGS = (
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
+    "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts",
+    "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step",
+    "least_groups", "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds",
+    "budget_period_days", "drift_delta", "judge_kind",
+)  # fmt: skip
+"""The settings that every signature covers. Never change this: old signatures would not verify any more."""
+
+YOUNGER_SETTINGS: dict[str, object] = {
+    "embeddings": "refuse",
+    "dimension": None,
+    "labellers": None,
+    "signed_labels": False,
+}
+"""Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
+that are there). A policy that still has this value is signed without the setting, as it was then; any other value is
+signed, and refused by a program that does not know the setting."""
+
+_NUMBERS = frozenset(field.name for field in fields(GateSettings) if str(field.type).startswith("float"))
+
+
+class PolicySigner(Protocol):
+    """What signs; `streamer.audit.signing.Signer` does."""
+
+    key_id: str
+    public_key: bytes
+
+    def sign(self, message: bytes) -> str:
+        """Return the signature in base64."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySignature:
+    """A signature of a policy.
+
+    Attributes
+    ----------
+    value : base64 of the 64 bytes.
+    key_id : SHA-256 of the public key's 32 bytes, in hexadecimal.
+    record : which record the policy is of, in hexadecimal.
+    audit_salt : commitment to the gate's audit salt, in hexadecimal.
+    """
+
+    value: str
+    key_id: str
+    record: str
+    audit_salt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyVersion:
+    """One version of a gate's policy as the record has it now, not yet trusted.
+
+    Attributes
+    ----------
+    active : None when its values are of no form that this program knows.
+    signature, key_id : as they are stored; None: there is none.
+    record_id : which record it was read from.
+    """
+
+    gate: str
+    version: int
+    active: ActivePolicy | None
+    signature: str | None
+    key_id: str | None
+    record_id: bytes
+
+    def stored_signature(self) -> PolicySignature | None:
+        """The signature that is stored, good or not; None when there is none, or nothing that it could be of."""
+        if self.active is None or self.signature is None or self.key_id is None:
+            return None
+        return PolicySignature(
+            value=self.signature,
+            key_id=self.key_id,
+            record=self.record_id.hex(),
+            audit_salt=salt_commitment(self.gate, self.active.audit_salt),
+        )
+
+
+def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
+    """Write what a signature of this policy covers.
+
+    Parameters
+    ----------
+    record_id : drawn once for each database: a policy of another one says something else.
+    audit_salt : of the gate; only a commitment to it is in the text.
+    """
+    return DOMAIN + canonical_json(
+        {
+            "format": 1,
+            "record": record_id.hex(),
+            "gate": policy.gate,
+            "version": policy.version,
+            "gate_revision": policy.gate_revision,
+            "settings": _settings(policy.settings),
+            "state": policy.state,
+            "lambda": None if policy.threshold is None else _number(policy.threshold),
+            # Through its JSON: there whole numbers of a rule become floats, as when it is read back.
+            "rule": rule_to_json(rule_from_json(rule_to_json(policy.rule))),
+            "calibrated": policy.calibrated,
+            "calibration_run": policy.calibration_run,
+            "seed": seed_commitment(policy.gate, policy.seed),
+            "audit_salt": salt_commitment(policy.gate, audit_salt),
+            "valid_from": policy.valid_from.astimezone(UTC).isoformat(timespec="microseconds"),
+            "guarantee": policy.guarantee,
+            "by": policy.created_by,
+            "reason": policy.reason,
+        }
+    )
+
+
+class PolicyKeys:
+    """The keys that this process signs policies with and trusts.
+
+    Parameters
+    ----------
+    trusted : public keys, 32 bytes each; with none every readable policy is trusted.
+    verify : tells whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
+    signer : signs what is minted here; None: nothing is signed.
+    give_up_signing : an unsigned policy may follow a signed one.
+
+    Raises
+    ------
+    ValueError
+        When the signer's own key is not trusted: whatever it signs would be refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        trusted: Sequence[bytes] = (),
+        verify: Callable[[bytes, bytes, bytes], bool],
+        key_id: Callable[[bytes], str],
+        signer: PolicySigner | None = None,
+        give_up_signing: bool = False,
+    ) -> None:
+        if signer is not None and trusted and signer.public_key not in trusted:
+            raise ValueError("the key that signs policies is not among those that are trusted")
+        self._trusted = {key_id(key): key for key in trusted}
+        self._verify = verify
+        self.signer = signer
+        self.give_up_signing = give_up_signing
+
+    @property
+    def demanded(self) -> bool:
+        """Whether only signed policies are trusted."""
+        return bool(self._trusted)
+
+    def sign(self, policy: Policy, *, record_id: bytes, audit_salt: bytes) -> PolicySignature | None:
+        """Sign a policy; None when nothing is signed here."""
+        if self.signer is None:
+            return None
+        text = statement(policy, record_id=record_id, audit_salt=audit_salt)
+        return PolicySignature(
+            value=self.signer.sign(text),
+            key_id=self.signer.key_id,
+            record=record_id.hex(),
+            audit_salt=salt_commitment(policy.gate, audit_salt),
+        )
+
+    def refusal(self, found: PolicyVersion) -> Refusal | None:
+        """Say why a policy may not be obeyed; None when it may."""
+        active = found.active
+        if active is None:
+            return "unreadable"
+        if not self._trusted:
+            return None
+        if found.signature is None or found.key_id is None:
+            return "unsigned"
+        key = self._trusted.get(found.key_id)
+        if key is None:
+            return "unknown_key"
+        try:
+            signature = base64.b64decode(found.signature, validate=True)
+            text = statement(active.policy, record_id=found.record_id, audit_salt=active.audit_salt)
+        except (ValueError, TypeError, binascii.Error):
+            return "bad_signature"
+        return None if self._verify(key, text, signature) else "bad_signature"
+
+
+def _no_signature_is_good(_key: bytes, _message: bytes, _signature: bytes) -> bool:
+    return False
+
+
+NO_KEYS = PolicyKeys(verify=_no_signature_is_good, key_id=bytes.hex)
+"""Nothing is signed, and every readable policy is trusted."""
+
+
+def _settings(settings: GateSettings) -> dict[str, Any]:
+    values = {name: getattr(settings, name) for name in GateSettings.__dataclass_fields__}
+    return {
+        name: _number(value) if name in _NUMBERS and value is not None else value
+        for name, value in values.items()
+        if name not in YOUNGER_SETTINGS or value != YOUNGER_SETTINGS[name]
+    }
+
+
+def _number(value: float) -> float:
+    """A number as it comes back from every database: 1 and 1.0 are one, and so are 0.0 and -0.0."""
+    return float(value) + 0.0

@@ -1,0 +1,399 @@
+"""The record as evidence: every chained row, with what its link covers, as plain JSON values.
+
+It says what the tables say, and judges nothing: a row that is gone is None. Whoever verifies computes the links and
+the seals anew. The form is described in docs/audit.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.journal import Partition
+from streamer.store.audit import control
+from streamer.store.audit.input_evidence import contradicted_inputs
+from streamer.store.audit.verify import OutcomeRows, pages
+from streamer.store.db.schema import (
+    batches,
+    calibration_runs,
+    checkpoints,
+    control_log,
+    dead_letters,
+    decisions,
+    gate_revisions,
+    gates,
+    label_revisions,
+    label_signatures,
+    outcomes,
+    policies,
+    progress,
+)
+from streamer.store.db.schema.types import encode_headers
+from streamer.store.log import chain
+from streamer.store.log.progress import in_partition, partition_heads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+
+_PAGE = 1_000
+_TABLES = {table.name: table for table in control.SEALED_TABLES}
+
+
+class Evidence:
+    """Opens the record at one moment."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextmanager
+    def snapshot(self) -> Iterator[EvidenceSnapshot]:
+        """Everything that is read until the end is of one moment."""
+        with self._database.reading(snapshot=True) as connection:
+            if not self._database.sqlite:
+                # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
+                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield EvidenceSnapshot(connection)
+
+
+class EvidenceSnapshot:
+    """The record at one moment. Each part is read when it is asked for, page by page."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def head(self) -> dict[str, Any]:
+        """Which record this is, and where each of its chains ends."""
+        try:
+            head = control.head(self._connection)
+        except sa.exc.NoResultFound:
+            raise LookupError("the head of the control chain is gone") from None
+        return {
+            "record_id": head.record_id.hex(),
+            "control": {"height": head.chain_height, "hash": head.chain_hash.hex()},
+            "partitions": partition_heads(self._connection),
+        }
+
+    def control(self) -> Iterator[dict[str, Any]]:
+        """Every entry of the control chain, with the row as its table has it now.
+
+        ``row`` has the columns that were sealed; ``sealed`` stands beside it only where the two differ.
+        """
+        height = -1
+        while True:
+            page = (
+                self._connection.execute(
+                    sa.select(control_log)
+                    .where(control_log.c.chain_height > height)
+                    .order_by(control_log.c.chain_height)
+                    .limit(_PAGE)
+                )
+                .mappings()
+                .all()
+            )
+            if not page:
+                return
+            rows = self._rows_of(page)
+            for entry in page:
+                yield self._control_line(entry, rows.get((entry["kind"], entry["subject"])))
+            height = page[-1]["chain_height"]
+
+    def outcomes(self) -> Iterator[dict[str, Any]]:
+        """Every outcome, partition by partition, in the order of its chain."""
+        named = sa.union(
+            sa.select(progress.c.log_id, progress.c.topic, progress.c.partition),
+            sa.select(outcomes.c.log_id, outcomes.c.topic, outcomes.c.partition),
+        ).subquery()
+        places = self._connection.execute(
+            sa.select(named).order_by(named.c.log_id, named.c.topic, named.c.partition)
+        ).all()
+        for place in places:
+            for page in pages(self._connection, Partition(*place)):
+                about = OutcomeRows(self._connection, page)
+                for row in page:
+                    yield _outcome_line(row, about)
+
+    def checkpoints(self) -> Iterator[bytes]:
+        """Every checkpoint, as it was published."""
+        rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
+        yield from rows.scalars()
+
+    def unchained(self) -> Iterator[dict[str, Any]]:
+        """Rows that belong to no chain, though they should: somebody wrote them past the program."""
+        sealed = {
+            tuple(row)
+            for row in self._connection.execute(sa.select(control_log.c.kind, control_log.c.subject))
+        }
+        for table in control.SEALED_TABLES:
+            key = list(table.primary_key.columns)
+            query = sa.select(*key).order_by(*key)
+            if table in (label_revisions, label_signatures):
+                query = query.where(table.c.source != control.TOPIC_SOURCE)
+            for row in self._connection.execute(query).mappings():
+                subject = control.subject_of(table, row)
+                if (table.name, subject) not in sealed:
+                    yield {"kind": table.name, "subject": subject}
+        yield from self._not_in_outcomes()
+
+    def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
+        """What calibration runs say they read and no recorded decision and label can have given them."""
+        yield from contradicted_inputs(self._connection)
+
+    def _not_in_outcomes(self) -> Iterator[dict[str, Any]]:
+        # NOT IN: SQLite looks its list up in an index that it makes once; of NULLs there must be none.
+        decided = sa.select(outcomes.c.batch).where(
+            outcomes.c.kind == "decision", outcomes.c.batch.is_not(None)
+        )
+        refused = sa.select(outcomes.c.dead_letter).where(outcomes.c.dead_letter.is_not(None))
+        labelled = sa.select(outcomes.c.label).where(outcomes.c.label.is_not(None))
+        signed = sa.select(outcomes.c.label_signature).where(outcomes.c.label_signature.is_not(None))
+        letter = dead_letters.c
+        queries: dict[str, sa.Select[Any]] = {
+            "decisions": sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt)
+            .where(batches.c.id.not_in(decided))
+            .order_by(batches.c.id),
+            "dead_letters": sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
+            .where(letter.id.not_in(refused))
+            .order_by(letter.id),
+            "label_revisions": sa.select(label_revisions.c.id)
+            .where(label_revisions.c.source == control.TOPIC_SOURCE, label_revisions.c.id.not_in(labelled))
+            .order_by(label_revisions.c.id),
+            "label_signatures": sa.select(label_signatures.c.id)
+            .where(label_signatures.c.source == control.TOPIC_SOURCE, label_signatures.c.id.not_in(signed))
+            .order_by(label_signatures.c.id),
+        }
+        for kind, query in queries.items():
+            for row in self._connection.execute(query):
+                yield {"kind": kind, "subject": _text(list(row))}
+
+    def decisions_of(
+        self, batch_id: str, *, gate: str | None = None, attempt: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Everything that is recorded of the decisions about a batch, by gate and attempt.
+
+        Each has ``line`` (the outcome), ``previous`` (the hash before it), ``policy`` and ``revision`` (rows),
+        ``run`` (a row or None), ``deliveries`` (sources and kinds of later deliveries), ``labels`` (rows, the oldest
+        first) and ``checkpoint`` (the oldest checkpoint that covers it, or None).
+        """
+        query = sa.select(batches).where(batches.c.batch_id == batch_id)
+        if gate is not None:
+            query = query.where(batches.c.gate == gate)
+        if attempt is not None:
+            query = query.where(batches.c.attempt == attempt)
+        found = self._connection.execute(query.order_by(batches.c.gate, batches.c.attempt)).mappings().all()
+        return [told for batch in found if (told := self._told(batch)) is not None]
+
+    def _told(self, batch: Row) -> dict[str, Any] | None:
+        about = outcomes.c.batch == batch["id"]
+        row = (
+            self._connection.execute(sa.select(outcomes).where(about, outcomes.c.kind == "decision"))
+            .mappings()
+            .one_or_none()
+        )
+        if row is None:
+            return None
+        line = _outcome_line(row, OutcomeRows(self._connection, [row]))
+        partition = Partition(row["log_id"], row["topic"], row["partition"])
+        before = in_partition(partition, outcomes) & (outcomes.c.chain_height == row["chain_height"] - 1)
+        previous = self._connection.execute(
+            sa.select(outcomes.c.chain_hash).where(before)
+        ).scalar_one_or_none()
+        version = self._connection.execute(
+            sa.select(decisions.c.policy_version).where(decisions.c.batch == batch["id"])
+        ).scalar_one()
+        (policy,) = control.sealed_rows(self._connection, policies, [(batch["gate"], version)])
+        (revision,) = control.sealed_rows(
+            self._connection, gate_revisions, [(batch["gate"], policy["gate_revision"])]
+        )
+        runs = [(policy["calibration_run"],)] if policy["calibration_run"] is not None else []
+        return {
+            "line": line,
+            "previous": (previous or chain.genesis(partition)).hex(),
+            "policy": policy,
+            "revision": revision,
+            "run": next(iter(control.sealed_rows(self._connection, calibration_runs, runs)), None),
+            "deliveries": [
+                {"source": list(source), "kind": kind, "recorded_at": chain.instant(at)}
+                for *source, kind, at in self._connection.execute(
+                    sa.select(
+                        outcomes.c.log_id,
+                        outcomes.c.topic,
+                        outcomes.c.partition,
+                        outcomes.c.offset,
+                        outcomes.c.kind,
+                        outcomes.c.recorded_at,
+                    )
+                    .where(about, outcomes.c.kind != "decision")
+                    .order_by(outcomes.c.recorded_at)
+                )
+            ],
+            "labels": [
+                control.seal(label_revisions, label)
+                for label in self._connection.execute(
+                    sa.select(label_revisions)
+                    .where(
+                        label_revisions.c.gate == batch["gate"],
+                        label_revisions.c.batch_id == batch["batch_id"],
+                        label_revisions.c.attempt == batch["attempt"],
+                    )
+                    .order_by(label_revisions.c.id)
+                ).mappings()
+            ],
+            "checkpoint": self._covering(partition, row["chain_height"]),
+        }
+
+    def _covering(self, partition: Partition, height: int) -> dict[str, Any] | None:
+        """The oldest checkpoint whose chain of this partition reaches a height: heights only grow."""
+        low, high = 1, self._connection.execute(sa.select(sa.func.max(checkpoints.c.sequence))).scalar() or 0
+        covering: dict[str, Any] | None = None
+        while low <= high:
+            middle = (low + high) // 2
+            value = self._connection.execute(
+                sa.select(checkpoints.c.value).where(checkpoints.c.sequence == middle)
+            ).scalar_one_or_none()
+            try:
+                facts = json.loads(value or b"{}")
+                ends: dict[tuple[Any, ...], int] = {
+                    (head["log_id"], head["topic"], head["partition"]): head["height"]
+                    for head in facts["partitions"]
+                }
+            except (ValueError, KeyError, TypeError):
+                return None
+            if ends.get(tuple(partition), 0) >= height:
+                covering, high = facts, middle - 1
+            else:
+                low = middle + 1
+        return covering
+
+    def _rows_of(self, page: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
+        """The tables' rows that a page of entries is about, by table and subject, as they would be sealed today."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for kind, table in _TABLES.items():
+            keys = [
+                key
+                for entry in page
+                if entry["kind"] == kind and (key := _key(table, entry["subject"])) is not None
+            ]
+            for row in control.sealed_rows(self._connection, table, keys):
+                found[kind, control.subject_of(table, row)] = row
+        return found
+
+    def _control_line(self, entry: Row, row: dict[str, Any] | None) -> dict[str, Any]:
+        line: dict[str, Any] = {
+            "height": entry["chain_height"],
+            "kind": entry["kind"],
+            "recorded_at": chain.instant(entry["recorded_at"]),
+            "hash": entry["chain_hash"].hex(),
+        }
+        sealed = _sealed(entry["sealed"])
+        if row is not None and sealed is not None:
+            if entry["kind"] == calibration_runs.name:
+                for part in control.RUN_PARTS:
+                    columns = _columns(sealed.get(part), part, row)
+                    rows = control.run_part(self._connection, part, row["id"], columns)
+                    row[part] = control.digest_of(columns, rows)
+                    line[part] = rows
+            # A column that is younger than the seal is not in it.
+            row = {name: row[name] for name in row if name in sealed}
+        line["row"] = row
+        if sealed != row:
+            line["sealed"] = sealed
+        if row is not None and entry["kind"] == gates.name:
+            line["audit_salt"] = self._salt(row["name"])
+        return line
+
+    def _salt(self, gate: str) -> str:
+        salt: bytes = self._connection.execute(
+            sa.select(gates.c.audit_salt).where(gates.c.name == gate)
+        ).scalar_one()
+        return salt.hex()
+
+
+def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "source": [row["log_id"], row["topic"], row["partition"], row["offset"]],
+        "height": row["chain_height"],
+        "kind": row["kind"],
+        "recorded_at": chain.instant(row["recorded_at"]),
+        "hash": row["chain_hash"].hex(),
+    }
+    try:
+        return line | {"facts": about.facts(row)} | _covered(row, about)
+    except LookupError as error:
+        return line | {"facts": None, "missing": str(error.args[0])}
+    except (AttributeError, TypeError, ValueError) as error:
+        # SQLite stores a value of any type in any column.
+        return line | {"facts": None, "missing": f"a value that cannot be read: {error}"}
+
+
+def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
+    """What stands behind an outcome's digests: texts, the message that was sent, the bytes that were refused."""
+    line: dict[str, Any] = {}
+    if row["kind"] == "decision":
+        batch, decision = about.batches[row["batch"]], about.decisions[row["batch"]]
+        if batch["salt"] is not None:
+            line["content"] = {
+                "content_hash": batch["content_hash"].hex(),
+                "prompt": batch["prompt"],
+                "references": batch["references"],
+                "metadata": batch["metadata"],
+                "texts": [response["text"] for response in about.responses.get(row["batch"], [])],
+                "salt": batch["salt"].hex(),
+            }
+        line["action"] = {
+            "topic": decision["action_topic"],
+            "key": _base64(decision["action_key"]),
+            "value": _base64(decision["action_value"]),
+            "headers": encode_headers(decision["action_headers"]),
+        }
+    letter = about.letters.get(row["dead_letter"])
+    if letter is not None and letter["salt"] is not None:
+        line["content"] = {
+            "key": _base64(letter["key"]),
+            "value": _base64(letter["value"]),
+            "headers": encode_headers(letter["headers"]),
+            "detail": letter["detail"],
+            "salt": letter["salt"].hex(),
+        }
+    if row["kind"] == "label":
+        line["effective_at"] = chain.instant(about.labels[row["label"]]["effective_at"])
+    return line
+
+
+def _key(table: sa.Table, subject: str) -> tuple[Any, ...] | None:
+    try:
+        values = json.loads(subject)
+    except ValueError:
+        return None
+    if not isinstance(values, list) or len(values) != len(table.primary_key.columns):
+        return None
+    return tuple(values)
+
+
+def _sealed(text: str) -> dict[str, Any] | None:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def _columns(digest: Any, part: str, row: dict[str, Any]) -> list[str]:
+    """The columns that a seal says it covers, as far as there are such columns."""
+    today: list[str] = row[part]["columns"]
+    said = digest.get("columns") if isinstance(digest, dict) else None
+    return [name for name in said if name in today] if isinstance(said, list) else today
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode("ascii")
+
+
+def _text(values: list[Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

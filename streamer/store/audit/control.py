@@ -1,0 +1,268 @@
+"""The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
+
+A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
+runs, encoders, data gaps, labels that came by a file and their signatures are written by commands; each such row is sealed here, in the
+transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
+itself; a row that was sealed before the column existed keeps its link.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.engine import default
+
+from streamer.events.codec import canonical_json
+from streamer.signing.commitments import salt_commitment
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import (
+    batches,
+    calibration_candidates,
+    calibration_inputs,
+    calibration_runs,
+    control_head,
+    control_log,
+    data_gaps,
+    encoders,
+    gate_revisions,
+    gates,
+    label_revisions,
+    label_signatures,
+    policies,
+    policy_events,
+)
+from streamer.store.db.schema.types import HASH_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.store.db.schema.types import Row
+
+SEALED_TABLES = (
+    gates,
+    gate_revisions,
+    encoders,
+    data_gaps,
+    label_revisions,
+    label_signatures,
+    calibration_runs,
+    policies,
+    policy_events,
+)
+"""Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
+
+TOPIC_SOURCE = "topic"
+"""The source of labels that a partition's chain holds."""
+
+RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
+"""What a calibration run's seal covers beside its own row."""
+
+_FORMAT = 1
+_PAGE = 1_000
+_NO_DIALECT = default.DefaultDialect()
+
+
+class ControlHead(NamedTuple):
+    """Which record this is, and where its control chain ends."""
+
+    record_id: bytes
+    chain_height: int
+    chain_hash: bytes
+
+
+def genesis(record_id: bytes) -> bytes:
+    """The hash before the first entry; it names the record, so that two databases never share a chain."""
+    return hashlib.sha256(b"streamer.control.v1\x00" + record_id).digest()
+
+
+def link(previous: bytes, *, height: int, kind: str, recorded_at: datetime, row: Row) -> bytes:
+    """Hash one sealed row onto the chain."""
+    entry = {
+        "format": _FORMAT,
+        "height": height,
+        "kind": kind,
+        "recorded_at": recorded_at.astimezone(UTC).isoformat(timespec="microseconds"),
+        "row": row,
+    }
+    return hashlib.sha256(previous + canonical_json(entry)).digest()
+
+
+def head(connection: sa.Connection, *, lock: bool = False) -> ControlHead:
+    """Read the chain's head; with `lock` nobody else appends until the transaction ends."""
+    query = sa.select(control_head.c.record_id, control_head.c.chain_height, control_head.c.chain_hash)
+    return ControlHead(*connection.execute(query.with_for_update() if lock else query).one())
+
+
+def append(
+    connection: sa.Connection, table: sa.Table, keys: Sequence[Sequence[Any]], *, now: datetime
+) -> None:
+    """Seal rows that this transaction has just written.
+
+    Parameters
+    ----------
+    table : one of `SEALED_TABLES`.
+    keys : primary keys of the rows, in the order in which they are to stand in the chain.
+    now : when they were written.
+    """
+    append_sealed(connection, table, sealed_rows(connection, table, keys) if keys else [], now=now)
+
+
+def append_sealed(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], *, now: datetime
+) -> None:
+    """Put rows into the chain that `sealed_rows` has read, for who takes no lock before that is done."""
+    if rows:
+        _append(connection, [(table, row) for row in rows], now)
+
+
+def sealed_rows(
+    connection: sa.Connection,
+    table: sa.Table,
+    keys: Sequence[Sequence[Any]],
+    *,
+    columns: Sequence[sa.Column[Any]] | None = None,
+) -> list[dict[str, Any]]:
+    """Read rows as they are sealed, in the order of `keys`; a row that is not there is left out."""
+    key = list(table.primary_key.columns)
+    query = sa.select(*columns) if columns is not None else sa.select(table)
+    found = {
+        tuple(row[column.name] for column in key): row
+        for row in bulk_insert.look_up(connection, query, key, [tuple(one) for one in keys])
+    }
+    rows = []
+    for one in keys:
+        row = found.get(tuple(one))
+        if row is not None:
+            sealed = seal(table, row)
+            if table is calibration_runs:
+                for part in RUN_PARTS:
+                    sealed[part] = digest_of(
+                        part_columns(connection, part), run_part(connection, part, row["id"])
+                    )
+            rows.append(sealed)
+    return rows
+
+
+def subject_of(table: sa.Table, row: Row) -> str:
+    """Name a row by its primary key; `row` as sealed or as read."""
+    return canonical_json([_plain(column, row[column.name]) for column in table.primary_key.columns]).decode()
+
+
+def part_columns(connection: sa.Connection, part: str) -> list[str]:
+    """Name what a run keeps of each of its inputs or candidates, as far as the database has it already."""
+    table = RUN_PARTS[part]
+    there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+    own = [column.name for column in table.c if column.name in there - {"run", "batch"}]
+    return ["batch_id", "attempt", *own] if table is calibration_inputs else own
+
+
+def run_part(
+    connection: sa.Connection, part: str, run: int, columns: Sequence[str] | None = None
+) -> list[list[Any]]:
+    """Read a run's inputs or candidates: one list of values each, in the order of `columns` and sorted by key.
+
+    Inputs name their batch by its own id and attempt, not by a number of ours.
+    """
+    table = RUN_PARTS[part]
+    names = list(columns) if columns is not None else part_columns(connection, part)
+    source: sa.FromClause = table
+    order: list[sa.Column[Any]] = [table.c.method] if table is calibration_candidates else []
+    named: dict[str, sa.Column[Any]] = dict(table.c.items())
+    if table is calibration_inputs:
+        source = table.join(batches, batches.c.id == table.c.batch)
+        named |= {"batch_id": batches.c.batch_id, "attempt": batches.c.attempt}
+        order = [batches.c.batch_id, batches.c.attempt, table.c.response_id]
+    chosen = [named[name] for name in names]
+    rows = connection.execute(sa.select(*order, *chosen).select_from(source).where(table.c.run == run)).all()
+    # Sorted here: databases differ in how they collate texts.
+    rows = sorted(rows, key=lambda row: tuple(row[: len(order)]))
+    return [
+        [_plain(column, value) for column, value in zip(chosen, row[len(order) :], strict=True)]
+        for row in rows
+    ]
+
+
+def digest_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """What the chain keeps of a run's inputs or candidates: the columns, and a SHA-256 of the values."""
+    return {
+        "columns": list(columns),
+        "rows": len(rows),
+        "sha256": hashlib.sha256(canonical_json([list(row) for row in rows])).hexdigest(),
+    }
+
+
+def adopt(connection: sa.Connection) -> None:
+    """Begin the chain of a database: draw the record's identity and seal what is there already.
+
+    For the migration that makes the chain's tables. The tables may have fewer columns than they have today.
+    """
+    record_id = secrets.token_bytes(HASH_BYTES)
+    connection.execute(
+        sa.insert(control_head).values(
+            id=1, record_id=record_id, chain_height=0, chain_hash=genesis(record_id)
+        )
+    )
+    inspector = sa.inspect(connection)
+    now = datetime.now(UTC)
+    for table in SEALED_TABLES:
+        if not inspector.has_table(table.name):
+            continue
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        key = list(table.primary_key.columns)
+        query = sa.select(*key).order_by(*key)
+        if table in (label_revisions, label_signatures):
+            query = query.where(table.c.source != TOPIC_SOURCE)
+        keys = [tuple(row) for row in connection.execute(query)]
+        columns = [column for column in table.c if column.name in there]
+        for start in range(0, len(keys), _PAGE):
+            rows = sealed_rows(connection, table, keys[start : start + _PAGE], columns=columns)
+            _append(connection, [(table, row) for row in rows], now)
+
+
+def seal(table: sa.Table, row: Row) -> dict[str, Any]:
+    """Turn a row into what is sealed of it: plain JSON values, secrets as commitments."""
+    plain = {name: _plain(table.c.get(name), value) for name, value in row.items()}
+    if table is gates:
+        # A secret until it is revealed: who knows it can tell which batches will be looked at.
+        plain["audit_salt"] = salt_commitment(row["name"], row["audit_salt"])
+    # As it will be read back: a tuple becomes a list.
+    read: dict[str, Any] = json.loads(canonical_json(plain))
+    return read
+
+
+def _append(
+    connection: sa.Connection, entries: Sequence[tuple[sa.Table, dict[str, Any]]], now: datetime
+) -> None:
+    _, height, previous = head(connection, lock=True)
+    rows = []
+    for table, sealed in entries:
+        height += 1
+        previous = link(previous, height=height, kind=table.name, recorded_at=now, row=sealed)
+        rows.append(
+            {
+                "chain_height": height,
+                "kind": table.name,
+                "subject": subject_of(table, sealed),
+                "sealed": canonical_json(sealed).decode(),
+                "recorded_at": now,
+                "chain_hash": previous,
+            }
+        )
+    bulk_insert.append(connection, control_log, rows)
+    connection.execute(sa.update(control_head).values(chain_height=height, chain_hash=previous))
+
+
+def _plain(column: sa.ColumnElement[Any] | None, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    if isinstance(value, bytes):
+        return value.hex()
+    if column is not None and isinstance(column.type, sa.types.TypeDecorator):
+        # A value of ours, kept as text: the text is what is sealed.
+        return column.type.process_bind_param(value, _NO_DIALECT)
+    return value

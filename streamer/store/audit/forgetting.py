@@ -1,0 +1,216 @@
+"""Forgetting: old texts are erased, old published messages deleted; decisions, scores, labels and chains stay.
+
+What is erased is what people wrote: prompts, responses, references, metadata, refused messages as they came, what a
+judge was asked and said; and with them the content hash and the salts, so that nobody can test a guess against what
+is left. The seals stay, and every hash chain still verifies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.store.db.engine import Database
+from streamer.store.db.migrate import require_migrated
+from streamer.store.db.schema import (
+    batches,
+    dead_letters,
+    decisions,
+    judgements,
+    outbox,
+    pending_messages,
+    responses,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+SIX_MONTHS = timedelta(days=184)
+"""The longest that six months can be. Whoever erases sooner must say that he means it."""
+
+CHUNK = 500
+"""Rows that one transaction erases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many of each were erased (or would be).
+
+    Attributes
+    ----------
+    batches : their prompt, references, metadata, content hash and the texts of their responses.
+    dead_letters : their bytes, headers and detail.
+    judgements : what a judge was asked and said.
+    messages : published messages of the outbox, deleted.
+    parked : messages that could never be published; they stay as rows, emptied.
+    """
+
+    batches: int = 0
+    dead_letters: int = 0
+    judgements: int = 0
+    messages: int = 0
+    parked: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+
+def prune(
+    url: str,
+    *,
+    older_than: timedelta,
+    now: datetime,
+    sooner_than_six_months: bool = False,
+    dry_run: bool = False,
+    insecure: bool = False,
+    chunk: int = CHUNK,
+    progress: Callable[[str, int], None] = lambda _what, _count: None,
+) -> Pruned:
+    """Erase what is older than a time, in transactions of at most `chunk` rows; safe to stop and to repeat.
+
+    On SQLite the freed bytes are overwritten. PostgreSQL gives them back at its next VACUUM.
+
+    Parameters
+    ----------
+    older_than
+        Age by the decision, the refusal, the judgement or the publication.
+    sooner_than_six_months
+        Permit an age under `SIX_MONTHS`.
+    dry_run
+        Count only.
+    progress
+        Told after each transaction what was erased, and how many.
+
+    Raises
+    ------
+    UsageError
+        When the age is too small, the database is not migrated, or its user may not erase.
+    Unavailable
+        When the database is away.
+    """
+    if older_than < SIX_MONTHS and not sooner_than_six_months:
+        raise UsageError(
+            f"what is younger than {SIX_MONTHS.days} days is kept: auditors may need it; to erase it all the same,"
+            " say --sooner-than-six-months"
+        )
+    before = now - older_than
+    database = Database(url, insecure=insecure)
+    try:
+        require_migrated(database)
+        counts = dict.fromkeys((field.name for field in fields(Pruned)), 0)
+        for name, table, old, erase in _parts(before, now):
+            if dry_run:
+                with database.reading() as connection:
+                    count = sa.select(sa.func.count()).select_from(old.subquery())
+                    counts[name] += connection.scalar(count) or 0
+                continue
+            for ids in _chunks(database, table, old, erase, chunk):
+                counts[name] += ids
+                progress(name, ids)
+        if database.sqlite and not dry_run:
+            _forget_the_log(database)
+        return Pruned(**counts)
+    finally:
+        database.close()
+
+
+def _parts(
+    before: datetime, now: datetime
+) -> Iterator[tuple[str, sa.Table, sa.Select[Any], Callable[[Sequence[int]], list[sa.Executable]]]]:
+    """What is erased: its name, the table, the ids that are old enough, and the statements that erase some."""
+    yield (
+        "batches",
+        batches,
+        sa.select(batches.c.id)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .where(batches.c.erased_at.is_(None), decisions.c.decided_at < before),
+        lambda ids: [
+            sa.update(responses).where(responses.c.batch.in_(ids)).values(text=None),
+            _erased(batches, ids, now, "prompt", "references", "metadata", "content_hash", "salt"),
+        ],
+    )
+    yield (
+        "dead_letters",
+        dead_letters,
+        sa.select(dead_letters.c.id).where(
+            dead_letters.c.erased_at.is_(None), dead_letters.c.recorded_at < before
+        ),
+        lambda ids: [_erased(dead_letters, ids, now, "detail", "key", "value", "headers", "salt")],
+    )
+    yield (
+        "judgements",
+        judgements,
+        sa.select(judgements.c.id).where(judgements.c.erased_at.is_(None), judgements.c.judged_at < before),
+        lambda ids: [_erased(judgements, ids, now, "exchanges", "salt")],
+    )
+    yield (
+        "messages",
+        outbox,
+        sa.select(outbox.c.id).where(outbox.c.published_at < before),
+        lambda ids: [sa.delete(outbox).where(outbox.c.id.in_(ids))],
+    )
+    for table in (outbox, pending_messages):
+        yield (
+            "parked",
+            table,
+            sa.select(table.c.id).where(
+                table.c.parked_at < before, table.c.key.is_not(None) | table.c.value.is_not(None)
+            ),
+            partial(_emptied, table),
+        )
+
+
+def _emptied(table: sa.Table, ids: Sequence[int]) -> list[sa.Executable]:
+    return [sa.update(table).where(table.c.id.in_(ids)).values(key=None, value=None, headers=())]
+
+
+def _erased(table: sa.Table, ids: Sequence[int], now: datetime, *columns: str) -> sa.Update:
+    # sa.null(): a JSON column would write the JSON value null.
+    return (
+        sa.update(table)
+        .where(table.c.id.in_(ids))
+        .values({"erased_at": now} | {table.c[name]: sa.null() for name in columns})
+    )
+
+
+def _chunks(
+    database: Database,
+    table: sa.Table,
+    old: sa.Select[Any],
+    erase: Callable[[Sequence[int]], list[sa.Executable]],
+    chunk: int,
+) -> Iterator[int]:
+    """Erase chunk after chunk in the order of ids; yield how many each had."""
+    last = 0
+    while True:
+        next_ids = old.where(table.c.id > last).order_by(table.c.id).limit(chunk)
+
+        def work(connection: sa.Connection, query: sa.Select[Any] = next_ids) -> list[int]:
+            if database.sqlite:
+                connection.exec_driver_sql("PRAGMA secure_delete = ON")
+            ids = list(connection.scalars(query))
+            if ids:
+                for statement in erase(ids):
+                    connection.execute(statement)
+            return ids
+
+        ids = database.writing(work)
+        if not ids:
+            return
+        yield len(ids)
+        last = ids[-1]
+
+
+def _forget_the_log(database: Database) -> None:
+    """Empty SQLite's write-ahead log, which still has the pages as they were, as far as no reader needs it."""
+    with database.errors(), database.engine.connect() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,0 +1,126 @@
+"""What calibration runs say they read, against the decisions and labels that are recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.store.db.schema import (
+    batches,
+    calibration_inputs,
+    calibration_runs,
+    decisions,
+    gate_revisions,
+    label_revisions,
+    responses,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROUNDING = 1e-12
+"""A mean of several labellers may lie outside their range by its last digit."""
+
+
+def contradicted_inputs(connection: sa.Connection) -> Iterator[dict[str, Any]]:
+    """Inputs that no drawn response of a recorded decision has, or no label can have given.
+
+    Each has ``run``, ``input`` (batch id, attempt, response id) and ``detail``. The score of the unit `batch` and of the
+    shape `rank` is not compared: it is of the whole batch. A severity must lie between the least and the largest that was
+    ever given to the response; that a label was left out cannot be told, for it may have come later.
+    """
+    given = _given()
+    found = connection.execute(_query(given).order_by(calibration_inputs.c.run, batches.c.id))
+    for row in found.mappings():
+        name = [row["batch_id"], row["attempt"], row["response_id"]]
+        for wrong, detail in (
+            (row["decided"] is None or row["decided"] != row["gate"], "no decision of its gate has it"),
+            (not row["sampled"] or not row["drawn"], "the audit sample did not draw it"),
+            (row["sampling_probability"] != row["probability"], "it was drawn with another probability"),
+            (row["compared"] and row["recorded_score"] != row["score"], "its decision has another score"),
+            (row["severity"] is not None and row["least"] is None, "nobody gave it a severity"),
+            (True, "no labels that were given have this severity as their mean"),
+        ):
+            if wrong:
+                yield {"run": row["run"], "input": name, "detail": detail}
+                break
+
+
+def _given() -> sa.Subquery:
+    """The least and the largest severity of each response, by kind."""
+    response = (
+        label_revisions.c.gate,
+        label_revisions.c.batch_id,
+        label_revisions.c.attempt,
+        label_revisions.c.response_id,
+        label_revisions.c.kind,
+    )
+    return (
+        sa.select(
+            *response,
+            sa.func.min(label_revisions.c.severity).label("least"),
+            sa.func.max(label_revisions.c.severity).label("largest"),
+        )
+        .group_by(*response)
+        .subquery()
+    )
+
+
+def _query(given: sa.Subquery) -> sa.Select[Any]:
+    compared = gate_revisions.c.unit.in_(("best", "response")) & (gate_revisions.c.shape != "rank")
+    severity, score = calibration_inputs.c.severity, calibration_inputs.c.score
+    beyond = given.c.least.is_(None) | ~severity.between(
+        given.c.least - _ROUNDING, given.c.largest + _ROUNDING
+    )
+    return (
+        sa.select(
+            calibration_inputs.c.run,
+            calibration_runs.c.gate,
+            batches.c.batch_id,
+            batches.c.attempt,
+            calibration_inputs.c.response_id,
+            score,
+            severity,
+            calibration_inputs.c.probability,
+            decisions.c.gate.label("decided"),
+            decisions.c.sampled,
+            decisions.c.sampling_probability,
+            responses.c.drawn,
+            responses.c.score.label("recorded_score"),
+            compared.label("compared"),
+            given.c.least,
+        )
+        .select_from(calibration_inputs)
+        .join(calibration_runs, calibration_runs.c.id == calibration_inputs.c.run)
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == calibration_runs.c.gate)
+            & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
+        )
+        .outerjoin(batches, batches.c.id == calibration_inputs.c.batch)
+        .outerjoin(decisions, decisions.c.batch == calibration_inputs.c.batch)
+        .outerjoin(
+            responses,
+            (responses.c.batch == calibration_inputs.c.batch)
+            & (responses.c.response_id == calibration_inputs.c.response_id),
+        )
+        .outerjoin(
+            given,
+            (given.c.gate == batches.c.gate)
+            & (given.c.batch_id == batches.c.batch_id)
+            & (given.c.attempt == batches.c.attempt)
+            & (given.c.response_id == calibration_inputs.c.response_id)
+            & (given.c.kind == gate_revisions.c.severity_kind),
+        )
+        .where(
+            decisions.c.gate.is_(None)
+            | (decisions.c.gate != calibration_runs.c.gate)
+            | ~decisions.c.sampled
+            | responses.c.drawn.is_(None)
+            | ~responses.c.drawn
+            | (decisions.c.sampling_probability != calibration_inputs.c.probability)
+            | (compared & (responses.c.score.is_(None) | (responses.c.score != score)))
+            | (severity.is_not(None) & beyond)
+        )
+    )

@@ -1,0 +1,155 @@
+"""The audit sample as calibration reads it: drawn batches, their scores as the gate cuts them, their severities."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.gates.gate import mean_score
+from streamer.gates.policy_gate import segment_of
+from streamer.gates.shapes import rank_scores
+from streamer.journal import BatchKey
+from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
+from streamer.store.labels.revisions import Severities, severities_given
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.gates.policy import GateSettings
+    from streamer.recalibration.run import SeverityBasis
+    from streamer.store.db.schema.types import Row
+
+
+def readable(
+    gate: str, settings: GateSettings, *, older_than: datetime, since_version: int | None
+) -> tuple[sa.ColumnElement[bool], ...]:
+    """What a decision must be for a run of these settings to read it; `decisions` joined with `batches`."""
+    conditions = (
+        decisions.c.gate == gate,
+        decisions.c.sampled,
+        decisions.c.decided_at < older_than,
+        decisions.c.unit == settings.unit,
+        decisions.c.scorer == settings.scorer,
+        decisions.c.encoder == settings.encoder,
+        batches.c.attempt == 1,
+    )
+    if since_version is None:
+        return conditions
+    # By policy and not by moment: workers date decisions, and their clocks may differ.
+    return (*conditions, decisions.c.policy_version >= since_version)
+
+
+def read_sample(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    *,
+    settings: GateSettings,
+    older_than: datetime,
+    since_version: int | None,
+    severities: SeverityBasis,
+) -> list[SampledGroup]:
+    """Read what `streamer.recalibration.run.AuditSample` promises, in one snapshot that the caller holds open.
+
+    `labels` : those that are read.
+    """
+    whole = settings.unit == "batch" or settings.shape == "rank"
+    given = severities_given(labels, gate, settings.severity_kind)
+    query = (
+        sa.select(
+            batches.c.id,
+            batches.c.batch_id,
+            decisions.c.sampling_probability,
+            gate_revisions.c.audit_draws,
+            responses.c.response_id,
+            responses.c.score,
+            responses.c.drawn,
+            given.c.labels,
+            given.c.severity,
+            *_segment_columns(settings),
+        )
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .join(responses, responses.c.batch == decisions.c.batch)
+        .join(
+            policies,
+            (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
+        )
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == policies.c.gate)
+            & (gate_revisions.c.revision == policies.c.gate_revision),
+        )
+        .outerjoin(
+            given,
+            (given.c.batch_id == batches.c.batch_id) & (given.c.response_id == responses.c.response_id),
+        )
+        .where(
+            *readable(gate, settings, older_than=older_than, since_version=since_version),
+            responses.c.score.is_not(None),
+            # The others are read where what the gate cuts is of the whole batch.
+            *(() if whole else (responses.c.drawn,)),
+        )
+        .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
+    )
+    several: Severities | None = None
+    if severities == "mean":
+        several = Severities.read(connection, labels, gate, settings.severity_kind, of_several=True)
+    groups = []
+    for _, found in groupby(connection.execute(query), key=_BATCH):
+        group = _group(gate, list(found), settings, several)
+        if group.items and (settings.segment_by is None or group.segment is not None):
+            groups.append(group)
+    return groups
+
+
+_BATCH = itemgetter(0)
+
+
+def _group(
+    gate: str, rows: Sequence[Any], settings: GateSettings, several: Severities | None
+) -> SampledGroup:
+    number, batch_id, probability, draws, *_ = rows[0]
+    key = BatchKey(gate, batch_id, 1)
+    scores = [row[5] for row in rows]
+    if settings.unit == "batch":
+        scores = [mean_score(scores)] * len(scores)
+    elif settings.shape == "rank":
+        scores = rank_scores(scores).tolist()
+    items = []
+    for row, score in zip(rows, scores, strict=True):
+        _, _, _, _, response, _, drawn, labels, severity, *_ = row
+        if not drawn:
+            continue
+        if several is not None and labels is not None and labels > 1:
+            severity = several.get(key, response)
+        items.append(SampledItem(response_id=response, score=score, severity=severity))
+    return SampledGroup(
+        key=key,
+        probability=probability,
+        items=tuple(items),
+        draws=draws,
+        segment=_segment(rows[0]._mapping, settings.segment_by),
+        row=number,
+    )
+
+
+def _segment_columns(settings: GateSettings) -> tuple[sa.ColumnElement[Any], ...]:
+    """Metadata are read only where segments are asked for: they may be long."""
+    if settings.segment_by is None:
+        return ()
+    return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by)
+
+
+def _segment(row: Row, key: str | None) -> str | None:
+    """The segment of a batch: from its metadata, or as it was recorded by a policy with the same segments."""
+    if key is None:
+        return None
+    if row["metadata"] is not None:
+        return segment_of(row["metadata"], key)
+    recorded: str | None = row["segment"]
+    return recorded if row["segment_by"] == key else None

@@ -1,0 +1,445 @@
+"""Calibration runs: exactly what each read, every calibrator's answer, what became of it and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.journal import BatchKey
+from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
+from streamer.store.audit import control
+from streamer.store.calibration.audit_sample import read_sample
+from streamer.store.db import bulk_insert
+from streamer.store.db.locks import writes_no_evidence
+from streamer.store.db.schema import (
+    batches,
+    calibration_candidates,
+    calibration_inputs,
+    calibration_runs,
+    decisions,
+    label_revisions,
+    monitor_alarms,
+)
+from streamer.store.policies import proposals
+from streamer.store.risk.alarm_closures import closures
+from streamer.store.risk.alerts import raise_alert
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.calibration import Threshold
+    from streamer.events.alerts import AlertsV1
+    from streamer.gates.policy import GateSettings, Policy
+    from streamer.recalibration.run import CalibrationRun, SeverityBasis
+    from streamer.recalibration.verdict import Outcome
+    from streamer.store.db.engine import Database
+    from streamer.store.labels.read_labels import ReadLabels
+    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.policies.proposals import Proposal
+    from streamer.store.risk.alerts import AlertMessage
+
+
+class Calibrations:
+    """Implements `streamer.recalibration.one_gate.RunStore`."""
+
+    def __init__(
+        self, database: Database, *, mint: Mint, alert_message: AlertMessage, read: ReadLabels
+    ) -> None:
+        self._database = database
+        self._mint = mint
+        self._alert_message = alert_message
+        self._read = read
+
+    def audit_sample(
+        self,
+        gate: str,
+        *,
+        settings: GateSettings,
+        older_than: datetime,
+        since_version: int | None = None,
+        severities: SeverityBasis = "mean",
+    ) -> list[SampledGroup]:
+        """The audit sample that these settings can be calibrated on, in order of decision.
+
+        First attempts that were drawn, scored under these settings' unit, scorer and encoder, decided before
+        `older_than` and under the policy `since_version` or a later one; of each, the drawn responses with their
+        severity of the settings' kind (None while there is no label), and what the settings' gate cuts: the response's
+        score, for unit `batch` the batch's mean, for shape `rank` the rank within the batch. Where the settings have
+        segments, batches whose segment is no longer known (their metadata are erased, and no policy had these segments)
+        are passed over.
+        """
+        with self._database.reading(snapshot=True) as connection:
+            self._database.take_time(connection)
+            return read_sample(
+                connection,
+                self._read.table(connection, gate),
+                gate,
+                settings=settings,
+                older_than=older_than,
+                since_version=since_version,
+                severities=severities,
+            )
+
+    def newest_label(self) -> int:
+        """Number of the newest label revision of any gate; 0 while there is none."""
+        with self._database.reading() as connection:
+            return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
+
+    def alarm_closure(self, gate: str) -> Since | None:
+        """Where the newest alarm that closed the gate, or should have, begins its sample anew; None if none ever did."""
+        with self._database.reading() as connection:
+            return _alarm_closure(connection, gate)
+
+    def labelled_rows(self, run: int) -> set[int]:
+        """Rows (see `SampledGroup.row`) of the groups of which a stored run has read a label."""
+        query = (
+            sa.select(calibration_inputs.c.batch)
+            .where(calibration_inputs.c.run == run, calibration_inputs.c.severity.is_not(None))
+            .distinct()
+        )
+        with self._database.reading() as connection:
+            return set(connection.execute(query).scalars())
+
+    def standing_alarms(self, gate: str) -> frozenset[str]:
+        """Kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised: nobody has acknowledged them."""
+        with self._database.reading() as connection:
+            return _standing_alarms(connection, gate)
+
+    def record_run(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        reason: str,
+        now: datetime,
+        why: str = "",
+        expected: int | None = None,
+        known_alarms: frozenset[str] | None = None,
+        alert: AlertsV1 | None = None,
+    ) -> Policy:
+        """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
+
+        Parameters
+        ----------
+        why : why it is put in force, for the record.
+        expected : version of the policy that must still be in force; None: whichever is.
+        known_alarms : kinds of standing alarms that whoever decided this knew of: raise `PolicyChanged` where another one
+            stands; None: whichever do.
+        alert : raised in the same transaction.
+
+        Raises
+        ------
+        PolicyChanged
+            When `expected` is not in force any more, the gate was revised since the run began (its settings are no
+            longer what was calibrated for), or an alarm was raised since that begins its sample anew.
+        UsageError
+            When the newest policy is not trusted, or there is no key to sign the next one with.
+        """
+
+        def work(connection: sa.Connection) -> Policy:
+            identity, present = self._store(
+                connection, run, expected, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
+            )
+            if known_alarms is not None:
+                new = _standing_alarms(connection, run.gate.gate) - known_alarms
+                if new:
+                    raise PolicyChanged(
+                        f"an alarm ({', '.join(sorted(new))}) of gate {run.gate.gate} was raised while a run was made"
+                        " that would hold less; run again"
+                    )
+            decided = run.decided
+            policy = self._mint.next(
+                connection,
+                replace(
+                    present,
+                    state=decided.state,
+                    threshold=_cut(decided),
+                    rule=run.rule,
+                    calibrated=True,
+                    calibration_run=identity,
+                    guarantee=guarantee,
+                ),
+                by=by,
+                reason=reason,
+                now=now,
+            )
+            if alert is not None:
+                raise_alert(connection, alert, message=self._alert_message)
+            self._database.failpoint("in_record")
+            return policy
+
+        return self._database.writing(work)
+
+    def propose(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        why: str = "",
+        expected: int | None = None,
+    ) -> int:
+        """Store the run with all inputs and candidates and leave the policy as it is; returns the run's number.
+
+        `activate` puts it in force, as long as it is the gate's newest run. Raises as `record_run` does.
+        """
+        return self._only_store(
+            run, guarantee=guarantee, by=by, now=now, why=why, expected=expected, outcome="proposed"
+        )
+
+    def keep_unchanged(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        why: str,
+        expected: int | None = None,
+    ) -> int:
+        """Store a run that found what is in force already; nothing is proposed, and older proposals are gone.
+
+        Returns the run's number. Raises as `record_run` does.
+        """
+        return self._only_store(
+            run, guarantee=guarantee, by=by, now=now, why=why, expected=expected, outcome="unchanged"
+        )
+
+    def _only_store(
+        self,
+        run: CalibrationRun,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        why: str,
+        expected: int | None,
+        outcome: Outcome,
+    ) -> int:
+        def work(connection: sa.Connection) -> int:
+            identity, _ = self._store(
+                connection, run, expected, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why
+            )
+            self._database.failpoint("in_record")
+            return identity
+
+        return self._database.writing(work)
+
+    def _store(
+        self,
+        connection: sa.Connection,
+        run: CalibrationRun,
+        expected: int | None,
+        *,
+        guarantee: str,
+        by: str,
+        now: datetime,
+        outcome: Outcome,
+        why: str,
+    ) -> tuple[int, Policy]:
+        """Write a run, then lock its gate; returns the run's number and the gate's newest policy.
+
+        Everything that takes long comes before the lock: whoever closes the gate meanwhile does not wait.
+        """
+        self._database.take_time(connection)
+        writes_no_evidence(connection)
+        identity = _write(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
+        sealed = control.sealed_rows(connection, calibration_runs, [(identity,)])
+        self._database.be_brief(connection)
+        present = self._unrevised(connection, run, expected)
+        control.append_sealed(connection, calibration_runs, sealed, now=now)
+        return identity, present
+
+    def _unrevised(self, connection: sa.Connection, run: CalibrationRun, expected: int | None) -> Policy:
+        """Lock the run's gate and return its newest policy; raise `UsageError` if the gate was revised since."""
+        present = self._mint.lock_newest(connection, run.gate.gate)
+        if expected is not None and present.version != expected:
+            raise PolicyChanged(
+                f"gate {run.gate.gate} got policy {present.version} while a run was compared with {expected}; run again"
+            )
+        if present.gate_revision != run.gate.revision:
+            raise PolicyChanged(
+                f"gate {run.gate.gate} was changed to revision {present.gate_revision} while revision"
+                f" {run.gate.revision} was calibrated; run again"
+            )
+        since = _alarm_closure(connection, run.gate.gate)
+        if since is not None and (run.since is None or run.since.version != since.version):
+            raise PolicyChanged(
+                f"an alarm was raised while gate {run.gate.gate} was calibrated, and what was read came before it; run again"
+            )
+        if (present.settings, present.seed) != (run.gate.settings, run.gate.seed):
+            raise UsageError(
+                f"revision {run.gate.revision} of gate {run.gate.gate} was changed in the database while it was calibrated;"
+                " `streamer audit verify` tells more"
+            )
+        return present
+
+    def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
+        """Put the threshold of the gate's newest run in force, under a new version.
+
+        Only the newest: whoever may pick among thresholds after labels were read is promised nothing.
+
+        Raises
+        ------
+        UsageError
+            When nothing is proposed, `run` is not what is, or the gate was changed since in what it is calibrated for.
+        """
+        return self._database.writing(
+            lambda connection: proposals.activate(
+                connection, gate, run, by=by, reason=reason, now=now, mint=self._mint
+            )
+        )
+
+    def proposal(self, gate: str) -> Proposal | None:
+        """What the gate's newest run found, if it was not put in force; None if it was, or there is none."""
+        with self._database.reading() as connection:
+            return proposals.newest(connection, gate)
+
+    def inputs(self, run: int) -> list[SampledGroup]:
+        """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""
+        query = (
+            sa.select(
+                batches.c.id,
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                calibration_inputs.c.response_id,
+                calibration_inputs.c.score,
+                calibration_inputs.c.severity,
+                calibration_inputs.c.probability,
+                calibration_inputs.c.draws,
+                calibration_inputs.c.segment,
+            )
+            .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
+            .join(decisions, decisions.c.batch == batches.c.id)
+            .where(calibration_inputs.c.run == run)
+            .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
+        )
+        with self._database.reading() as connection:
+            found = connection.execute(query).mappings().all()
+        if not found:
+            raise UsageError(f"there is no calibration run {run}")
+        return [
+            SampledGroup(
+                key=BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"]),
+                probability=rows[0]["probability"],
+                items=tuple(
+                    SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
+                    for row in rows
+                ),
+                draws=rows[0]["draws"],
+                segment=rows[0]["segment"],
+            )
+            for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
+        ]
+
+
+def _alarm_closure(connection: sa.Connection, gate: str) -> Since | None:
+    found = closures(gate).subquery()
+    row = connection.execute(sa.select(found).order_by(found.c.version.desc()).limit(1)).first()
+    return None if row is None else Since(row.version, row.moment, bool(row.closed))
+
+
+def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
+    query = sa.select(monitor_alarms.c.kind).where(
+        monitor_alarms.c.gate == gate,
+        monitor_alarms.c.kind.in_(("risk", "draws")),
+        monitor_alarms.c.raised_at.is_not(None),
+        monitor_alarms.c.ended.is_(None),
+    )
+    return frozenset(connection.execute(query).scalars())
+
+
+def _write(
+    connection: sa.Connection,
+    run: CalibrationRun,
+    *,
+    guarantee: str,
+    by: str,
+    now: datetime,
+    outcome: Outcome,
+    why: str,
+) -> int:
+    identity: int = connection.execute(
+        sa.insert(calibration_runs)
+        .values(
+            gate=run.gate.gate,
+            gate_revision=run.gate.revision,
+            method=run.gate.settings.method,
+            alpha=run.effective_alpha,
+            seed=run.seed,
+            older_than=run.older_than,
+            groups=len(run.groups),
+            items=run.drawn,
+            missing=run.missing,
+            state=run.decided.state,
+            threshold=_cut(run.decided),
+            guarantee=guarantee,
+            requested_by=by,
+            started_at=run.started_at,
+            finished_at=now,
+            newer_than=None if run.since is None else run.since.moment,
+            since_version=None if run.since is None else run.since.version,
+            severities=run.severities,
+            outcome=outcome,
+            why=why,
+            labels_through=run.labels_through,
+        )
+        .returning(calibration_runs.c.id)
+    ).scalar_one()
+    ids = _rows_of(connection, run.groups)
+    inputs: list[dict[str, Any]] = [
+        {
+            "run": identity,
+            "batch": row,
+            "response_id": item.response_id,
+            "score": item.score,
+            "severity": item.severity,
+            "probability": group.probability,
+            "draws": group.draws,
+            "segment": group.segment,
+        }
+        for row, group in zip(ids, run.groups, strict=True)
+        for item in group.items
+    ]
+    bulk_insert.append(connection, calibration_inputs, inputs)
+    bulk_insert.append(
+        connection,
+        calibration_candidates,
+        [
+            {
+                "run": identity,
+                "method": candidate.name,
+                "decides": candidate.decides,
+                "state": candidate.threshold.state,
+                "threshold": _cut(candidate.threshold),
+                "rule": candidate.rule,
+                "guarantee": candidate.threshold.guarantee,
+            }
+            for candidate in run.candidates
+        ],
+    )
+    return identity
+
+
+def _cut(threshold: Threshold) -> float | None:
+    return float(threshold.value) if threshold.state == "cut" else None
+
+
+def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[int]:
+    """The rows of the groups' batches; those that no store has read are looked up."""
+    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+    unknown = sorted({group.key for group in groups if group.row is None})
+    ids = {
+        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["id"]
+        for row in bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, unknown)
+    }
+    return [ids[group.key] if group.row is None else group.row for group in groups]

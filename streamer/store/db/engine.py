@@ -1,0 +1,409 @@
+"""Connections to SQLite and PostgreSQL, their transactions, and which of their errors may pass by waiting."""
+
+from __future__ import annotations
+
+import random
+import re
+import sqlite3
+import time
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from streamer.errors import BadData, DatabaseFault, Unavailable, Unreadable, UsageError
+from streamer.events.codec import canonical_json
+from streamer.failpoints import disarmed
+from streamer.security.redaction import redact_text
+from streamer.store.db.pooling import STATEMENT_MODE, is_pooled
+from streamer.store.db.transport import protected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
+
+    from streamer.failpoints import Failpoint
+
+T = TypeVar("T")
+
+SCHEMA = "streamer"
+"""The schema that holds all our tables on PostgreSQL."""
+
+BUSY_SECONDS: float = 10
+"""How long a writer waits for another's lock before the database counts as away."""
+
+FROZEN_SECONDS: float = 30
+"""PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
+
+LEASED_SECONDS: float = 5
+"""The same under a lease: whoever takes the lease over needs the rows that a stopped process has locked."""
+
+THINKING_SECONDS: float = 900
+"""The same for a transaction that holds nothing others wait for, while it computes."""
+
+_ATTEMPTS = 6
+_DAMAGED = "the SQLite file is damaged; restore a backup"
+_PASSING_SQLITE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+_REFUSED_SQLITE = frozenset(
+    {
+        sqlite3.SQLITE_TOOBIG,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_RANGE,
+    }
+)
+_REFUSED_POSTGRESQL = ("21", "22", "23", "54")
+"""Classes of SQLSTATE that blame a value: cardinality, data, integrity, program limits."""
+_TOO_MUCH_MEMORY = "invalid memory alloc request size"
+"""What PostgreSQL says, as an internal error, of a value that is larger than any that it keeps."""
+_UNSUPPORTED = ("Error binding parameter", "cannot adapt type")
+"""How the drivers begin when a value has a type or size that they cannot send; they have no code for it."""
+_COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+
+def parse_url(url: str) -> sa.URL:
+    """Read a database URL; raises `UsageError` for one that no store can have.
+
+    ``sqlite:///file`` and ``postgresql://user:password@host/database`` are understood; the latter is always
+    spoken with psycopg 3.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except exc.ArgumentError:
+        raise UsageError(
+            "the database URL cannot be read; write sqlite:///path/to/file.db or"
+            " postgresql://user:password@host:5432/database"
+        ) from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend == "postgres":
+        backend = "postgresql"
+    if backend == "postgresql":
+        if not parsed.database:
+            raise UsageError(f"the database URL {shown(parsed)} names no database")
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise UsageError("SQLite needs a file (sqlite:///path/to/file.db): several processes share it")
+        return parsed.set(drivername="sqlite")
+    raise UsageError(f"databases of kind {backend!r} are not supported; use sqlite or postgresql")
+
+
+def shown(url: sa.URL) -> str:
+    """The URL as people may see it: without the passwords of its authority and of its query."""
+    return redact_text(url.render_as_string(hide_password=True))
+
+
+class Database:
+    """One database: a pool of connections that threads may share, and the two kinds of transaction.
+
+    Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
+    `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`. A value that the
+    database cannot keep is `BadData`; a broken constraint is raised as it is, for the caller to say what it means.
+    Everything else, such as a missing table, is a `DatabaseFault`.
+
+    Parameters
+    ----------
+    url
+        ``sqlite:///file`` or ``postgresql://user:password@host/database``, libpq's parameters as its query.
+    insecure
+        Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
+    failpoint
+        Called with ``in_transaction`` and ``after_transaction`` by whatever writes.
+    """
+
+    def __init__(self, url: str, *, insecure: bool = False, failpoint: Failpoint = disarmed) -> None:
+        self.url = parse_url(url)
+        self.failpoint = failpoint
+        self._checks: tuple[Callable[[sa.Connection], None], ...] = ()
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        if self.sqlite:
+            self.engine = sa.create_engine(
+                self.url,
+                connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS},
+                pool_timeout=BUSY_SECONDS,
+                json_serializer=_document,
+                hide_parameters=True,  # they hold people's texts
+            )
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+            event.listen(self.engine, "handle_error", _refuse_damage)
+        else:
+            self.url = protected(self.url, insecure=insecure)
+            self.engine = sa.create_engine(
+                self.url,
+                connect_args={
+                    "connect_timeout": 5,
+                    "application_name": "streamer",
+                    "keepalives_idle": 10,
+                    "keepalives_interval": 5,
+                    "keepalives_count": 3,
+                    "tcp_user_timeout": 20_000,
+                },
+                pool_pre_ping=True,
+                pool_timeout=BUSY_SECONDS,
+                json_serializer=_document,
+                hide_parameters=True,  # they hold people's texts
+            )
+            event.listen(self.engine, "connect", _prepare_postgresql, insert=True)
+            event.listen(self.engine, "begin", _begin_postgresql)
+        self._readers = self.engine.execution_options(only_reads=True)
+        self._snapshots = self._readers.execution_options(snapshot=True)
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
+    @contextmanager
+    def reading(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that only reads; with `snapshot` every statement sees the same moment."""
+        with self.errors(), (self._snapshots if snapshot else self._readers).begin() as connection:
+            yield connection
+
+    def under(self, check: Callable[[sa.Connection], None]) -> Database:
+        """The same database, where whatever writes calls `check` before it commits, and writes nothing if that raises.
+
+        Such a transaction may sit idle for `LEASED_SECONDS` only, whoever is stopped in it: others wait for its locks.
+        """
+        other = copy(self)
+        other._checks = (*self._checks, check)
+        other.engine = self.engine.execution_options(idle_seconds=LEASED_SECONDS)
+        return other
+
+    def take_time(self, connection: sa.Connection) -> None:
+        """Let this transaction think between two statements for as long as a million rows take.
+
+        Only for one that holds no lock that others wait for; before it takes one, `be_brief`.
+        """
+        self._idle_at_most(connection, THINKING_SECONDS)
+
+    def be_brief(self, connection: sa.Connection) -> None:
+        """From here on a stopped process must not hold up the others: see `FROZEN_SECONDS`."""
+        self._idle_at_most(connection, _idle_seconds(connection))
+
+    def _idle_at_most(self, connection: sa.Connection, seconds: float) -> None:
+        if not self.sqlite:
+            connection.exec_driver_sql(
+                f"SET LOCAL idle_in_transaction_session_timeout = '{int(seconds * 1000)}ms'"
+            )
+
+    def writing(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run `work` in one transaction and commit it.
+
+        A deadlock or serialization failure rolls back and runs `work` afresh, a few times; `work` must
+        therefore touch nothing but its connection.
+        """
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self.errors(), self.engine.begin() as connection:
+                    done = work(connection)
+                    for check in self._checks:
+                        check(connection)
+                    self.failpoint("in_transaction")
+                self.failpoint("after_transaction")
+                return done
+            except exc.DBAPIError as error:
+                if not isinstance(error.orig, _COLLISIONS):
+                    raise
+                if attempt + 1 == _ATTEMPTS:
+                    raise Unavailable(f"{self}: transactions kept colliding: {_first_line(error)}") from error
+            time.sleep(random.uniform(0.005, 0.02) * 2**attempt)  # noqa: S311  # jitter, no secret
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise errors of the database as what they ask of the caller (see `Database`); the password is never in their text."""
+        try:
+            yield
+        except exc.TimeoutError as error:
+            raise Unavailable(f"{self}: every connection is in use") from error
+        except exc.DBAPIError as error:
+            if STATEMENT_MODE in str(error.orig):
+                raise UsageError(
+                    f"{self}: the pooler gives each statement another session, and so permits no transactions; let it"
+                    " pool transactions (PgBouncer: pool_mode = transaction), or connect to PostgreSQL itself"
+                ) from error
+            if _may_pass(error):
+                raise Unavailable(f"{self}: {_first_line(error)}") from error
+            if (
+                isinstance(error.orig, sqlite3.DatabaseError)
+                and _sqlite_code(error.orig) == sqlite3.SQLITE_NOTADB
+            ):
+                raise UsageError(f"{self.url.database} is not a SQLite database") from error
+            if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+                raise UsageError(f"{self}: this database user may not do it: {_first_line(error)}") from error
+            if isinstance(error.orig, _COLLISIONS):
+                raise  # tried again by `writing`
+            if not isinstance(error, exc.IntegrityError):
+                if _blames_a_value(error):
+                    raise bad_data(error) from None
+                raise DatabaseFault(
+                    f"{self}: {_first_line(error)}; `streamer doctor` looks closer"
+                ) from error
+            if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
+                # PostgreSQL's detail quotes the row, people's texts included; logs must not.
+                bare = type(error.orig)(error.orig.diag.message_primary or "")
+                raise type(error)(error.statement, None, bare, hide_parameters=True) from None
+            raise
+        except exc.StatementError as error:
+            if error.orig is None or isinstance(error.orig, exc.SQLAlchemyError):
+                raise  # SQLAlchemy's own complaints are not about values
+            raise bad_data(error) from None
+
+    def make_file(self) -> None:
+        """Make a SQLite file, and its folder, where there is none; raises `UsageError` when it cannot be.
+
+        It will hold people's texts and the gates' secrets, so that only its owner may read it.
+        """
+        if not self.sqlite or self.url.database is None:
+            return
+        path = Path(self.url.database)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise UsageError(f"the database {path} cannot be made: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+
+def _document(value: object) -> str:
+    return canonical_json(value).decode("utf-8")
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
+    # The driver's own habit of opening transactions is off; `_begin_sqlite` says which kind it is to be.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+    try:
+        cursor.execute("PRAGMA journal_mode = WAL")
+    except UnicodeDecodeError:
+        # Not even SQLite's message can be read: it quotes the file.
+        raise Unreadable(_DAMAGED) from None
+    # FULL, not NORMAL: after a power cut NORMAL may lose the last commits of a WAL, whose actions are
+    # published already; decided again under a newer policy they could contradict what consumers hold.
+    # The price is one fsync for each group commit.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _refuse_damage(context: ExceptionContext) -> None:
+    """Tell of what SQLite cannot read without its bytes: they may be people's texts."""
+    error = context.original_exception
+    if not isinstance(error, sqlite3.Error):
+        return
+    if undecodable := re.match(r"Could not decode to UTF-8 column '([^']*)'", str(error)):
+        raise Unreadable(f"a value of the column {undecodable[1]} is no text") from None
+    if _sqlite_code(error) == sqlite3.SQLITE_CORRUPT:
+        raise Unreadable(_DAMAGED) from None
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A writer takes the lock at once: one that reads first and upgrades later can fail without waiting.
+    only_reads = connection.get_execution_options().get("only_reads", False)
+    connection.exec_driver_sql("BEGIN DEFERRED" if only_reads else "BEGIN IMMEDIATE")
+
+
+def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
+    # The driver's own habit of opening transactions is off; `_begin_postgresql` opens them, with their settings.
+    connection.autocommit = True
+    if is_pooled(connection):
+        # The pooler gives each transaction another session, which knows none of this connection's prepared statements,
+        # or another client's by the same name.
+        connection.prepare_threshold = None
+
+
+def _begin_postgresql(connection: sa.Connection) -> None:
+    # In each transaction and for it alone, in one round trip: what a session was set to, a pooler may give to somebody
+    # else, and our next transaction a session that was never set.
+    options = connection.get_execution_options()
+    # Whatever the server's default: who has waited for a lock must see what was committed meanwhile.
+    level = "REPEATABLE READ" if options.get("snapshot", False) else "READ COMMITTED"
+    statements = [
+        f"BEGIN ISOLATION LEVEL {level}",
+        f"SET LOCAL search_path = {SCHEMA}",
+        "SET LOCAL timezone = 'UTC'",
+        f"SET LOCAL lock_timeout = {int(BUSY_SECONDS * 1000)}",
+        f"SET LOCAL idle_in_transaction_session_timeout = {int(_idle_seconds(connection) * 1000)}",
+    ]
+    if not options.get("only_reads", False):
+        # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
+        statements.append(
+            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+    connection.exec_driver_sql("; ".join(statements))
+
+
+def _idle_seconds(connection: sa.Connection) -> float:
+    return float(connection.get_execution_options().get("idle_seconds", FROZEN_SECONDS))
+
+
+def _sqlite_code(error: sqlite3.Error) -> int:
+    """The primary result code (the low byte of an extended one); 0 when the driver raised by itself."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _may_pass(error: exc.DBAPIError) -> bool:
+    original: Any = error.orig
+    if isinstance(original, sqlite3.Error):
+        return _sqlite_code(original) in _PASSING_SQLITE
+    if isinstance(original, _COLLISIONS):
+        return False  # tried again by `writing`
+    if error.connection_invalidated:
+        return True
+    # A program limit that a value is beyond (class 54) is an operational error to the driver, and stays one for ever.
+    return not _blames_a_value(error) and isinstance(
+        original, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
+    )
+
+
+def _blames_a_value(error: exc.DBAPIError) -> bool:
+    """Whether other values may pass where these did not."""
+    original: Any = error.orig
+    if isinstance(original, sqlite3.Error):
+        return _sqlite_code(original) in _REFUSED_SQLITE or str(original).startswith(_UNSUPPORTED)
+    if original.sqlstate is None:  # the driver's own error
+        return isinstance(original, psycopg.DataError) or str(original).startswith(_UNSUPPORTED)
+    return original.sqlstate.startswith(_REFUSED_POSTGRESQL) or _TOO_MUCH_MEMORY in str(original)
+
+
+def bad_data(error: exc.StatementError) -> BadData:
+    """The error for a value that the database refuses, without the value."""
+    if isinstance(error, exc.IntegrityError):  # its first line has names of ours alone
+        return BadData(f"the database refuses a row: {_first_line(error)}")
+    state = getattr(error.orig, "sqlstate", None)
+    return BadData(
+        f"the database refuses a value: {type(error.orig).__name__}"
+        + (f", SQLSTATE {state}" if state else "")
+    )
+
+
+def _first_line(error: exc.StatementError) -> str:
+    return str(error.orig).strip().partition("\n")[0]
+
+
+def absolute_url(url: str) -> str:
+    """Return `url` with the path of a SQLite file made absolute, for a process in another directory."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database is not None:
+        parsed = parsed.set(database=str(Path(parsed.database).resolve()))
+    return parsed.render_as_string(hide_password=False)

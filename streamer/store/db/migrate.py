@@ -1,0 +1,242 @@
+"""Bringing a database's schema to this version's, and telling whether it is there.
+
+Alembic is imported where something is migrated or compared: every command and service starts here, and only looks whether
+the revision is right.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from streamer.errors import Unavailable, UsageError
+from streamer.store.db import roles
+from streamer.store.db.engine import SCHEMA, Database
+from streamer.store.db.schema import metadata, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from alembic.config import Config
+
+T = TypeVar("T")
+
+VERSION_TABLE = "schema_version"
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+_ADVISORY_LOCK = 0x53_54_52_45_41_4D  # "STREAM"
+LOCK_SECONDS: float = 10
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """Where a database stands. `revision` is None before the first migration; `drift` names each difference
+    between its tables and this version's, as Alembic describes it. `before` is where a migration found it.
+    """
+
+    revision: str | None
+    head: str
+    drift: tuple[str, ...]
+    before: str | None = None
+
+    @property
+    def current(self) -> bool:
+        """True when nothing has to be done."""
+        return self.revision == self.head and not self.drift
+
+
+def migrate(
+    url: str, revision: str = "head", *, insecure: bool = False, lock_seconds: float = LOCK_SECONDS
+) -> SchemaState:
+    """Bring the database to `revision` (the newest) and say where it stands.
+
+    A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
+    to do. It is one transaction: all of it or nothing. On PostgreSQL a table that stays locked for `lock_seconds`
+    makes it give up rather than queue up all traffic behind itself.
+
+    Raises
+    ------
+    UsageError
+        When the URL cannot be read, or the database was made by a newer version.
+    Unavailable
+        When the server cannot be reached or a lock does not come.
+    """
+    database = Database(url, insecure=insecure)
+    try:
+        database.make_file()
+        before = _again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
+        return replace(_state(database), before=before)
+    finally:
+        database.close()
+
+
+def _upgrade(database: Database, revision: str, lock_seconds: float) -> str | None:
+    """Returns the revision that the database was at."""
+    from alembic import command
+
+    with _alone(database, lock_seconds) as (connection, config):
+        before = _known_revision(connection)
+        if not database.sqlite and before != head() and sa.inspect(connection).has_table(progress.name):
+            # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
+            connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
+        command.upgrade(config, revision)
+        if not database.sqlite:
+            roles.grant(connection)
+        return before
+
+
+def _again_after_collisions(work: Callable[[], T], database: Database) -> T:
+    """Run a transaction, and again if it and another one waited for each other and it was the one that was ended."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return work()
+        except Unavailable:
+            # Another migration holds the file's lock, for longer than one wait.
+            if not database.sqlite or attempt + 1 == _ATTEMPTS:
+                raise
+        except exc.DBAPIError as error:
+            if not isinstance(error.orig, psycopg.errors.DeadlockDetected):
+                raise
+            if attempt + 1 == _ATTEMPTS:
+                raise Unavailable(
+                    f"{database}: other transactions kept colliding with the migration, which has changed nothing"
+                ) from error
+        time.sleep(random.uniform(0.2, 1.0))  # noqa: S311  # jitter, no secret
+    raise AssertionError("unreachable")
+
+
+def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState:
+    """Go back to an older revision (``base``: no tables at all). What newer tables hold is lost."""
+    from alembic import command
+
+    database = Database(url, insecure=insecure)
+    try:
+        require_file(database)
+        with _alone(database) as (_, config):
+            command.downgrade(config, revision)
+        return _state(database)
+    finally:
+        database.close()
+
+
+def check(url: str, *, insecure: bool = False) -> str | None:
+    """Tell in one sentence what is wrong with the database's schema; None when it is this version's.
+
+    Raises as `schema_state` does.
+    """
+    state = schema_state(url, insecure=insecure)
+    if state.revision is None:
+        return "the database has no tables yet"
+    if state.revision != state.head:
+        return f"the schema is at revision {state.revision}, not {state.head}"
+    if state.drift:
+        return f"the tables differ from revision {state.head}: {'; '.join(state.drift)}"
+    return None
+
+
+def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
+    """Tell where a database stands, changing nothing.
+
+    Raises
+    ------
+    UsageError
+        When the URL cannot be read, or its SQLite file is not there.
+    Unavailable
+        When the server cannot be reached.
+    """
+    database = Database(url, insecure=insecure)
+    try:
+        require_file(database)
+        return _state(database)
+    finally:
+        database.close()
+
+
+def require_migrated(database: Database) -> None:
+    """Raise `UsageError`, saying what to do, unless the schema is this version's."""
+    require_file(database)
+    with database.reading() as connection:
+        revision = _known_revision(connection)
+    if revision != head():
+        found = "has no tables yet" if revision is None else f"is at revision {revision}, not {head()}"
+        raise UsageError(f"the database {database} {found}; run `streamer db upgrade`")
+
+
+def require_file(database: Database) -> None:
+    """Raise `UsageError` when a SQLite database is not there: opening it would quietly make an empty one."""
+    if not database.sqlite or database.url.database is None:
+        return
+    if not Path(database.url.database).is_file():
+        raise UsageError(f"there is no database {database.url.database}; `streamer db upgrade` makes it")
+
+
+def head() -> str:
+    """The newest revision that this version knows."""
+    return revisions()[-1]
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Every revision that this version knows, the oldest first: files are named ``rNNNN_what.py`` after theirs."""
+    files = (_MIGRATIONS / "versions").glob("r[0-9][0-9][0-9][0-9]_*.py")
+    return tuple(sorted(file.name[1:5] for file in files))
+
+
+def _known_revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    versions = sa.table(VERSION_TABLE, sa.column("version_num", sa.Text))
+    revision: str | None = connection.execute(sa.select(versions.c.version_num)).scalar_one_or_none()
+    if revision is None:
+        return None
+    if revision not in revisions():
+        raise UsageError(
+            f"the database is at revision {revision}, which a newer version made; upgrade streamer"
+        )
+    return revision
+
+
+def _state(database: Database) -> SchemaState:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with database.reading() as connection:
+        revision = _known_revision(connection)
+        options = {"version_table": VERSION_TABLE, "compare_type": True, "target_metadata": metadata}
+        context = MigrationContext.configure(connection, opts=options)
+        drift = tuple(str(difference) for difference in compare_metadata(context, metadata))
+    return SchemaState(revision, head(), drift)
+
+
+def _config(connection: sa.Connection) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+@contextmanager
+def _alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[tuple[sa.Connection, Config]]:
+    """One transaction that no other migration runs beside, with everything done or nothing."""
+    with database.errors(), database.engine.begin() as connection:
+        if not database.sqlite:  # there the writer's lock is enough
+            connection.execute(sa.text("SET LOCAL lock_timeout = '120s'"))
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+            connection.execute(sa.text(f"SET LOCAL lock_timeout = '{max(1, int(lock_seconds * 1000))}ms'"))
+            # Asked first: a role that owns the schema need not be allowed to create one.
+            if not sa.inspect(connection).has_schema(SCHEMA):
+                connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
+            roles.become_owner(connection)
+        yield connection, _config(connection)

@@ -1,0 +1,258 @@
+"""Three database roles on PostgreSQL: who owns the tables, who adds to them, who only looks.
+
+Rights follow from the tables that are there: they are granted anew by each migration, so that a new table is the
+app's to read and to add to, and nobody's to change, without anybody thinking of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from streamer.errors import UsageError
+from streamer.store.db.engine import SCHEMA, Database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
+    "control_head": ("chain_height", "chain_hash"),
+    "dead_letters": ("replayed_at", "replayed_by"),
+    # For the lock on a gate's row alone, which takes this right; a trigger refuses the change itself.
+    "gates": ("name",),
+    "leases": None,
+    "monitor_alarms": (
+        "evidence_ratio", "state", "raised_by", "raised_at", "alert_id", "closed_policy", "ended",
+    ),
+    "monitor_gates": None,
+    "monitor_sequences": (
+        "last_batch", "read_at", "decisions", "labelled", "overdue", "exposure", "exposure_lower", "exposure_upper",
+        "selective", "selective_lower", "selective_upper", "state", "ended",
+    ),
+    "outbox": ("published_at", "parked_at", "error"),
+    "pending_messages": ("parked_at", "error"),
+    "progress": None,
+    "review_claims": ("labeller", "holder", "expires_at"),
+    "review_offers": ("skipped_at", "marks", "mark", "marked_at"),
+}  # fmt: skip
+"""State that moves on, by column (None: all). Everything else the app can only add to."""
+
+APP_MAY_DELETE = ("outbox", "pending_messages", "review_claims")
+"""A trigger keeps what is not published of the outbox. What is gone from the queue of a partition is still in `decisions` or
+`dead_letters`; a claim is worth nothing once it is given up."""
+
+_VERSION_TABLE = "schema_version"
+
+
+class Roles(NamedTuple):
+    """The names of the roles.
+
+    Attributes
+    ----------
+    migrate : owns schema and tables; changes and prunes them.
+    app : runs the product: reads, adds, and moves its own state on.
+    read : sees the views.
+    """
+
+    migrate: str = "streamer_migrate"
+    app: str = "streamer_app"
+    read: str = "streamer_read"
+
+
+ROLES = Roles()
+
+
+class RightsMissing(UsageError):
+    """This database user lacks rights.
+
+    Parameters
+    ----------
+    what : who may not do what, one clause.
+    statements : what an administrator must run so that this user can go on.
+    """
+
+    def __init__(self, what: str, statements: Sequence[str]) -> None:
+        super().__init__(f"{what}. Have an administrator run: {' '.join(statements)}")
+        self.what = what
+        self.statements = tuple(statements)
+
+
+def create_roles(url: str, *, insecure: bool = False) -> Roles:
+    """Create the roles that are missing, give schema and tables to the first, and grant; safe to repeat.
+
+    None of them can log in: make your own users their members. The owner of a database who may create roles
+    (CREATEROLE) can run it; so can any user that may act as the first role, once the roles are there.
+
+    Raises
+    ------
+    UsageError
+        When the database is SQLite.
+    RightsMissing
+        When the user lacks rights; nothing is changed then.
+    Unavailable
+        When the server cannot be reached.
+    """
+    database = Database(url, insecure=insecure)
+    try:
+        if database.sqlite:
+            raise UsageError("SQLite has no roles: whoever may write the file may change everything in it")
+        with database.errors(), database.engine.begin() as connection:
+            refused = _make_roles(connection)
+            transfers = _transfers(connection)
+            refused += [statement for statement, allowed in transfers if not allowed]
+            if refused:
+                raise RightsMissing(f"{database}: this database user may not do it alone", refused)
+            for statement, _ in transfers:
+                connection.exec_driver_sql(statement)
+            become_owner(connection)
+            grant(connection)
+        return ROLES
+    finally:
+        database.close()
+
+
+def become_owner(connection: sa.Connection) -> None:
+    """Act as the role that owns the schema until the transaction ends, where the roles are in use.
+
+    What a migration makes is then owned by one role, whoever ran it.
+
+    Raises
+    ------
+    RightsMissing
+        When this user may not act as that role.
+    """
+    if not _in_use(connection):
+        return
+    if not _may_become_owner(connection):
+        raise RightsMissing(
+            f"this database user may not do it: it cannot act as {ROLES.migrate}, which owns the tables",
+            [_membership(connection)],
+        )
+    connection.exec_driver_sql(f"SET LOCAL ROLE {ROLES.migrate}")
+
+
+def grant(connection: sa.Connection) -> None:
+    """Grant what each role may do with the tables and views that are there, and nothing else.
+
+    Changes nothing where the roles are not in use.
+    """
+    if not _in_use(connection):
+        return
+    inspector = sa.inspect(connection)
+    _, app, read = ROLES
+    both = f"{app}, {read}"
+    statements = [
+        f"GRANT USAGE ON SCHEMA {SCHEMA} TO {both}",
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA {SCHEMA} FROM {both}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {app}",
+    ]
+    quote = connection.dialect.identifier_preparer.quote
+    for table in inspector.get_table_names(SCHEMA):
+        name = f"{SCHEMA}.{quote(table)}"
+        rights = ["SELECT"] if table == _VERSION_TABLE else ["SELECT", "INSERT"]
+        if table in APP_MAY_UPDATE:
+            columns = APP_MAY_UPDATE[table]
+            rights.append("UPDATE" if columns is None else f"UPDATE ({', '.join(columns)})")
+        if table in APP_MAY_DELETE:
+            rights.append("DELETE")
+        statements.append(f"GRANT {', '.join(rights)} ON {name} TO {app}")
+    views = inspector.get_view_names(SCHEMA)
+    statements += [f"GRANT SELECT ON {SCHEMA}.{quote(view)} TO {both}" for view in views]
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+def may_rewrite(connection: sa.Connection) -> bool:
+    """Report whether this database user could change or delete what was recorded, by itself or as another role."""
+    return bool(
+        connection.scalar(
+            sa.text(
+                "SELECT has_table_privilege(oid, 'UPDATE') OR has_table_privilege(oid, 'DELETE')"
+                " OR has_table_privilege(oid, 'TRUNCATE') OR pg_has_role(relowner, 'MEMBER')"
+                " FROM pg_catalog.pg_class WHERE oid = CAST(:table AS regclass)"
+            ),
+            {"table": f"{SCHEMA}.outcomes"},
+        )
+    )
+
+
+def _in_use(connection: sa.Connection) -> bool:
+    owner = sa.text(
+        "SELECT pg_get_userbyid(nspowner) FROM pg_catalog.pg_namespace WHERE nspname = :schema"
+    ).bindparams(schema=SCHEMA)
+    return bool(connection.scalar(owner) == ROLES.migrate)
+
+
+def _make_roles(connection: sa.Connection) -> list[str]:
+    """Create the roles that are missing and join the one that owns; returns the statements that were refused."""
+    refused = []
+    there = set(connection.scalars(sa.text("SELECT rolname FROM pg_catalog.pg_roles")))
+    for name in ROLES:
+        create = f"CREATE ROLE {name} NOLOGIN;"
+        # Roles are the server's, not the database's: somebody may make them at this moment.
+        quietly = (
+            f"DO $$ BEGIN {create} EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+        )
+        if name not in there and not _run(connection, quietly):
+            refused.append(create)
+    membership = _membership(connection)
+    unmade = f"CREATE ROLE {ROLES.migrate} NOLOGIN;" in refused
+    if unmade or not (_may_become_owner(connection) or _run(connection, membership)):
+        refused.append(membership)
+    return refused
+
+
+def _run(connection: sa.Connection, statement: str) -> bool:
+    """Run a statement; False, and nothing is changed, when this user lacks the right."""
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql(statement)
+    except exc.ProgrammingError as error:
+        if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+            raise
+        return False
+    return True
+
+
+def _may_become_owner(connection: sa.Connection) -> bool:
+    # From PostgreSQL 16 on, whoever creates a role is its member and yet may not act as it.
+    right = "SET" if _since_16(connection) else "MEMBER"
+    query = sa.text("SELECT pg_has_role(oid, :right) FROM pg_catalog.pg_roles WHERE rolname = :name")
+    return bool(connection.scalar(query, {"name": ROLES.migrate, "right": right}))
+
+
+def _membership(connection: sa.Connection) -> str:
+    """The statement that lets this user act as the role that owns."""
+    user = connection.scalar(sa.text("SELECT quote_ident(current_user)"))
+    options = " WITH INHERIT TRUE, SET TRUE" if _since_16(connection) else ""
+    return f"GRANT {ROLES.migrate} TO {user}{options};"
+
+
+def _since_16(connection: sa.Connection) -> bool:
+    return (connection.dialect.server_version_info or (0,)) >= (16,)
+
+
+def _transfers(connection: sa.Connection) -> list[tuple[str, bool]]:
+    """What makes the migrating role the owner of the schema and of everything in it, and whether this user may."""
+    ours = sa.text("SELECT has_database_privilege(current_database(), 'CREATE')")
+    may_create = bool(connection.scalar(ours))
+    if not sa.inspect(connection).has_schema(SCHEMA):
+        return [(f"CREATE SCHEMA {SCHEMA} AUTHORIZATION {ROLES.migrate};", may_create)]
+    found = sa.text(
+        "SELECT 'SCHEMA', quote_ident(nspname), pg_has_role(nspowner, 'USAGE') AND :may_create"
+        " FROM pg_catalog.pg_namespace WHERE nspname = :schema AND pg_get_userbyid(nspowner) <> :owner"
+        # Sequences go with their tables.
+        " UNION ALL SELECT CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END,"
+        " quote_ident(nspname) || '.' || quote_ident(relname), pg_has_role(relowner, 'USAGE')"
+        " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace"
+        " WHERE nspname = :schema AND relkind IN ('r', 'p', 'v') AND pg_get_userbyid(relowner) <> :owner"
+        " UNION ALL SELECT 'ROUTINE', quote_ident(nspname) || '.' || quote_ident(proname)"
+        " || '(' || pg_get_function_identity_arguments(p.oid) || ')', pg_has_role(proowner, 'USAGE')"
+        " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = pronamespace"
+        " WHERE nspname = :schema AND pg_get_userbyid(proowner) <> :owner"
+    )
+    rows = connection.execute(found, {"schema": SCHEMA, "owner": ROLES.migrate, "may_create": may_create})
+    return [(f"ALTER {kind} {name} OWNER TO {ROLES.migrate};", bool(allowed)) for kind, name, allowed in rows]

@@ -1,0 +1,52 @@
+"""Every table, split by subject. The migrations create them; a test holds that both say the same."""
+
+from __future__ import annotations
+
+from streamer.store.db.schema.alerts import alert_acknowledgements, alerts
+from streamer.store.db.schema.calibration import calibration_candidates, calibration_inputs, calibration_runs
+from streamer.store.db.schema.control import checkpoints, control_head, control_log
+from streamer.store.db.schema.decisions import batches, decisions, responses
+from streamer.store.db.schema.encoders import encoders
+from streamer.store.db.schema.gates import gate_revisions, gates, policies, policy_events
+from streamer.store.db.schema.judgements import judgements
+from streamer.store.db.schema.labels import label_revisions, label_signatures
+from streamer.store.db.schema.leases import leases
+from streamer.store.db.schema.log import data_gaps, dead_letters, outbox, outcomes, pending_messages, progress
+from streamer.store.db.schema.monitoring import monitor_alarms, monitor_gates, monitor_sequences
+from streamer.store.db.schema.review import review_claims, review_offers
+from streamer.store.db.schema.types import metadata
+
+__all__ = [
+    "alert_acknowledgements",
+    "alerts",
+    "batches",
+    "calibration_candidates",
+    "calibration_inputs",
+    "calibration_runs",
+    "checkpoints",
+    "control_head",
+    "control_log",
+    "data_gaps",
+    "dead_letters",
+    "decisions",
+    "encoders",
+    "gate_revisions",
+    "gates",
+    "judgements",
+    "label_revisions",
+    "label_signatures",
+    "leases",
+    "metadata",
+    "monitor_alarms",
+    "monitor_gates",
+    "monitor_sequences",
+    "outbox",
+    "outcomes",
+    "pending_messages",
+    "policies",
+    "policy_events",
+    "progress",
+    "responses",
+    "review_claims",
+    "review_offers",
+]

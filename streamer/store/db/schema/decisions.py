@@ -1,0 +1,134 @@
+"""What was asked, what was answered, and what was decided about it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from streamer.gates.policy import HOLD_ACTIONS, MODES, UNITS
+from streamer.gates.rule import THRESHOLD_STATES
+from streamer.store.db.schema.types import (
+    BIGINT,
+    DOCUMENT,
+    REAL,
+    HeaderPairs,
+    UtcDateTime,
+    check,
+    digest,
+    identity_column,
+    metadata,
+    one_of,
+    sized_text,
+    within_unit_interval,
+)
+
+batches = sa.Table(
+    "batches",
+    metadata,
+    identity_column(),
+    sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), nullable=False),
+    sa.Column("batch_id", sa.Text, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcDateTime, comment="as the publisher said"),
+    sa.Column("prompt", sa.Text, comment="NULL once erased"),
+    sa.Column("references", DOCUMENT),
+    sa.Column("metadata", DOCUMENT, comment="NULL once erased"),
+    sa.Column("content_hash", sa.LargeBinary, comment="tells a duplicate from a conflict; NULL once erased"),
+    sa.Column("salt", sa.LargeBinary, comment="key of content_mac; NULL once erased"),
+    sa.Column(
+        "content_mac", sa.LargeBinary, nullable=False, comment="what the hash chain holds of the texts"
+    ),
+    sa.Column("erased_at", UtcDateTime),
+    sa.UniqueConstraint("gate", "batch_id", "attempt"),
+    sa.UniqueConstraint("id", "gate"),
+    sized_text("batch_id", 200),
+    check("attempt", "attempt >= 1"),
+    digest("content_hash"),
+    digest("salt"),
+    digest("content_mac"),
+    check(
+        "erased",
+        "(erased_at IS NULL AND prompt IS NOT NULL AND metadata IS NOT NULL AND content_hash IS NOT NULL"
+        " AND salt IS NOT NULL)"
+        ' OR (erased_at IS NOT NULL AND prompt IS NULL AND "references" IS NULL AND metadata IS NULL'
+        " AND content_hash IS NULL AND salt IS NULL)",
+    ),
+    sqlite_autoincrement=True,
+)
+
+responses = sa.Table(
+    "responses",
+    metadata,
+    sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
+    sa.Column(
+        "position", sa.Integer, primary_key=True, autoincrement=False, comment="from 0, the event's order"
+    ),
+    sa.Column("response_id", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, comment="NULL once erased"),
+    sa.Column("score", REAL, comment="NULL when the batch was not scored"),
+    sa.Column("uniform", REAL, comment="the random number of a gate that ships by chance"),
+    sa.Column("raw_energy", REAL),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("drawn", sa.Boolean, nullable=False, comment="the audit sample asks for its severity"),
+    sa.UniqueConstraint("batch", "response_id"),
+    check("position", "position >= 0"),
+    sized_text("response_id", 200),
+    within_unit_interval("score"),
+    check("uniform", "uniform > 0 AND uniform < 1"),
+    check("raw_energy", "raw_energy >= -1e300 AND raw_energy <= 1e300"),
+    one_of("action", ("ship", *HOLD_ACTIONS)),
+    check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
+)
+
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("batch", BIGINT, primary_key=True, autoincrement=False),
+    sa.Column("gate", sa.Text, nullable=False),
+    sa.Column("policy_version", sa.Integer, nullable=False),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("mode", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("selected", sa.Text),
+    sa.Column("cut_state", sa.Text, comment="what cut this batch, where not all share the policy's cut"),
+    sa.Column("cut_threshold", REAL),
+    sa.Column("segment", sa.Text),
+    sa.Column("scorer", sa.Text, nullable=False),
+    sa.Column("encoder", sa.Text, nullable=False),
+    sa.Column("embedding_source", sa.Text, nullable=False),
+    sa.Column("sampled", sa.Boolean, nullable=False),
+    sa.Column("sampling_probability", REAL, nullable=False),
+    sa.Column("action_id", sa.Text, nullable=False, unique=True),
+    sa.Column("decided_at", UtcDateTime, nullable=False),
+    sa.Column("action_topic", sa.Text, nullable=False),
+    sa.Column("action_key", sa.LargeBinary),
+    sa.Column("action_value", sa.LargeBinary),
+    sa.Column("action_headers", HeaderPairs, nullable=False),
+    sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no chain covers them"),
+    sa.ForeignKeyConstraint(["batch", "gate"], ["batches.id", "batches.gate"]),
+    sa.ForeignKeyConstraint(["gate", "policy_version"], ["policies.gate", "policies.version"]),
+    sa.ForeignKeyConstraint(["batch", "selected"], ["responses.batch", "responses.response_id"]),
+    one_of("unit", UNITS),
+    one_of("mode", MODES),
+    one_of("outcome", ("ship", "mixed", *HOLD_ACTIONS)),
+    check("mixed_is_per_response", "outcome <> 'mixed' OR unit = 'response'"),
+    check("selected", "(unit = 'best' AND outcome = 'ship') = (selected IS NOT NULL)"),
+    sized_text("reason", 64),
+    check("shipped_is_scored", "outcome NOT IN ('ship', 'mixed') OR reason = 'scored'"),
+    one_of("cut_state", THRESHOLD_STATES),
+    check("cut_threshold", "cut_threshold >= -1e300 AND cut_threshold <= 1e300"),
+    check("segment", "length(segment) <= 200"),
+    one_of("embedding_source", ("encoder", "event", "none")),
+    within_unit_interval("sampling_probability"),
+    check("sampled_had_a_chance", "NOT sampled OR sampling_probability > 0"),
+    sized_text("action_id", 64),
+    sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
+    sa.Index("ix_decisions_gate_batch", "gate", "batch"),
+)
+sa.Index(
+    "ix_decisions_sampled",
+    decisions.c.gate,
+    decisions.c.decided_at,
+    postgresql_where=decisions.c.sampled,
+    sqlite_where=decisions.c.sampled,
+)

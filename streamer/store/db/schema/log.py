@@ -1,0 +1,188 @@
+"""The log's side of the record: progress, one outcome per offset in a hash chain, dead letters, gaps, and the messages
+that wait for the broker."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from streamer.store.db.schema.types import (
+    BIGINT,
+    HeaderPairs,
+    UtcDateTime,
+    check,
+    digest,
+    identity_column,
+    log_columns,
+    metadata,
+    one_of,
+    sized_text,
+)
+
+progress = sa.Table(
+    "progress",
+    metadata,
+    *log_columns(primary_key=True),
+    sa.Column("epoch", BIGINT, nullable=False, comment="raised by each lease"),
+    sa.Column("next_offset", BIGINT, nullable=False),
+    sa.Column("chain_height", BIGINT, nullable=False),
+    sa.Column("chain_hash", sa.LargeBinary, nullable=False),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("topic_id", sa.Text, comment="the broker's; NULL where it has none"),
+    check("partition", "partition >= 0"),
+    check("epoch", "epoch >= 1"),
+    check("next_offset", "next_offset >= 0"),
+    check("chain_height", "chain_height >= 0"),
+    digest("chain_hash"),
+)
+
+dead_letters = sa.Table(
+    "dead_letters",
+    metadata,
+    identity_column(),
+    *log_columns(),
+    sa.Column("offset", BIGINT, nullable=False),
+    sa.Column("timestamp_ms", BIGINT, nullable=False),
+    sa.Column("code", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, comment="NULL once erased: it may quote the message"),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("headers", HeaderPairs, comment="NULL once erased"),
+    sa.Column("salt", sa.LargeBinary, comment="key of content_mac; NULL once erased"),
+    sa.Column("content_mac", sa.LargeBinary, nullable=False),
+    sa.Column("recorded_at", UtcDateTime, nullable=False),
+    sa.Column("replayed_at", UtcDateTime),
+    sa.Column("replayed_by", sa.Text),
+    sa.Column("erased_at", UtcDateTime),
+    sa.UniqueConstraint("log_id", "topic", "partition", "offset"),
+    check("offset", '"offset" >= 0'),
+    sized_text("code", 64),
+    digest("salt"),
+    digest("content_mac"),
+    check("replayed", "(replayed_at IS NULL) = (replayed_by IS NULL)"),
+    check(
+        "erased",
+        "(erased_at IS NULL AND detail IS NOT NULL AND headers IS NOT NULL AND salt IS NOT NULL)"
+        " OR (erased_at IS NOT NULL AND detail IS NULL AND key IS NULL AND value IS NULL AND headers IS NULL"
+        " AND salt IS NULL)",
+    ),
+    sqlite_autoincrement=True,
+)
+
+outcomes = sa.Table(
+    "outcomes",
+    metadata,
+    *log_columns(primary_key=True),
+    sa.Column("offset", BIGINT, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("batch", BIGINT, sa.ForeignKey("batches.id")),
+    sa.Column("dead_letter", BIGINT, sa.ForeignKey("dead_letters.id")),
+    sa.Column("label", BIGINT, sa.ForeignKey("label_revisions.id")),
+    # No foreign key: SQLite adds none that has a name. That the row is there the chain tells.
+    sa.Column("label_signature", BIGINT, comment="the signature that came with the label"),
+    sa.Column("recorded_at", UtcDateTime, nullable=False),
+    sa.Column("chain_height", BIGINT, nullable=False, comment="from 1, without holes"),
+    sa.Column("chain_hash", sa.LargeBinary, nullable=False),
+    sa.ForeignKeyConstraint(
+        ["log_id", "topic", "partition"], ["progress.log_id", "progress.topic", "progress.partition"]
+    ),
+    sa.UniqueConstraint("log_id", "topic", "partition", "chain_height"),
+    check("offset", '"offset" >= 0'),
+    one_of("kind", ("decision", "duplicate", "conflict", "dead_letter", "label")),
+    check("batch", "(kind IN ('decision', 'duplicate', 'conflict')) = (batch IS NOT NULL)"),
+    check("dead_letter", "(kind IN ('conflict', 'dead_letter')) = (dead_letter IS NOT NULL)"),
+    check("label", "(kind = 'label') = (label IS NOT NULL)"),
+    check("chain_height", "chain_height >= 1"),
+    digest("chain_hash"),
+)
+sa.Index(
+    "uq_outcomes_decided_once",
+    outcomes.c.batch,
+    unique=True,
+    postgresql_where=outcomes.c.kind == "decision",
+    sqlite_where=outcomes.c.kind == "decision",
+)
+
+data_gaps = sa.Table(
+    "data_gaps",
+    metadata,
+    *log_columns(primary_key=True),
+    sa.Column("from_offset", BIGINT, primary_key=True, autoincrement=False),
+    sa.Column("to_offset", BIGINT, nullable=False, comment="exclusive"),
+    sa.Column("epoch", BIGINT, nullable=False),
+    sa.Column("recorded_at", UtcDateTime, nullable=False),
+    sa.ForeignKeyConstraint(
+        ["log_id", "topic", "partition"], ["progress.log_id", "progress.topic", "progress.partition"]
+    ),
+    check("offsets", "from_offset >= 0 AND to_offset > from_offset"),
+)
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    identity_column(),
+    sa.Column("source_log_id", sa.Text),
+    sa.Column("source_topic", sa.Text),
+    sa.Column("source_partition", sa.Integer),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("headers", HeaderPairs, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("published_at", UtcDateTime),
+    sa.Column("parked_at", UtcDateTime),
+    sa.Column("error", sa.Text),
+    sa.ForeignKeyConstraint(
+        ["source_log_id", "source_topic", "source_partition"],
+        ["progress.log_id", "progress.topic", "progress.partition"],
+    ),
+    check(
+        "source",
+        "(source_log_id IS NULL) = (source_topic IS NULL) AND (source_log_id IS NULL) = (source_partition IS NULL)",
+    ),
+    sized_text("topic", 249),
+    check("one_end", "published_at IS NULL OR parked_at IS NULL"),
+    check("parked", "(parked_at IS NULL) = (error IS NULL)"),
+    sqlite_autoincrement=True,
+)
+_waiting = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
+sa.Index("ix_outbox_unpublished", outbox.c.id, postgresql_where=_waiting, sqlite_where=_waiting)
+
+pending_messages = sa.Table(
+    "pending_messages",
+    metadata,
+    identity_column(),
+    sa.Column("source_log_id", sa.Text, nullable=False),
+    sa.Column("source_topic", sa.Text, nullable=False),
+    sa.Column("source_partition", sa.Integer, nullable=False),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column(
+        "batch", BIGINT, sa.ForeignKey("batches.id"), comment="its decision has key, value and headers"
+    ),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("headers", HeaderPairs, comment="NULL for a decision's action"),
+    sa.Column("parked_at", UtcDateTime),
+    sa.Column("error", sa.Text),
+    sa.ForeignKeyConstraint(
+        ["source_log_id", "source_topic", "source_partition"],
+        ["progress.log_id", "progress.topic", "progress.partition"],
+        name="fk_pending_messages_source_progress",  # the convention's would be too long for PostgreSQL
+    ),
+    sized_text("topic", 249),
+    check("content", "(batch IS NULL) = (headers IS NOT NULL)"),
+    check("reference", "batch IS NULL OR (key IS NULL AND value IS NULL)"),
+    check("parked", "(parked_at IS NULL) = (error IS NULL)"),
+    sqlite_autoincrement=True,
+)
+"""What input records caused and the broker has not acknowledged: a queue, from which acknowledged rows are deleted.
+
+An action is its decision's, and only referred to. `outbox` has the messages that no input record caused, and those that
+workers of an earlier version left.
+"""
+sa.Index(
+    "ix_pending_messages_lane",
+    pending_messages.c.topic,
+    pending_messages.c.id,
+    postgresql_where=pending_messages.c.parked_at.is_(None),
+    sqlite_where=pending_messages.c.parked_at.is_(None),
+)

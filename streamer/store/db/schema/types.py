@@ -1,0 +1,184 @@
+"""Column types and constraint names that every table shares."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+import sqlalchemy as sa
+
+from streamer.gates import rule
+from streamer.gates.rule import THRESHOLD_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamer.journal import Headers
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Row: TypeAlias = Mapping[Any, Any]
+"""A table's row by column names: about to be written, or read back."""
+
+_headers = msgspec.json.Encoder()
+
+HASH_BYTES = 32
+"""Length of SHA-256 digests, HMAC-SHA256 tags and salts."""
+
+
+class UtcDateTime(sa.types.TypeDecorator[datetime]):
+    """A moment: `timestamptz` on PostgreSQL, UTC text on SQLite; always timezone-aware UTC in Python.
+
+    Naive values are refused: they mean another moment on every machine.
+    """
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a moment needs a time zone: {value!r}")
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
+
+
+def encode_headers(headers: Headers) -> str:
+    """Write headers as JSON: ``[["name", "base64 of the value" or null], ...]``, order kept."""
+    try:
+        return _headers.encode(headers).decode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate, which only escapes can write
+        return json.dumps(
+            [
+                [name, None if value is None else base64.b64encode(value).decode("ascii")]
+                for name, value in headers
+            ],
+            separators=(",", ":"),
+        )
+
+
+def decode_headers(text: str) -> Headers:
+    """Read what `encode_headers` wrote."""
+    return tuple(
+        (name, None if value is None else base64.b64decode(value)) for name, value in json.loads(text)
+    )
+
+
+class HeaderPairs(sa.types.TypeDecorator["Headers"]):
+    """Kafka headers, exact to the byte. Text rather than jsonb, which refuses NUL in a header's name."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Headers | None, _dialect: sa.Dialect) -> str | None:
+        return None if value is None else encode_headers(value)
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> Headers | None:
+        return None if value is None else decode_headers(value)
+
+
+class Rule(sa.types.TypeDecorator["rule.Rule"]):
+    """A policy's rule as canonical JSON; the indicator, which most are, is NULL."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: rule.Rule | None, _dialect: sa.Dialect) -> str | None:
+        return None if value is None or value == rule.INDICATOR else rule.rule_text(value)
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> rule.Rule | None:
+        return rule.INDICATOR if value is None else rule.rule_of_text(value)
+
+
+class Names(sa.types.TypeDecorator[tuple[str, ...]]):
+    """Names as a JSON array."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, _dialect: sa.Dialect) -> str | None:
+        return None if value is None else json.dumps(value, ensure_ascii=False)
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> tuple[str, ...] | None:
+        return None if value is None else tuple(json.loads(value))
+
+
+BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""64 bits on both: SQLite's INTEGER is, and only INTEGER may be an identity there."""
+
+DOCUMENT = sa.JSON(none_as_null=True)
+"""A publisher's JSON, kept to the letter. Not jsonb: that rewrites numbers (1e300, -0.0) and refuses NUL, and
+the seal of the texts must come out the same when it is computed again from what was stored."""
+
+REAL: sa.Double[float] = sa.Double()
+
+
+def identity_column() -> sa.Column[int]:
+    """The surrogate key of a table whose natural key is long. Declare `sqlite_autoincrement` beside it."""
+    return sa.Column("id", BIGINT, sa.Identity(), primary_key=True)
+
+
+def log_columns(*, primary_key: bool = False) -> tuple[sa.Column[Any], ...]:
+    """Name one partition of one log."""
+    return (
+        sa.Column("log_id", sa.Text, nullable=False, primary_key=primary_key),
+        sa.Column("topic", sa.Text, nullable=False, primary_key=primary_key),
+        sa.Column("partition", sa.Integer, nullable=False, primary_key=primary_key, autoincrement=False),
+    )
+
+
+def check(name: str, rule: str) -> sa.CheckConstraint:
+    """A rule of one row that the database keeps."""
+    return sa.CheckConstraint(rule, name=name)
+
+
+def one_of(column: str, values: Iterable[str], *, name: str | None = None) -> sa.CheckConstraint:
+    """A closed list of words."""
+    return check(name or column, f"{column} IN ({', '.join(repr(value) for value in values)})")
+
+
+def within_unit_interval(column: str) -> sa.CheckConstraint:
+    """A number in [0, 1] (NaN compares above everything on PostgreSQL, and is NULL on SQLite)."""
+    return check(column, f"{column} >= 0 AND {column} <= 1")
+
+
+def digest(column: str) -> sa.CheckConstraint:
+    """Exactly `HASH_BYTES` bytes (or NULL where the column allows it)."""
+    return check(column, f"length({column}) = {HASH_BYTES}")
+
+
+def sized_text(column: str, longest: int) -> sa.CheckConstraint:
+    """A text of 1 to `longest` characters."""
+    return check(column, f"length({column}) BETWEEN 1 AND {longest}")
+
+
+def sized_rule() -> sa.CheckConstraint:
+    """A rule fits into one message."""
+    return check("rule", "length(rule) BETWEEN 2 AND 1048576")
+
+
+def finite_cut(state: str = "state", threshold: str = "threshold") -> tuple[sa.CheckConstraint, ...]:
+    """A threshold's state is one of three words, and lambda is there, and finite, exactly for `cut`."""
+    return (
+        one_of(state, THRESHOLD_STATES),
+        check("threshold", f"({state} = 'cut') = ({threshold} IS NOT NULL)"),
+        check("threshold_finite", f"{threshold} >= -1e300 AND {threshold} <= 1e300"),
+    )

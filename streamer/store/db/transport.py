@@ -1,0 +1,76 @@
+"""Who may listen on the way to PostgreSQL: nobody, unless the connection stays here or somebody permits it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+from streamer.security.loopback import is_loopback
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_VERIFIED = ("verify-full", "verify-ca")
+
+
+def protected(url: sa.URL, *, insecure: bool) -> sa.URL:
+    """Return the URL of a connection that is encrypted to a server that proves who it is.
+
+    A Unix socket and the loopback stay as they are. To another machine ``sslmode`` must be ``verify-full`` (the
+    default here, where libpq's own falls back to plain text) or ``verify-ca``. What the URL leaves open is read
+    from libpq's environment (``PGHOST``, ``PGSSLMODE``, ...), as libpq does.
+
+    Parameters
+    ----------
+    url
+        Of a PostgreSQL database.
+    insecure
+        Permit every ``sslmode``, libpq's default included.
+
+    Raises
+    ------
+    UsageError
+        When the connection would leave this machine without that protection.
+    """
+    if insecure or all(_is_here(host) for host in _hosts(url)):
+        return url
+    mode = _option(url, "sslmode", "PGSSLMODE")
+    if not mode:
+        return url.update_query_dict({"sslmode": _VERIFIED[0]})
+    if mode in _VERIFIED:
+        return url
+    raise UsageError(
+        f"refusing to talk to the database at {', '.join(host or 'its service' for host in _hosts(url))} with"
+        f" sslmode={mode}: write sslmode=verify-full (and sslrootcert=FILE for an authority of your own) into the"
+        " database URL, or, if that network is trusted, say `streamer --insecure ...` (STREAMER_INSECURE=true)"
+    )
+
+
+def _hosts(url: sa.URL) -> list[str]:
+    """Where libpq would connect to; an empty name is for what a connection service decides."""
+    if _option(url, "service", "PGSERVICE"):
+        return [""]
+    for name, variable in (("hostaddr", "PGHOSTADDR"), ("host", "PGHOST")):
+        named = (url.host or "") if name == "host" else ""
+        found = named or _option(url, name, variable)
+        if found:
+            # SQLAlchemy takes several hosts as host:port each, libpq only as names.
+            return [_without_port(one.strip()) for one in found.split(",")]
+    return ["localhost"]  # the Unix socket in libpq's default folder
+
+
+def _option(url: sa.URL, name: str, variable: str) -> str:
+    given = url.query.get(name, "")
+    text = given if isinstance(given, str) else ",".join(given)
+    return text or os.environ.get(variable, "")
+
+
+def _without_port(host: str) -> str:
+    if host.startswith(("/", "@", "[")) or host.count(":") != 1:
+        return host
+    return host.partition(":")[0]
+
+
+def _is_here(host: str) -> bool:
+    return host.startswith(("/", "@")) or is_loopback(host)

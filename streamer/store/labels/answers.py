@@ -1,0 +1,112 @@
+"""What was answered, scored and labelled, batch by batch: for an evaluation on the record."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.clouds.stored_answers import StoredBatch, StoredResponse
+from streamer.gates.gate import is_blank
+from streamer.journal import BatchKey
+from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
+from streamer.store.labels.revisions import Severities
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.gates.policy import GateSettings
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+    from streamer.store.labels.read_labels import ReadLabels
+
+
+class Answers:
+    """Implements `streamer.clouds.stored_answers.AnswerStore`."""
+
+    def __init__(self, database: Database, *, read: ReadLabels) -> None:
+        self._database = database
+        self._read = read
+
+    def audited(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[StoredBatch]:
+        """First attempts that the audit sample took, decided before `older_than` under these scores.
+
+        Where the audit took every batch, those that were held for blank answers are among them: nothing draws these.
+        """
+        query = (
+            sa.select(
+                batches.c.id,
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                batches.c.prompt,
+                batches.c.references,
+                decisions.c.sampled,
+                gate_revisions.c.audit_probability,
+                responses.c.response_id,
+                responses.c.text,
+                responses.c.score,
+                responses.c.raw_energy,
+                responses.c.drawn,
+            )
+            .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+            .join(responses, responses.c.batch == decisions.c.batch)
+            .join(
+                policies,
+                (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
+            )
+            .join(
+                gate_revisions,
+                (gate_revisions.c.gate == policies.c.gate)
+                & (gate_revisions.c.revision == policies.c.gate_revision),
+            )
+            .where(
+                decisions.c.gate == gate,
+                decisions.c.decided_at < older_than,
+                decisions.c.scorer == settings.scorer,
+                decisions.c.encoder == settings.encoder,
+                batches.c.attempt == 1,
+                (decisions.c.sampled & responses.c.score.is_not(None))
+                | ((decisions.c.reason == "empty_text") & (gate_revisions.c.audit_probability == 1)),
+            )
+            .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
+        )
+        with self._database.reading(snapshot=True) as connection:
+            severities = Severities.read(
+                connection, self._read.table(connection, gate), gate, settings.severity_kind
+            )
+            found = connection.execute(query).mappings()
+            return [_batch(list(rows), severities) for _, rows in groupby(found, key=itemgetter("id"))]
+
+
+def _batch(rows: Sequence[Row], severities: Severities) -> StoredBatch:
+    first = rows[0]
+    key = BatchKey(first["gate"], first["batch_id"], first["attempt"])
+    return StoredBatch(
+        batch_id=first["batch_id"],
+        prompt=first["prompt"],
+        references=tuple(first["references"] or ()),
+        probability=first["audit_probability"],
+        responses=tuple(
+            StoredResponse(
+                id=row["response_id"],
+                text=row["text"],
+                score=row["score"],
+                blank=_blank(row),
+                severity=severities.get(key, row["response_id"])
+                if row["drawn"] or not first["sampled"]
+                else None,
+            )
+            for row in rows
+        ),
+    )
+
+
+def _blank(row: Row) -> bool:
+    """Without its text a blank answer is known by its raw energy, which is 0 for no other."""
+    if row["text"] is not None:
+        return is_blank(row["text"])
+    return row["score"] is None or row["raw_energy"] == 0

@@ -1,0 +1,207 @@
+"""Labels that a labeller gave in bulk, and what a judge was asked and said for each; texts can be erased."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.events.codec import canonical_json
+from streamer.journal import BatchKey, LabelRevision
+from streamer.labels.judge.exchanges import exchanges_document, exchanges_of
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import judgements
+from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.labels.revisions import store_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.labels.filling import Attempted
+    from streamer.labels.judge.record import Judgement
+    from streamer.labels.llm.record import Exchange
+    from streamer.store.db.engine import Database
+    from streamer.store.labels.read_labels import ReadLabels
+
+_Response = tuple[BatchKey, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJudgement:
+    """One judgement as it is kept.
+
+    Attributes
+    ----------
+    judge : model and rubric; the labeller of the label.
+    label : id of the label revision that came of it; None when none did.
+    mark : in [0, 100], higher is better; None when there is none.
+    subscores : points by aspect; None without a mark.
+    failure : the code of why there is no mark.
+    requests : how often the judge was asked.
+    cost : in the price list's currency; None when unknown.
+    exchanges : every request and reply; None once erased.
+    intact : whether the exchanges are those that were sealed; None once erased, for their seal cannot be tested then.
+    """
+
+    judge: str
+    judged_at: datetime
+    label: int | None
+    mark: float | None
+    subscores: Mapping[str, float] | None
+    failure: str | None
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    exchanges: tuple[Exchange, ...] | None
+    intact: bool | None
+    erased_at: datetime | None
+
+
+class Judgements:
+    """The judgements of all gates, and the labels that come with them."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], read: ReadLabels) -> None:
+        self._database = database
+        self._clock = clock
+        self._read = read
+
+    def keep(self, attempts: Sequence[Attempted], *, kind: str, labeller: str, source: str) -> int:
+        """Keep labels and judgements, all or none, and return how many labels are new.
+
+        A response that has a label of this kind already, whoever of those that are read gave it, gets none; what a judge said of it is
+        kept all the same.
+        """
+        now = self._clock()
+
+        def work(connection: sa.Connection) -> int:
+            labelled = _labelled(
+                connection, self._read.table(connection), kind, [_response(attempt) for attempt in attempts]
+            )
+            new = {
+                _response(attempt): LabelRevision(
+                    key=attempt.task.key,
+                    response_id=attempt.task.response_id,
+                    severity=attempt.severity.value,
+                    raw_severity=attempt.severity.raw,
+                    kind=kind,
+                    labeller=labeller,
+                    labelled_at=now,
+                )
+                for attempt in attempts
+                if attempt.severity is not None and _response(attempt) not in labelled
+            }
+            stored = store_labels(
+                connection, list(new.values()), keys=self._read.keys, source=source, now=now
+            )
+            labels = {response: one.label["id"] for response, one in zip(new, stored, strict=True)}
+            judged = [
+                _row(attempt, attempt.judgement, labels.get(_response(attempt)), now)
+                for attempt in attempts
+                if attempt.judgement is not None
+            ]
+            bulk_insert.append(connection, judgements, judged)
+            return len(labels)
+
+        return self._database.writing(work)
+
+    def of(self, key: BatchKey, response_id: str | None = None) -> list[StoredJudgement]:
+        """Judgements of a batch's responses, or of one of them, the oldest first."""
+        query = sa.select(judgements).where(*_of_batch(key)).order_by(judgements.c.id)
+        if response_id is not None:
+            query = query.where(judgements.c.response_id == response_id)
+        with self._database.reading() as connection:
+            return [_stored(row) for row in connection.execute(query).mappings()]
+
+    def erase(self, keys: Iterable[BatchKey]) -> int:
+        """Erase what was asked and said about these batches for good; returns how many judgements lost their texts.
+
+        Marks, counts, failures' codes and the seal stay. The seal's key goes with the texts, so that nobody can test
+        guesses of them against it.
+        """
+        now = self._clock()
+        with_texts = judgements.c.erased_at.is_(None)
+        erased = {"exchanges": sa.null(), "salt": sa.null(), "erased_at": now}
+
+        def work(connection: sa.Connection) -> int:
+            return sum(
+                connection.execute(
+                    sa.update(judgements).where(*_of_batch(key), with_texts).values(erased)
+                ).rowcount
+                for key in sorted(set(keys))
+            )
+
+        return self._database.writing(work)
+
+
+def _response(attempt: Attempted) -> _Response:
+    return attempt.task.key, attempt.task.response_id
+
+
+def _of_batch(key: BatchKey) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        judgements.c.gate == key.gate,
+        judgements.c.batch_id == key.batch_id,
+        judgements.c.attempt == key.attempt,
+    )
+
+
+def _labelled(
+    connection: sa.Connection, labels: sa.FromClause, kind: str, responses: Sequence[_Response]
+) -> set[_Response]:
+    """Those responses that have a label of this kind."""
+    columns = [labels.c[name] for name in ("gate", "batch_id", "attempt", "response_id")]
+    found = bulk_insert.look_up(
+        connection,
+        sa.select(*columns).where(labels.c.kind == kind),
+        columns,
+        [(*key, response_id) for key, response_id in responses],
+    )
+    return {(BatchKey(row["gate"], row["batch_id"], row["attempt"]), row["response_id"]) for row in found}
+
+
+def _row(attempt: Attempted, judgement: Judgement, label: int | None, now: datetime) -> dict[str, Any]:
+    verdict, failure = judgement.verdict, judgement.failure
+    document = exchanges_document(judgement.exchanges)
+    salt = secrets.token_bytes(HASH_BYTES)
+    return {
+        "gate": attempt.task.key.gate,
+        "batch_id": attempt.task.key.batch_id,
+        "attempt": attempt.task.key.attempt,
+        "response_id": attempt.task.response_id,
+        "judge": judgement.judge,
+        "judged_at": now,
+        "label": label,
+        "mark": None if verdict is None else verdict.mark,
+        "subscores": None if verdict is None else dict(verdict.subscores),
+        "failure": None if failure is None else failure.code,
+        "requests": len(judgement.exchanges),
+        "input_tokens": judgement.usage.prompt,
+        "output_tokens": judgement.usage.completion,
+        "cost": None if judgement.cost is None else float(judgement.cost),
+        "exchanges": document,
+        "salt": salt,
+        "content_mac": _mac(salt, document),
+        "erased_at": None,
+    }
+
+
+def _mac(salt: bytes, document: object) -> bytes:
+    return hmac.new(salt, canonical_json(document), hashlib.sha256).digest()
+
+
+def _stored(row: sa.RowMapping) -> StoredJudgement:
+    fields = {name: row[name] for name in StoredJudgement.__slots__ if name not in ("exchanges", "intact")}
+    document = row["exchanges"]
+    return StoredJudgement(
+        **fields,
+        exchanges=None if document is None else exchanges_of(document),
+        intact=None
+        if document is None
+        else hmac.compare_digest(_mac(row["salt"], document), row["content_mac"]),
+    )

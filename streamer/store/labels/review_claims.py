@@ -1,0 +1,170 @@
+"""Which drawn answers wait for people, and who has which at the moment.
+
+A claim is a row under the answer's key, so that of any number of processes one alone gets it; it lasts until it
+expires, and counts for nothing afterwards.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from streamer.store.db.schema import (
+    batches,
+    decisions,
+    gate_revisions,
+    responses,
+    review_claims,
+    review_offers,
+)
+from streamer.store.db.schema.types import UtcDateTime
+from streamer.store.labels.revisions import unlabelled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.review.items import Reviewer
+
+SHOWN = (
+    responses.c.batch,
+    responses.c.position,
+    responses.c.text,
+    batches.c.prompt,
+    batches.c.references,
+    decisions.c.gate,
+)
+"""What a page is told of an answer."""
+
+_CANDIDATES = 8
+_FORGOTTEN = timedelta(days=1)
+
+
+def is_of(reviewer: Reviewer) -> sa.ColumnElement[bool]:
+    """Tell of a claim whether this page has it, with this person at it."""
+    return (review_claims.c.holder == reviewer.holder) & (review_claims.c.labeller == reviewer.labeller)
+
+
+def claim_of_others(reviewer: Reviewer, now: datetime) -> sa.Subquery:
+    """Select the claims that hold, and are not this page's."""
+    return (
+        sa.select(review_claims.c.batch, review_claims.c.position)
+        .where(review_claims.c.expires_at > now, ~is_of(reviewer))
+        .subquery()
+    )
+
+
+def offer_to(reviewer: Reviewer) -> sa.Subquery:
+    """Select what was shown to this person."""
+    return sa.select(review_offers).where(review_offers.c.labeller == reviewer.labeller).subquery()
+
+
+def beside(query: sa.Select[Any], claim: sa.Subquery, offer: sa.Subquery) -> sa.Select[Any]:
+    """Add, to each drawn response, another's claim and what this person was offered, where there is one."""
+    return query.outerjoin(
+        claim, (claim.c.batch == responses.c.batch) & (claim.c.position == responses.c.position)
+    ).outerjoin(
+        offer,
+        (offer.c.batch == responses.c.batch)
+        & (offer.c.position == responses.c.position)
+        & (offer.c.kind == gate_revisions.c.severity_kind),
+    )
+
+
+def candidates(
+    labels: sa.FromClause, reviewer: Reviewer, gates: Sequence[str], now: datetime
+) -> sa.Select[Any]:
+    """Select what this page may have, in the order in which it is to get it: first what it has."""
+    claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
+    own = sa.exists().where(
+        review_claims.c.batch == responses.c.batch,
+        review_claims.c.position == responses.c.position,
+        is_of(reviewer),
+    )
+    return (
+        beside(
+            unlabelled(
+                labels,
+                *SHOWN,
+                gate_revisions.c.severity_kind.label("kind"),
+                offer.c.skipped_at.label("skipped_at"),
+            ),
+            claim,
+            offer,
+        )
+        .where(decisions.c.gate.in_(gates), responses.c.text.is_not(None), claim.c.batch.is_(None))
+        .order_by(
+            sa.case((own, 0), (offer.c.skipped_at.is_(None), 1), else_=2),
+            offer.c.skipped_at,
+            decisions.c.decided_at,
+            batches.c.id,
+            responses.c.position,
+        )
+        .limit(_CANDIDATES)
+    )
+
+
+def take(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    row: sa.Row[Any],
+    reviewer: Reviewer,
+    *,
+    until: datetime,
+    now: datetime,
+) -> bool:
+    """Claim a response that waits for a severity, or keep it; False when another has it, or it was labelled."""
+    if not _claim(connection, row.batch, row.position, reviewer, until=until, now=now):
+        return False
+    # Asked once it is ours: whoever had it may have labelled it, and given it up, a moment ago.
+    waits = unlabelled(labels, sa.literal(1)).where(
+        responses.c.batch == row.batch, responses.c.position == row.position
+    )
+    if connection.execute(waits).first() is not None:
+        return True
+    give_up(connection, reviewer, row)
+    return False
+
+
+def forget_old(connection: sa.Connection, now: datetime) -> None:
+    """Delete claims that ended long ago, of answers that were then labelled otherwise."""
+    connection.execute(sa.delete(review_claims).where(review_claims.c.expires_at < now - _FORGOTTEN))
+
+
+def _claim(
+    connection: sa.Connection,
+    batch: int,
+    position: int,
+    reviewer: Reviewer,
+    *,
+    until: datetime,
+    now: datetime,
+) -> bool:
+    """Write the claim; False when another has it at this moment."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    values = {"labeller": reviewer.labeller, "holder": reviewer.holder, "expires_at": until}
+    taken = connection.execute(
+        insert(review_claims)
+        .values(batch=batch, position=position, **values)
+        .on_conflict_do_update(
+            index_elements=["batch", "position"],
+            set_=values,
+            where=(review_claims.c.expires_at <= sa.literal(now, UtcDateTime)) | is_of(reviewer),
+        )
+        .returning(review_claims.c.batch)
+    )
+    return taken.first() is not None
+
+
+def give_up(connection: sa.Connection, reviewer: Reviewer, response: sa.Row[Any]) -> None:
+    """Free a response, whichever page of this person has it: one may send a mark that another left behind."""
+    connection.execute(
+        sa.delete(review_claims).where(
+            review_claims.c.batch == response.batch,
+            review_claims.c.position == response.position,
+            review_claims.c.labeller == reviewer.labeller,
+        )
+    )

@@ -1,0 +1,206 @@
+"""What was shown to whom on the review page, and the severities that came of it.
+
+Each offer has a random name: a mark that comes late, after a restart or a second time, still finds its answer.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from streamer.journal import BatchKey, LabelRevision
+from streamer.review.items import Decided, ReviewItem, UnknownItem
+from streamer.store.db.schema import (
+    batches,
+    decisions,
+    label_revisions,
+    policies,
+    responses,
+    review_offers,
+)
+from streamer.store.db.schema.types import UtcDateTime
+from streamer.store.labels.revisions import store_labels
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.review.items import Reviewer
+    from streamer.signing.labels import LabelKeys
+
+SOURCE = "review"
+
+_TICK = timedelta(microseconds=1)
+_NOT_BY_ITS_SCORE = frozenset({"smooth", "ramp", "rank"})
+
+
+def offered(connection: sa.Connection, row: sa.Row[Any], reviewer: Reviewer, now: datetime) -> ReviewItem:
+    """Write that this response is shown to this person, unless it was before; return it as it is shown."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    connection.execute(
+        insert(review_offers)
+        .values(
+            token=secrets.token_urlsafe(18),
+            batch=row.batch,
+            position=row.position,
+            labeller=reviewer.labeller,
+            kind=row.kind,
+            offered_at=now,
+            marks=0,
+        )
+        .on_conflict_do_nothing(index_elements=["batch", "position", "labeller", "kind"])
+    )
+    offer = connection.execute(
+        sa.select(review_offers.c.token, review_offers.c.marks).where(
+            review_offers.c.batch == row.batch,
+            review_offers.c.position == row.position,
+            review_offers.c.labeller == reviewer.labeller,
+            review_offers.c.kind == row.kind,
+        )
+    ).one()
+    return item_of(
+        connection,
+        row,
+        token=offer.token,
+        kind=row.kind,
+        marks=offer.marks,
+        severity=None,
+        skipped=row.skipped_at is not None,
+    )
+
+
+def item_of(
+    connection: sa.Connection,
+    row: sa.Row[Any],
+    *,
+    token: str,
+    kind: str,
+    marks: int,
+    severity: float | None,
+    skipped: bool,
+) -> ReviewItem:
+    every = connection.execute(
+        sa.select(sa.func.count()).select_from(responses).where(responses.c.batch == row.batch)
+    ).scalar_one()
+    return ReviewItem(
+        token=token,
+        gate=row.gate,
+        kind=kind,
+        prompt=row.prompt,
+        text=row.text,
+        references=tuple(row.references or ()),
+        others=every - 1,
+        skipped=skipped,
+        marks=marks,
+        severity=severity,
+    )
+
+
+def of_offers(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(*columns)
+        .select_from(review_offers)
+        .join(
+            responses,
+            (responses.c.batch == review_offers.c.batch) & (responses.c.position == review_offers.c.position),
+        )
+        .join(batches, batches.c.id == review_offers.c.batch)
+        .join(decisions, decisions.c.batch == review_offers.c.batch)
+    )
+
+
+def offer_of(connection: sa.Connection, reviewer: Reviewer, token: str) -> sa.Row[Any]:
+    """Read what was offered under a name, to this person; raises `UnknownItem`."""
+    row = connection.execute(
+        of_offers(
+            review_offers.c.batch,
+            review_offers.c.position,
+            review_offers.c.kind,
+            review_offers.c.marked_at,
+            batches.c.gate,
+            batches.c.batch_id,
+            batches.c.attempt,
+            responses.c.response_id,
+        ).where(review_offers.c.token == token, review_offers.c.labeller == reviewer.labeller)
+    ).one_or_none()
+    if row is None:
+        raise UnknownItem(f"nothing was shown to {reviewer.labeller!r} under this name")
+    return row
+
+
+def given(labels: sa.FromClause, labeller: str, offer: sa.Row[Any]) -> sa.Select[Any]:
+    """Select the severities of these that a labeller gave to what was offered."""
+    return sa.select(labels).where(
+        labels.c.gate == offer.gate,
+        labels.c.batch_id == offer.batch_id,
+        labels.c.attempt == offer.attempt,
+        labels.c.response_id == offer.response_id,
+        labels.c.kind == offer.kind,
+        labels.c.labeller == labeller,
+    )
+
+
+def store_severity(
+    connection: sa.Connection,
+    labeller: str,
+    offer: sa.Row[Any],
+    severity: float,
+    now: datetime,
+    *,
+    keys: LabelKeys,
+) -> None:
+    last = connection.execute(
+        given(label_revisions, labeller, offer).with_only_columns(
+            sa.func.max(label_revisions.c.effective_at, type_=UtcDateTime())
+        )
+    ).scalar_one()
+    # Also where two marks share a clock's tick, or the clock was put back between them.
+    moment = now if last is None else max(now, last + _TICK)
+    label = LabelRevision(
+        key=BatchKey(offer.gate, offer.batch_id, offer.attempt),
+        response_id=offer.response_id,
+        severity=severity,
+        raw_severity=None,
+        kind=offer.kind,
+        labeller=labeller,
+        labelled_at=moment,
+    )
+    store_labels(connection, [label], keys=keys, source=SOURCE, now=moment)
+
+
+def decided(connection: sa.Connection, batch: int, position: int) -> Decided:
+    row = connection.execute(
+        sa.select(
+            decisions.c.unit,
+            decisions.c.mode,
+            decisions.c.reason,
+            decisions.c.cut_state,
+            decisions.c.cut_threshold,
+            decisions.c.policy_version,
+            policies.c.state,
+            policies.c.threshold,
+            policies.c.rule,
+            responses.c.action,
+            responses.c.score,
+        )
+        .select_from(decisions)
+        .join(responses, responses.c.batch == decisions.c.batch)
+        .join(
+            policies,
+            (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
+        )
+        .where(decisions.c.batch == batch, responses.c.position == position)
+    ).one()
+    by_its_score = row.unit != "batch" and row.rule.kind not in _NOT_BY_ITS_SCORE
+    threshold = row.threshold if row.cut_state is None else row.cut_threshold
+    return Decided(
+        action=row.action,
+        reason=row.reason,
+        score=row.score,
+        threshold=threshold if by_its_score else None,
+        policy_version=row.policy_version,
+        enforced=row.mode == "enforce",
+    )

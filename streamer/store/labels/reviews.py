@@ -1,0 +1,252 @@
+"""The review page's side of the record: the next answer for each person, and the severities that people give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.review.items import Decided, GateProgress, Progress, ReviewItem
+from streamer.store.db.schema import decisions, responses, review_claims, review_offers
+from streamer.store.labels.review_claims import (
+    SHOWN,
+    beside,
+    candidates,
+    claim_of_others,
+    forget_old,
+    give_up,
+    is_of,
+    offer_to,
+    take,
+)
+from streamer.store.labels.review_offers import (
+    decided,
+    given,
+    item_of,
+    of_offers,
+    offer_of,
+    offered,
+    store_severity,
+)
+from streamer.store.labels.revisions import unlabelled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from streamer.review.items import Mark, Reviewer
+    from streamer.store.db.engine import Database
+    from streamer.store.labels.read_labels import ReadLabels
+
+_ROUNDS = 20
+
+
+class Reviews:
+    """Implements `streamer.review.items.ReviewStore`."""
+
+    def __init__(self, database: Database, *, read: ReadLabels) -> None:
+        self._database = database
+        self._read = read
+
+    def next(
+        self, reviewer: Reviewer, gates: Sequence[str], *, hold: timedelta, now: datetime
+    ) -> ReviewItem | None:
+        """Claim the oldest decision's answer that nobody labelled or has, what this person skipped last.
+
+        A page that has a claim gets the same item again. None when nothing is to be had.
+        """
+        # Looked for without a lock, so that workers can commit meanwhile, and taken in a short transaction.
+        for _ in range(_ROUNDS):
+            with self._database.reading() as connection:
+                labels = self._read.table(connection)
+                found = connection.execute(candidates(labels, reviewer, gates, now)).all()
+            if not found:
+                return None
+            item = self._database.writing(
+                lambda connection, found=found: _take_one(  # type: ignore[misc]
+                    connection, self._read.table(connection), found, reviewer, until=now + hold, now=now
+                )
+            )
+            if item is not None:
+                return item
+        return None
+
+    def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
+        """Say of which of these gates this person's labels would not be read, and why."""
+        with self._database.reading() as connection:
+            return self._read.refusals(connection, labeller, gates)
+
+    def others(self, reviewer: Reviewer, token: str) -> list[str]:
+        """Return the texts of the batch's other answers, in the order of the event. Raises `UnknownItem`."""
+        with self._database.reading() as connection:
+            offer = offer_of(connection, reviewer, token)
+            query = (
+                sa.select(responses.c.text)
+                .where(responses.c.batch == offer.batch, responses.c.position != offer.position)
+                .order_by(responses.c.position)
+            )
+            return [text for text in connection.execute(query).scalars() if text is not None]
+
+    def mark(self, reviewer: Reviewer, mark: Mark, *, now: datetime) -> Decided:
+        """Store a severity, seal it and give the claim up. Safe to repeat.
+
+        Of the same labeller's severities the one that was given last counts, however fast they follow one another and
+        wherever a clock stands. Raises `UnknownItem`.
+        """
+
+        def work(connection: sa.Connection) -> Decided:
+            offer = offer_of(connection, reviewer, mark.token)
+            # Whoever changes the row has it to the end: of two pages that send the same mark, one waits.
+            counted = connection.execute(
+                sa.update(review_offers)
+                .where(
+                    review_offers.c.token == mark.token,
+                    (review_offers.c.marks < mark.count)
+                    | ((review_offers.c.marks == mark.count) & (review_offers.c.mark != mark.name)),
+                )
+                .values(marks=mark.count, mark=mark.name, marked_at=now, skipped_at=None)
+            )
+            if counted.rowcount:
+                store_severity(connection, reviewer.labeller, offer, mark.severity, now, keys=self._read.keys)
+            give_up(connection, reviewer, offer)
+            return decided(connection, offer.batch, offer.position)
+
+        return self._database.writing(work)
+
+    def skip(self, reviewer: Reviewer, token: str, *, now: datetime) -> None:
+        """Put an item behind everything else that waits for this person, and give the claim up.
+
+        Raises `UnknownItem`.
+        """
+
+        def work(connection: sa.Connection) -> None:
+            offer = offer_of(connection, reviewer, token)
+            connection.execute(
+                sa.update(review_offers).where(review_offers.c.token == token).values(skipped_at=now)
+            )
+            give_up(connection, reviewer, offer)
+
+        self._database.writing(work)
+
+    def back(
+        self, reviewer: Reviewer, gates: Sequence[str], *, before: str | None, since: datetime
+    ) -> ReviewItem | None:
+        """Return what this person labelled last, or last before the item `before`, but not before `since`."""
+        query = (
+            of_offers(*SHOWN, review_offers.c.token, review_offers.c.kind, review_offers.c.marks)
+            .where(
+                review_offers.c.labeller == reviewer.labeller,
+                review_offers.c.marked_at >= since,
+                decisions.c.gate.in_(gates),
+                responses.c.text.is_not(None),
+            )
+            .order_by(review_offers.c.marked_at.desc(), review_offers.c.token)
+            .limit(1)
+        )
+        with self._database.reading() as connection:
+            if before is not None and (offer := offer_of(connection, reviewer, before)).marked_at is not None:
+                query = query.where(review_offers.c.marked_at < offer.marked_at)
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return None
+            labels = self._read.table(connection, row.gate)
+            own = given(labels, reviewer.labeller, offer_of(connection, reviewer, row.token))
+            severity = connection.execute(
+                own.with_only_columns(labels.c.severity)
+                .order_by(labels.c.effective_at.desc(), labels.c.id.desc())
+                .limit(1)
+            ).scalar_one_or_none()
+            return item_of(
+                connection,
+                row,
+                token=row.token,
+                kind=row.kind,
+                marks=row.marks,
+                severity=severity,
+                skipped=False,
+            )
+
+    def renew(self, reviewer: Reviewer, token: str, *, hold: timedelta, now: datetime) -> bool:
+        """Keep a claim for longer; False when it is no longer this page's. Raises `UnknownItem`."""
+
+        def work(connection: sa.Connection) -> bool:
+            offer = offer_of(connection, reviewer, token)
+            if offer.marked_at is not None:
+                return True  # it is labelled, and opened again to be corrected: nobody else is asked for it
+            labels = self._read.table(connection, offer.gate)
+            return take(connection, labels, offer, reviewer, until=now + hold, now=now)
+
+        return self._database.writing(work)
+
+    def release(self, reviewer: Reviewer) -> None:
+        """Give up what this page has: the person leaves."""
+        mine = sa.delete(review_claims).where(is_of(reviewer))
+        self._database.writing(lambda connection: connection.execute(mine))
+
+    def progress(
+        self, reviewer: Reviewer, gates: Sequence[str], *, since: datetime, now: datetime
+    ) -> Progress:
+        """Count what waits, and what this person has labelled since a moment."""
+        shown = responses.c.text.is_not(None)
+
+        def count(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+            return sa.func.coalesce(sa.func.sum(sa.case((sa.and_(*conditions), 1), else_=0)), 0)
+
+        claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
+        done = (
+            sa.select(sa.func.count())
+            .select_from(review_offers)
+            .where(review_offers.c.labeller == reviewer.labeller, review_offers.c.marked_at >= since)
+        )
+        with self._database.reading() as connection:
+            labels = self._read.table(connection)
+            waiting = beside(
+                unlabelled(
+                    labels,
+                    decisions.c.gate,
+                    count(shown).label("waiting"),
+                    count(shown, claim.c.batch.is_not(None)).label("held"),
+                    count(shown, offer.c.skipped_at.is_not(None)).label("skipped"),
+                    count(~shown).label("textless"),
+                ),
+                claim,
+                offer,
+            )
+            found = {
+                row.gate: row
+                for row in connection.execute(
+                    waiting.where(decisions.c.gate.in_(gates)).group_by(decisions.c.gate)
+                )
+            }
+            return Progress(
+                gates=tuple(
+                    GateProgress(gate=gate, waiting=0, held=0, skipped=0, textless=0)
+                    if (row := found.get(gate)) is None
+                    else GateProgress(
+                        gate=gate,
+                        waiting=int(row.waiting),
+                        held=int(row.held),
+                        skipped=int(row.skipped),
+                        textless=int(row.textless),
+                    )
+                    for gate in gates
+                ),
+                done=connection.execute(done).scalar_one(),
+            )
+
+
+def _take_one(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    found: Sequence[sa.Row[Any]],
+    reviewer: Reviewer,
+    *,
+    until: datetime,
+    now: datetime,
+) -> ReviewItem | None:
+    """Take the first of the candidates that is still to be had; None when none is."""
+    forget_old(connection, now)
+    for row in found:
+        if take(connection, labels, row, reviewer, until=until, now=now):
+            return offered(connection, row, reviewer, now)
+    return None

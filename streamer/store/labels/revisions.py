@@ -1,0 +1,350 @@
+"""Severities: every revision is kept; the latest of each labeller counts, and several labellers are averaged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import fmean
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.journal import BatchKey
+from streamer.signing.labels import NO_LABEL_KEYS
+from streamer.store.audit import control
+from streamer.store.db.schema import (
+    batches,
+    decisions,
+    gate_revisions,
+    label_revisions,
+    label_signatures,
+    responses,
+)
+from streamer.store.log.resolve_outcomes import add_labels, known_gates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.journal import LabelRevision
+    from streamer.signing.labels import LabelKeys
+    from streamer.store.db.engine import Database
+    from streamer.store.labels.read_labels import ReadLabels, UnreadLabels
+    from streamer.store.log.resolve_outcomes import StoredLabel
+
+_IDS_A_QUERY = 500
+
+
+class Added(NamedTuple):
+    """What became of labels that were brought: new revisions, identical ones that were there already, new signatures; and
+    those of all of them that their gate does not read."""
+
+    added: int
+    repeated: int
+    signed: int = 0
+    unread: Mapping[str, UnreadLabels] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedResponse:
+    """A drawn response that waits for a severity of its gate's kind; `place` orders the queue.
+
+    `text` is None, and `prompt` empty, where the gate keeps no texts.
+    """
+
+    key: BatchKey
+    response_id: str
+    kind: str
+    decided_at: datetime
+    prompt: str
+    text: str | None
+    references: tuple[str, ...] | None
+    place: tuple[datetime, int, int]
+
+
+class Severities:
+    """The present severity of each labelled response of a gate, for one kind of label.
+
+    Effective time is the earlier of labelled and received, so that a date in the future wins nothing; a
+    labeller's latest revision counts, of equally late ones the one stored later; labellers are averaged.
+    """
+
+    def __init__(self, values: dict[tuple[BatchKey, str], float]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: BatchKey, response_id: str) -> float | None:
+        """Severity in [0, 1], or None when nobody has labelled this response."""
+        return self._values.get((key, response_id))
+
+    @classmethod
+    def read(
+        cls,
+        connection: sa.Connection,
+        labels: sa.FromClause,
+        gate: str,
+        kind: str,
+        *,
+        of_several: bool = False,
+    ) -> Severities:
+        """Read the present severities of one gate and kind; or only of the responses that have more than one label.
+
+        `labels` : what is read (`streamer.store.labels.read_labels`).
+        """
+        response = (
+            labels.c.gate,
+            labels.c.batch_id,
+            labels.c.attempt,
+            labels.c.response_id,
+        )
+        recency = (
+            sa.func.row_number()
+            .over(
+                partition_by=(*response, labels.c.labeller),
+                order_by=(labels.c.effective_at.desc(), labels.c.id.desc()),
+            )
+            .label("recency")
+        )
+        query: sa.Select[Any] = sa.select(*response, labels.c.severity, recency).where(
+            labels.c.gate == gate, labels.c.kind == kind
+        )
+        if of_several:
+            more = (
+                sa.select(*response)
+                .where(labels.c.gate == gate, labels.c.kind == kind)
+                .group_by(*response)
+                .having(sa.func.count() > 1)
+            )
+            query = query.where(sa.tuple_(*response).in_(more))
+        latest = query.subquery()
+        given: dict[tuple[BatchKey, str], list[float]] = defaultdict(list)
+        for row in connection.execute(sa.select(latest).where(latest.c.recency == 1)):
+            given[BatchKey(row.gate, row.batch_id, row.attempt), row.response_id].append(row.severity)
+        # fmean is exact before its one rounding: the order in which the database returns labellers is no matter.
+        return cls({response: fmean(severities) for response, severities in given.items()})
+
+
+def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery:
+    """The labels that are read of each response of a gate's first attempts, by ``batch_id`` and ``response_id``.
+
+    ``labels`` counts its revisions, by whoever; ``severity`` is the highest of them. Where there is only one that is the
+    present severity as well; of several `Severities` knows the mean.
+    """
+    return (
+        sa.select(
+            labels.c.batch_id,
+            labels.c.response_id,
+            sa.func.count().label("labels"),
+            sa.func.max(labels.c.severity).label("severity"),
+        )
+        .where(labels.c.gate == gate, labels.c.kind == kind, labels.c.attempt == 1)
+        .group_by(labels.c.batch_id, labels.c.response_id)
+        .subquery()
+    )
+
+
+class Labels:
+    """The labels of all gates."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], read: ReadLabels) -> None:
+        self._database = database
+        self._clock = clock
+        self._read = read
+
+    def add(
+        self,
+        revisions: Sequence[LabelRevision],
+        *,
+        source: str = "file",
+        now: datetime | None = None,
+        sign: bool = False,
+    ) -> Added:
+        """Store severities, all or none. An identical one that is there already is not stored again.
+
+        With `sign` each is signed with its labeller's private key.
+
+        Raises
+        ------
+        UsageError
+            When a gate does not exist, or there is no private key of a labeller.
+        """
+        if sign and (strangers := sorted({one.labeller for one in revisions} - self._read.keys.signs_for)):
+            raise UsageError(
+                f"there is no private key of {', '.join(map(repr, strangers))} here (STREAMER_LABELS_PRIVATE_KEYS_FILE;"
+                " `streamer label keygen` makes one); no label was stored"
+            )
+        keys = self._read.keys if sign else NO_LABEL_KEYS
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> Added:
+            names = {label.key.gate for label in revisions}
+            if unknown := sorted(names - known_gates(connection, names)):
+                raise UsageError(f"there is no gate {', '.join(map(repr, unknown))}; no label was stored")
+            stored = store_labels(connection, revisions, keys=keys, source=source, now=moment)
+            added = sum(one.is_new for one in stored)
+            return Added(
+                added,
+                len(stored) - added,
+                sum(one.is_newly_signed for one in stored),
+                self._read.unread_among(connection, [one.label for one in stored]),
+            )
+
+        return self._database.writing(work)
+
+    def unrecorded(self, revisions: Sequence[LabelRevision]) -> list[LabelRevision]:
+        """Those whose batch, attempt or response is not in the record: it may come later, or the id is wrong."""
+        known: set[tuple[BatchKey, str]] = set()
+        named = (batches.c.gate, batches.c.batch_id, batches.c.attempt, responses.c.response_id)
+        query = sa.select(*named).join_from(batches, responses, responses.c.batch == batches.c.id)
+        batch_ids = sorted({label.key.batch_id for label in revisions})
+        with self._database.reading() as connection:
+            for some in (batch_ids[i : i + _IDS_A_QUERY] for i in range(0, len(batch_ids), _IDS_A_QUERY)):
+                for row in connection.execute(query.where(batches.c.batch_id.in_(some))):
+                    known.add((BatchKey(row.gate, row.batch_id, row.attempt), row.response_id))
+        return [label for label in revisions if (label.key, label.response_id) not in known]
+
+    def queue(
+        self, gate: str | None = None, *, limit: int = 100, after: QueuedResponse | None = None
+    ) -> list[QueuedResponse]:
+        """Drawn responses without a severity of their gate's present kind, the oldest decision first.
+
+        What scores at or below the gate's label floor is not asked for, nor what no reader would read: see
+        `unlabelled`. `after` goes on behind that one, whatever was labelled or decided meanwhile.
+        """
+        place = (decisions.c.decided_at, batches.c.id, responses.c.position)
+        conditions = []
+        if after is not None:
+            reached = (
+                sa.literal(value, column.type) for value, column in zip(after.place, place, strict=True)
+            )
+            conditions.append(sa.tuple_(*place) > sa.tuple_(*reached))
+        if gate is not None:
+            conditions.append(decisions.c.gate == gate)
+        with self._database.reading(snapshot=True) as connection:
+            query = unlabelled(
+                self._read.table(connection, gate),
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                responses.c.response_id,
+                gate_revisions.c.severity_kind,
+                decisions.c.decided_at,
+                batches.c.prompt,
+                responses.c.text,
+                batches.c.references,
+                batches.c.id,
+                responses.c.position,
+            )
+            found = connection.execute(query.where(*conditions).order_by(*place).limit(limit)).all()
+        return [
+            QueuedResponse(
+                key=BatchKey(row.gate, row.batch_id, row.attempt),
+                response_id=row.response_id,
+                kind=row.severity_kind,
+                decided_at=row.decided_at,
+                prompt=row.prompt,
+                text=row.text,
+                references=None if row.references is None else tuple(row.references),
+                place=(row.decided_at, row.id, row.position),
+            )
+            for row in found
+        ]
+
+    def pending(self) -> dict[str, int]:
+        """How many drawn responses wait for a severity, by gate; every gate is there."""
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection)
+            waiting = unlabelled(labels, decisions.c.gate, sa.func.count().label("waiting")).group_by(
+                decisions.c.gate
+            )
+            names = connection.execute(sa.select(gate_revisions.c.gate).distinct()).scalars()
+            counts = dict.fromkeys(sorted(names), 0)
+            return counts | {row.gate: row.waiting for row in connection.execute(waiting)}
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many revisions are stored, by gate and kind."""
+        query = sa.select(label_revisions.c.gate, label_revisions.c.kind, sa.func.count()).group_by(
+            label_revisions.c.gate, label_revisions.c.kind
+        )
+        with self._database.reading() as connection:
+            return {(gate, kind): count for gate, kind, count in connection.execute(query)}
+
+    def severities(self, gate: str, kind: str) -> Severities:
+        """The present severities of one gate and kind."""
+        with self._database.reading(snapshot=True) as connection:
+            return Severities.read(connection, self._read.table(connection, gate), gate, kind)
+
+    def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
+        """Say of which of these gates labels that this labeller gives here would not be read, and why."""
+        with self._database.reading() as connection:
+            return self._read.refusals(connection, labeller, gates)
+
+    def unread(self, gate: str | None = None) -> dict[str, UnreadLabels]:
+        """Labels that are recorded and not read, by gate; gates without any are left out."""
+        with self._database.reading(snapshot=True) as connection:
+            return self._read.unread(connection, gate)
+
+
+def store_labels(
+    connection: sa.Connection, labels: Sequence[LabelRevision], *, keys: LabelKeys, source: str, now: datetime
+) -> list[StoredLabel]:
+    """Store and seal labels that did not come by the log, signed where the labeller's private key is here.
+
+    Returns, for each, the rows that stand.
+    """
+    record_id = control.head(connection).record_id
+    signed = [keys.sign(label, record_id=record_id) for label in labels]
+    stored = add_labels(connection, signed, source=source, now=now)
+    control.append(connection, label_revisions, [(one.label["id"],) for one in stored if one.is_new], now=now)
+    control.append(
+        connection,
+        label_signatures,
+        [(one.signature["id"],) for one in stored if one.signature is not None and one.is_newly_signed],
+        now=now,
+    )
+    return stored
+
+
+def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select from the drawn responses that wait for a severity of their gate's present kind: none in `labels` is theirs.
+
+    Calibration reads first attempts, and the risk in service what shipped: a later attempt that was held is asked
+    for by nobody, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
+    (the newest of the gate) are joined.
+    """
+    newest = (
+        sa.select(sa.func.max(gate_revisions.c.revision))
+        .where(gate_revisions.c.gate == decisions.c.gate)
+        .correlate(decisions)
+        .scalar_subquery()
+    )
+    labelled = sa.exists().where(
+        labels.c.gate == batches.c.gate,
+        labels.c.batch_id == batches.c.batch_id,
+        labels.c.attempt == batches.c.attempt,
+        labels.c.response_id == responses.c.response_id,
+        labels.c.kind == gate_revisions.c.severity_kind,
+    )
+    query: sa.Select[Any] = sa.select(*columns)
+    return (
+        query.select_from(decisions)
+        .join(batches, batches.c.id == decisions.c.batch)
+        .join(responses, responses.c.batch == decisions.c.batch)
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == decisions.c.gate)
+            & (gate_revisions.c.revision == newest.correlate(decisions)),
+        )
+        .where(
+            decisions.c.sampled,
+            responses.c.drawn,
+            batches.c.erased_at.is_(None),
+            (batches.c.attempt == 1) | (responses.c.action == "ship"),
+            gate_revisions.c.label_floor.is_(None) | (responses.c.score > gate_revisions.c.label_floor),
+            ~labelled,
+        )
+    )

@@ -1,0 +1,183 @@
+"""The hash chain of a partition's outcomes: one link per outcome, in offset order.
+
+``hash = SHA-256(previous hash || canonical JSON of the outcome)``. Texts enter as one HMAC under a random salt
+that is stored beside them: erase both and the chain still verifies, while nobody can test guesses of the texts
+against it. What is hashed is computed by the same functions from rows about to be written and from rows read back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from streamer.events.codec import canonical_json
+from streamer.store.db.schema.types import encode_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.journal import Headers, Partition
+    from streamer.store.db.schema.types import Row
+
+_FORMAT = 1
+
+
+def genesis(partition: Partition) -> bytes:
+    """The hash before a partition's first outcome; it names the partition, so that chains cannot be swapped."""
+    return hashlib.sha256(b"streamer.chain.v1\x00" + canonical_json(list(partition))).digest()
+
+
+def link(previous: bytes, outcome: Row, said: Row) -> bytes:
+    """Hash one outcome onto the chain.
+
+    Parameters
+    ----------
+    previous
+        The hash before it.
+    outcome
+        Its row in `outcomes` (all but the hash).
+    said
+        What it is about; from `facts`.
+    """
+    sealed = {
+        "format": _FORMAT,
+        "kind": outcome["kind"],
+        "source": [outcome["log_id"], outcome["topic"], outcome["partition"], outcome["offset"]],
+        "height": outcome["chain_height"],
+        "recorded_at": instant(outcome["recorded_at"]),
+        "facts": said,
+    }
+    return hashlib.sha256(previous + canonical_json(sealed)).digest()
+
+
+def batch_mac(batch: Row, texts: Sequence[str | None]) -> bytes:
+    """Seal a batch's texts and content hash under its salt."""
+    sealed = canonical_json(
+        [batch["content_hash"].hex(), batch["prompt"], batch["references"], batch["metadata"], list(texts)]
+    )
+    return hmac.new(batch["salt"], sealed, hashlib.sha256).digest()
+
+
+def dead_letter_mac(letter: Row) -> bytes:
+    """Seal a dead letter's original bytes, and the detail that may quote them, under its salt."""
+    sealed = canonical_json(
+        [_hex(letter["key"]), _hex(letter["value"]), encode_headers(letter["headers"]), letter["detail"]]
+    )
+    return hmac.new(letter["salt"], sealed, hashlib.sha256).digest()
+
+
+def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> str:
+    """The SHA-256 of a message as it is published, in hex."""
+    digest = hashlib.sha256(canonical_json([topic, _hex(key), encode_headers(headers)]))
+    digest.update(b"" if value is None else b"\x01" + value)
+    return digest.hexdigest()
+
+
+def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[str, Any]:
+    """What the chain keeps of a decision: all of it, the texts by their seal. `responses` in event order.
+
+    What only some gates have enters where it is there.
+    """
+    own = {
+        name: decision[name]
+        for name in ("cut_state", "cut_threshold", "segment")
+        if decision[name] is not None
+    }
+    if any(row["uniform"] is not None for row in responses):
+        own["uniforms"] = [row["uniform"] for row in responses]
+    return own | {
+        "batch": [batch["gate"], batch["batch_id"], batch["attempt"]],
+        "created_at": instant(batch["created_at"]),
+        "content_mac": batch["content_mac"].hex(),
+        "policy": decision["policy_version"],
+        "unit": decision["unit"],
+        "mode": decision["mode"],
+        "outcome": decision["outcome"],
+        "reason": decision["reason"],
+        "selected": decision["selected"],
+        "scorer": decision["scorer"],
+        "encoder": decision["encoder"],
+        "embedding_source": decision["embedding_source"],
+        "sampled": decision["sampled"],
+        "sampling_probability": decision["sampling_probability"],
+        "decided_at": instant(decision["decided_at"]),
+        "action_id": decision["action_id"],
+        "action": message_digest(
+            decision["action_topic"],
+            decision["action_key"],
+            decision["action_value"],
+            decision["action_headers"],
+        ),
+        "responses": [
+            [row["response_id"], row["score"], row["raw_energy"], row["action"], row["drawn"]]
+            for row in responses
+        ],
+    }
+
+
+def facts(
+    kind: str,
+    *,
+    batch: Row | None,
+    decision: Row | None,
+    responses: Sequence[Row],
+    letter: Row | None,
+    label: Row | None,
+    signature: Row | None = None,
+) -> dict[str, Any]:
+    """What the chain keeps of one outcome. Raises `LookupError` when a row that its kind needs is not there."""
+    if kind == "decision" and batch is not None and decision is not None:
+        return decision_facts(batch, decision, responses)
+    if kind == "duplicate" and batch is not None:
+        return _batch_name(batch)
+    if kind == "conflict" and batch is not None and letter is not None:
+        return _batch_name(batch) | dead_letter_facts(letter)
+    if kind == "dead_letter" and letter is not None:
+        return dead_letter_facts(letter)
+    if kind == "label" and label is not None:
+        return label_facts(label) | signature_facts(signature)
+    raise LookupError(f"a row that a {kind} refers to is missing")
+
+
+def _batch_name(batch: Row) -> dict[str, Any]:
+    return {"batch": [batch["gate"], batch["batch_id"], batch["attempt"]]}
+
+
+def dead_letter_facts(letter: Row) -> dict[str, Any]:
+    """What the chain keeps of a refused record."""
+    return {
+        "code": letter["code"],
+        "timestamp_ms": letter["timestamp_ms"],
+        "content_mac": letter["content_mac"].hex(),
+    }
+
+
+def label_facts(label: Row) -> dict[str, Any]:
+    """What the chain keeps of a severity."""
+    return {
+        "response": [label["gate"], label["batch_id"], label["attempt"], label["response_id"]],
+        "kind": label["kind"],
+        "labeller": label["labeller"],
+        "severity": label["severity"],
+        "raw_severity": label["raw_severity"],
+        "labelled_at": instant(label["labelled_at"]),
+        "received_at": instant(label["received_at"]),
+    }
+
+
+def signature_facts(signature: Row | None) -> dict[str, Any]:
+    """What the chain keeps of a severity's signature, where one came with it."""
+    if signature is None:
+        return {}
+    return {"signature": signature["signature"], "key_id": signature["key_id"]}
+
+
+def instant(moment: datetime | None) -> str | None:
+    """Write a moment as chains hash it: UTC, always with microseconds."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()

@@ -1,0 +1,191 @@
+"""The group commit: what became of some records, all in one transaction, exactly once.
+
+The progress rows are locked first, in one order for everybody; they tell whether the lease is still held and
+whether this very commit was made before (its answer was lost). Then keys are settled, everything is written and
+chained, and progress is moved by compare-and-set. Last, the fence: what was decided must still be what the newest
+policies say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.journal import BatchKey, Decision
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import batches, decisions, outcomes, pending_messages, responses
+from streamer.store.log import chain
+from streamer.store.log.outbox import pending_row
+from streamer.store.log.progress import advance, fenced, in_partition, lock
+from streamer.store.log.resolve_outcomes import entry_of, settle
+from streamer.store.log.rows import check_decision, check_slice
+from streamer.store.policies.fence import require_current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.journal import OutcomeKind, Slice
+    from streamer.store.db.schema.types import Row
+    from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
+
+
+def check_slices(slices: Sequence[Slice]) -> None:
+    """Refuse slices that break their contract (a bug of the caller): raises `ValueError`."""
+    if len({piece.lease.partition for piece in slices}) != len(slices):
+        raise ValueError("one commit has two slices of one partition")
+    for piece in slices:
+        check_slice(piece)
+        for outcome in piece.outcomes:
+            if isinstance(outcome, Decision):
+                check_decision(outcome)
+
+
+def commit_slices(
+    connection: sa.Connection,
+    slices: Sequence[Slice],
+    *,
+    now: datetime,
+    clock: Callable[[], datetime],
+    dead_letter_message: DeadLetterMessage,
+) -> list[list[OutcomeKind]]:
+    """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
+
+    `now` is when they are recorded; `clock` tells the present moment at the end, for deadlines.
+
+    Raises
+    ------
+    Fenced
+        When one of the leases is no longer held, or its progress is neither where the slice begins nor where
+        it ends. Nothing is written then.
+    Outdated
+        When a new decision must not be made any more; see `streamer.store.policies.fence`. Nothing is written then.
+    """
+    positions = lock(connection, [piece.lease.partition for piece in slices])
+    kinds: list[list[OutcomeKind]] = []
+    due: list[tuple[int, list[Entry]]] = []
+    for index, piece in enumerate(slices):
+        position = positions.get(piece.lease.partition)
+        if position is None or position.epoch != piece.lease.epoch:
+            raise fenced(piece.lease, position)
+        if position.next_offset == piece.next_offset:
+            # Under our own epoch nobody else can have come here: the answer to this commit was lost.
+            kinds.append(_recorded_kinds(connection, piece))
+        elif position.next_offset == piece.expected_offset:
+            kinds.append([])
+            due.append((index, [entry_of(outcome) for outcome in piece.outcomes]))
+        else:
+            raise fenced(piece.lease, position)
+    entries = [entry for _, part in due for entry in part]
+    settle(connection, entries, now=now, dead_letter_message=dead_letter_message)
+
+    ledger: list[dict[str, Any]] = []
+    heads: dict[int, tuple[int, bytes]] = {}
+    for index, part in due:
+        position = positions[slices[index].lease.partition]
+        height, link = position.chain_height, position.chain_hash
+        for entry in part:
+            height += 1
+            row = _outcome_row(entry, height, now)
+            link = row["chain_hash"] = chain.link(link, row, _facts(entry))
+            ledger.append(row)
+        heads[index] = (height, link)
+        kinds[index] = [entry.kind for entry in part]
+
+    bulk_insert.append(connection, responses, [row for entry in entries for row in entry.responses])
+    bulk_insert.append(
+        connection, decisions, [entry.decision for entry in entries if entry.decision is not None]
+    )
+    bulk_insert.append(connection, outcomes, ledger)
+    bulk_insert.append(
+        connection,
+        pending_messages,
+        [
+            pending_row(entry.message, entry.record.partition, _whose_action(entry))
+            for entry in entries
+            if entry.message is not None
+        ],
+    )
+    for index, _ in due:
+        piece = slices[index]
+        advance(
+            connection,
+            piece.lease,
+            expected=piece.expected_offset,
+            to=piece.next_offset,
+            head=heads[index],
+            now=now,
+        )
+    require_current(
+        connection,
+        [
+            entry.outcome
+            for entry in entries
+            if entry.decision is not None and isinstance(entry.outcome, Decision)
+        ],
+        clock,
+    )
+    return kinds
+
+
+def known_content(connection: sa.Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
+    """Content hashes of those keys that are decided; empty bytes where the content was erased."""
+    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+    found = bulk_insert.look_up(
+        connection, sa.select(*columns, batches.c.content_hash), columns, sorted(set(keys))
+    )
+    return {
+        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["content_hash"] or b"" for row in found
+    }
+
+
+def _recorded_kinds(connection: sa.Connection, piece: Slice) -> list[OutcomeKind]:
+    kinds = list(
+        connection.execute(
+            sa.select(outcomes.c.kind)
+            .where(
+                in_partition(piece.lease.partition, outcomes),
+                outcomes.c.offset >= piece.expected_offset,
+                outcomes.c.offset < piece.next_offset,
+            )
+            .order_by(outcomes.c.offset)
+        ).scalars()
+    )
+    if len(kinds) != len(piece.outcomes):
+        raise fenced(piece.lease, None)
+    return kinds
+
+
+def _outcome_row(entry: Entry, height: int, now: datetime) -> dict[str, Any]:
+    record = entry.record
+    return {
+        "log_id": record.partition.log_id,
+        "topic": record.partition.topic,
+        "partition": record.partition.number,
+        "offset": record.offset,
+        "kind": entry.kind,
+        "batch": entry.batch["id"] if entry.batch else None,
+        "dead_letter": entry.letter["id"] if entry.letter else None,
+        "label": entry.label["id"] if entry.label else None,
+        "label_signature": entry.signature["id"] if entry.signature else None,
+        "recorded_at": now,
+        "chain_height": height,
+    }
+
+
+def _whose_action(entry: Entry) -> int | None:
+    """The batch whose stored action is the entry's message; None for a message of its own."""
+    return entry.batch["id"] if entry.batch and entry.kind in ("decision", "duplicate") else None
+
+
+def _facts(entry: Entry) -> Row:
+    return chain.facts(
+        entry.kind,
+        batch=entry.batch,
+        decision=entry.decision,
+        responses=entry.responses,
+        letter=entry.letter,
+        label=entry.label,
+        signature=entry.signature,
+    )

@@ -1,0 +1,147 @@
+"""Records that were refused: looked at, and sent again as they were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.events.oversize import TRUNCATED
+from streamer.journal import OutboxMessage
+from streamer.store.db.schema import dead_letters
+from streamer.store.log.outbox import enqueue
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.journal import Headers
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDeadLetter:
+    """A refused record with its original bytes; `detail`, `key`, `value` and `headers` are None once erased."""
+
+    id: int
+    log_id: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    code: str
+    detail: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+    at: datetime
+    replayed_at: datetime | None
+    replayed_by: str | None
+
+    @property
+    def truncated(self) -> str | None:
+        """What the stored bytes lack; None for a record that is stored as it was sent."""
+        return _truncated(self.headers)
+
+
+class DeadLetters:
+    """The dead letters of all topics."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def list(
+        self, *, code: str | None = None, limit: int = 50, offset: int = 0
+    ) -> builtins.list[StoredDeadLetter]:
+        """Dead letters, the newest first; with `code`, only those of that error code."""
+        query = sa.select(dead_letters).order_by(dead_letters.c.id.desc()).limit(limit).offset(offset)
+        if code is not None:
+            query = query.where(dead_letters.c.code == code)
+        with self._database.reading() as connection:
+            return [_letter(row) for row in connection.execute(query).mappings()]
+
+    def get(self, identity: int) -> StoredDeadLetter:
+        """One dead letter. Raises `UsageError` when there is none of this id."""
+        with self._database.reading() as connection:
+            return _one(connection, identity)
+
+    def counts(self) -> dict[str, int]:
+        """How many there are, by error code."""
+        query = sa.select(dead_letters.c.code, sa.func.count().label("n")).group_by(dead_letters.c.code)
+        with self._database.reading() as connection:
+            return {row.code: row.n for row in connection.execute(query.order_by(dead_letters.c.code))}
+
+    def never_replayed(self, code: str) -> builtins.list[int]:
+        """Ids of this error code that were not sent again before and still have all bytes, the oldest first."""
+        query = (
+            sa.select(dead_letters.c.id, dead_letters.c.headers)
+            .where(
+                dead_letters.c.code == code,
+                dead_letters.c.replayed_at.is_(None),
+                dead_letters.c.erased_at.is_(None),
+            )
+            .order_by(dead_letters.c.id)
+        )
+        with self._database.reading() as connection:
+            return [row.id for row in connection.execute(query) if _truncated(row.headers) is None]
+
+    def replay(self, identities: Sequence[int], *, by: str, now: datetime | None = None) -> int:
+        """Send the original bytes to their topic again (by the outbox) and note who did; all or none.
+
+        Returns how many. Raises `UsageError` for one that does not exist or was erased.
+        """
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> int:
+            wanted = sorted(set(identities))
+            for identity in wanted:
+                letter = _one(connection, identity)
+                if letter.headers is None:
+                    raise UsageError(f"dead letter {identity} was erased; there is nothing to send again")
+                if letter.truncated is not None:
+                    raise UsageError(
+                        f"dead letter {identity} is an excerpt ({letter.truncated}) and cannot be sent again; "
+                        f"its record is in Kafka for as long as the topic keeps it, at {letter.topic}/"
+                        f"{letter.partition}/{letter.offset}"
+                    )
+                enqueue(
+                    connection, OutboxMessage(letter.topic, letter.key, letter.value, letter.headers), moment
+                )
+                connection.execute(
+                    sa.update(dead_letters)
+                    .where(dead_letters.c.id == identity)
+                    .values(replayed_at=moment, replayed_by=by)
+                )
+            return len(wanted)
+
+        return self._database.writing(work)
+
+
+def _one(connection: sa.Connection, identity: int) -> StoredDeadLetter:
+    row = (
+        connection.execute(sa.select(dead_letters).where(dead_letters.c.id == identity))
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        raise UsageError(
+            f"there is no dead letter {identity}; `streamer dead-letters list` shows those there are"
+        )
+    return _letter(row)
+
+
+def _letter(row: Row) -> StoredDeadLetter:
+    fields = {name: row[name] for name in StoredDeadLetter.__slots__ if name != "at"}
+    return StoredDeadLetter(at=row["recorded_at"], **fields)
+
+
+def _truncated(headers: Headers | None) -> str | None:
+    for name, content in headers or ():
+        if name == TRUNCATED:
+            return (content or b"").decode("utf-8", "replace")
+    return None

@@ -1,0 +1,257 @@
+"""Messages that must reach Kafka exactly as stored: written with what they tell of, published afterwards."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.journal import OutboxMessage
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import decisions, outbox, pending_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from streamer.journal import Headers, Partition
+
+_CHUNK = 1_000
+_ERROR_CHARACTERS = 2_000
+
+_UNPUBLISHED = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
+
+
+def pending_row(message: OutboxMessage, source: Partition, batch: int | None) -> dict[str, Any]:
+    """The row of a message that a record of `source` caused; of a decision's action only where it is kept."""
+    row: dict[str, Any] = {
+        "source_log_id": source.log_id,
+        "source_topic": source.topic,
+        "source_partition": source.number,
+        "topic": message.topic,
+        "batch": batch,
+        "key": None,
+        "value": None,
+        "headers": None,
+    }
+    if batch is None:
+        row |= {"key": message.key, "value": message.value, "headers": message.headers}
+    return row
+
+
+def enqueue(connection: sa.Connection, message: OutboxMessage, now: datetime) -> None:
+    """Add one message of no partition."""
+    connection.execute(
+        sa.insert(outbox).values(
+            topic=message.topic,
+            key=message.key,
+            value=message.value,
+            headers=message.headers,
+            created_at=now,
+        )
+    )
+
+
+def unpublished_topics(
+    connection: sa.Connection, *, queued: bool, ownerless: bool, before: datetime | None
+) -> list[str]:
+    """The topics of rows that wait in the outbox and, with `queued`, in the queue, whoever has their partitions."""
+    found = set()
+    if queued:
+        last = ""
+        waiting = pending_messages.c.parked_at.is_(None)
+        # One look into the index for each topic, however many rows it has.
+        while last is not None:
+            last = connection.scalar(
+                sa.select(sa.func.min(pending_messages.c.topic)).where(
+                    waiting, pending_messages.c.topic > last
+                )
+            )
+            found.add(last)
+        found.remove(None)
+    mine: sa.ColumnElement[bool] = outbox.c.source_topic.is_not(None) if queued else sa.false()
+    if ownerless:
+        mine |= _ownerless(before)
+    found |= set(connection.scalars(sa.select(outbox.c.topic).where(_UNPUBLISHED, mine).distinct()))
+    return sorted(found)
+
+
+def unpublished(
+    connection: sa.Connection,
+    sources: Sequence[Partition],
+    limit: int,
+    *,
+    ownerless: bool,
+    before: datetime | None,
+    topic: str | None,
+) -> list[OutboxMessage]:
+    """The oldest rows of the outbox that wait, in id order: those that an earlier version left for these partitions.
+
+    With `ownerless` also those of no partition: all, or those written before a moment.
+    """
+    mine: sa.ColumnElement[bool] = sa.false()
+    if ownerless:
+        mine = _ownerless(before)
+    if sources:
+        mine = mine | _of_sources(outbox, sources)
+    query = sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
+    if topic is not None:
+        query = query.where(outbox.c.topic == topic)
+    rows = connection.execute(query.where(_UNPUBLISHED, mine).order_by(outbox.c.id).limit(limit))
+    return [OutboxMessage(*row) for row in rows]
+
+
+def queued(
+    connection: sa.Connection,
+    sources: Sequence[Partition],
+    limit: int,
+    *,
+    topic: str | None,
+    after: int,
+    max_bytes: int | None,
+) -> list[OutboxMessage]:
+    """The oldest messages of these partitions in the queue, in id order; see `streamer.journal.Journal.unpublished`."""
+    columns = pending_messages.c
+    query = (
+        sa.select(columns.id, columns.topic, columns.batch, sa.func.length(columns.value).label("size"))
+        .where(columns.parked_at.is_(None), columns.id > after, _of_sources(pending_messages, sources))
+        .order_by(columns.id)
+        .limit(limit)
+    )
+    if topic is not None:
+        query = query.where(columns.topic == topic)
+    rows = list(connection.execute(query))
+    if max_bytes is not None:
+        ends = accumulate(row.size or 0 for row in rows)
+        rows = [
+            row
+            for place, (row, end) in enumerate(zip(rows, ends, strict=True))
+            if not place or end <= max_bytes
+        ]
+    # In two steps: a join with `decisions` could be planned as a scan of it, for the queue's statistics are never right.
+    whole = _contents(
+        connection, pending_messages, columns.id, "", [row.id for row in rows if row.batch is None]
+    )
+    kept = _contents(
+        connection,
+        decisions,
+        decisions.c.batch,
+        "action_",
+        [row.batch for row in rows if row.batch is not None],
+    )
+    return [
+        OutboxMessage(
+            row.topic, *(whole[row.id] if row.batch is None else kept[row.batch]), id=row.id, queued=True
+        )
+        for row in rows
+    ]
+
+
+def _contents(
+    connection: sa.Connection, table: sa.Table, identity: sa.Column[int], prefix: str, wanted: Sequence[int]
+) -> dict[int, tuple[bytes | None, bytes | None, Headers]]:
+    """Key, value and headers by id."""
+    query = sa.select(
+        identity.label("identity"), *(table.c[prefix + name] for name in ("key", "value", "headers"))
+    )
+    found = bulk_insert.look_up(connection, query, [identity], [(one,) for one in sorted(set(wanted))])
+    return {
+        row["identity"]: (row[prefix + "key"], row[prefix + "value"], row[prefix + "headers"])
+        for row in found
+    }
+
+
+def _ownerless(before: datetime | None) -> sa.ColumnElement[bool]:
+    ownerless = outbox.c.source_topic.is_(None)
+    return ownerless if before is None else ownerless & (outbox.c.created_at <= before)
+
+
+def _of_sources(table: sa.Table, sources: Sequence[Partition]) -> sa.ColumnElement[bool]:
+    source = sa.tuple_(table.c.source_log_id, table.c.source_topic, table.c.source_partition)
+    return source.in_([tuple(partition) for partition in sources])
+
+
+def is_waiting(connection: sa.Connection, message: OutboxMessage, now: datetime) -> bool:
+    """Whether a message of no partition, on this topic and with this key, waits to be published.
+
+    One that a machine with a wrong clock dated ahead does not count: workers leave it alone until then.
+    """
+    query = sa.exists().where(
+        outbox.c.published_at.is_(None),
+        outbox.c.parked_at.is_(None),
+        outbox.c.source_topic.is_(None),
+        outbox.c.topic == message.topic,
+        outbox.c.key == message.key,
+        outbox.c.created_at <= now,
+    )
+    return bool(connection.execute(sa.select(query)).scalar_one())
+
+
+def newer(connection: sa.Connection, messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
+    """Of each topic and key the newest message of no partition, if it is newer than all of these; in id order.
+
+    Whoever has just published `messages` may have come after somebody who published a newer one.
+    """
+    last: dict[tuple[str, bytes | None], int] = {}
+    for message in messages:
+        last[message.topic, message.key] = max(message.id, last.get((message.topic, message.key), 0))
+    if not last:
+        return []
+    rows = connection.execute(
+        sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
+        .where(
+            outbox.c.id > min(last.values()),
+            outbox.c.source_topic.is_(None),
+            outbox.c.parked_at.is_(None),
+            outbox.c.topic.in_(sorted({topic for topic, _ in last})),
+        )
+        .order_by(outbox.c.id)
+    )
+    found: dict[tuple[str, bytes | None], OutboxMessage] = {}
+    for row in rows:
+        message = OutboxMessage(*row)
+        key = (message.topic, message.key)
+        if message.key is not None and message.id > last.get(key, message.id):
+            found[key] = message
+    return sorted(found.values(), key=lambda message: message.id)
+
+
+def mark_published(connection: sa.Connection, messages: Sequence[OutboxMessage], now: datetime) -> None:
+    """The broker has acknowledged these. Marking twice keeps the first moment."""
+    for ids in _chunks(message.id for message in messages if message.queued):
+        connection.execute(sa.delete(pending_messages).where(pending_messages.c.id.in_(ids)))
+    for ids in _chunks(message.id for message in messages if not message.queued):
+        connection.execute(
+            sa.update(outbox).where(outbox.c.id.in_(ids), _UNPUBLISHED).values(published_at=now)
+        )
+
+
+def _chunks(ids: Iterable[int]) -> Iterator[list[int]]:
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), _CHUNK):
+        yield ordered[start : start + _CHUNK]
+
+
+def park(connection: sa.Connection, message: OutboxMessage, error: str, now: datetime) -> None:
+    """Give up on one that can never be published: keep it, with its error, out of the others' way."""
+    table, waits = (
+        (pending_messages, pending_messages.c.parked_at.is_(None))
+        if message.queued
+        else (outbox, _UNPUBLISHED)
+    )
+    connection.execute(
+        sa.update(table)
+        .where(table.c.id == message.id, waits)
+        .values(parked_at=now, error=error.replace("\x00", "\ufffd")[:_ERROR_CHARACTERS] or "unknown")
+    )
+
+
+def waiting(connection: sa.Connection) -> int:
+    """How many messages are neither published nor parked."""
+    count = sa.select(sa.func.count())
+    rows = count.select_from(outbox).where(_UNPUBLISHED).scalar_subquery()
+    queued = (
+        count.select_from(pending_messages).where(pending_messages.c.parked_at.is_(None)).scalar_subquery()
+    )
+    return int(connection.execute(sa.select(rows + queued)).scalar_one())

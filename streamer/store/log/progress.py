@@ -1,0 +1,187 @@
+"""Who may write a partition, and how far it has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from streamer.errors import Fenced, TopicRecreated
+from streamer.journal import NO_IDS, Lease, Partition
+from streamer.store.audit import control
+from streamer.store.db.schema import data_gaps, progress
+from streamer.store.log.chain import genesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.journal import DataGap
+
+
+class Position(NamedTuple):
+    """A partition's progress row: lease, next offset, and the head of its hash chain."""
+
+    epoch: int
+    next_offset: int
+    chain_height: int
+    chain_hash: bytes
+
+
+def take_leases(
+    connection: sa.Connection,
+    partitions: Sequence[Partition],
+    now: datetime,
+    *,
+    topic_ids: Mapping[str, str] = NO_IDS,
+) -> dict[Partition, Lease]:
+    """Raise each partition's epoch by one; whoever wrote under the old one is fenced from now on.
+
+    The topic's id is kept from when it is first known, or from when the first outcome is still to come. Raises
+    `TopicRecreated` where the stored one is another.
+    """
+    insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
+    leases = {}
+    for partition in sorted(set(partitions)):
+        given = topic_ids.get(partition.topic)
+        row = connection.execute(
+            insert(progress)
+            .values(
+                log_id=partition.log_id,
+                topic=partition.topic,
+                partition=partition.number,
+                epoch=1,
+                next_offset=0,
+                chain_height=0,
+                chain_hash=genesis(partition),
+                topic_id=given,
+                updated_at=now,
+            )
+            .on_conflict_do_update(
+                index_elements=[progress.c.log_id, progress.c.topic, progress.c.partition],
+                set_={
+                    "epoch": progress.c.epoch + 1,
+                    "topic_id": sa.case(
+                        (
+                            progress.c.next_offset == 0,
+                            sa.func.coalesce(sa.literal(given), progress.c.topic_id),
+                        ),
+                        else_=sa.func.coalesce(progress.c.topic_id, sa.literal(given)),
+                    ),
+                    "updated_at": now,
+                },
+            )
+            .returning(progress.c.epoch, progress.c.next_offset, progress.c.topic_id)
+        ).one()
+        if given is not None and row.topic_id != given:
+            raise TopicRecreated(partition.topic)
+        leases[partition] = Lease(partition, row.epoch, row.next_offset)
+    return leases
+
+
+def lock(connection: sa.Connection, partitions: Iterable[Partition]) -> dict[Partition, Position]:
+    """Lock and read progress rows, in one order for everybody."""
+    found = {}
+    for partition in sorted(set(partitions)):
+        row = connection.execute(
+            sa.select(
+                progress.c.epoch, progress.c.next_offset, progress.c.chain_height, progress.c.chain_hash
+            )
+            .where(in_partition(partition))
+            .with_for_update()
+        ).one_or_none()
+        if row is not None:
+            found[partition] = Position(*row)
+    return found
+
+
+def advance(
+    connection: sa.Connection,
+    lease: Lease,
+    *,
+    expected: int,
+    to: int,
+    head: tuple[int, bytes] | None,
+    now: datetime,
+) -> None:
+    """Compare and set: move from `expected` to `to` while the lease is held. Raises `Fenced`.
+
+    `head` is the chain's new height and hash; None leaves the chain where it is.
+    """
+    values: dict[str, object] = {"next_offset": to, "updated_at": now}
+    if head is not None:
+        values |= {"chain_height": head[0], "chain_hash": head[1]}
+    moved = connection.execute(
+        sa.update(progress)
+        .where(
+            in_partition(lease.partition), progress.c.epoch == lease.epoch, progress.c.next_offset == expected
+        )
+        .values(values)
+    )
+    if moved.rowcount != 1:
+        raise fenced(lease, None)
+
+
+def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datetime) -> None:
+    """Write that offsets are lost for good, and move past them. Safe to repeat."""
+    if gap.partition != lease.partition or not 0 <= gap.from_offset < gap.to_offset:
+        raise ValueError(f"{gap} is no gap of {lease.partition}")
+    position = lock(connection, [lease.partition]).get(lease.partition)
+    if position is None or position.epoch != lease.epoch:
+        raise fenced(lease, position)
+    if position.next_offset == gap.to_offset:
+        recorded = connection.execute(
+            sa.select(data_gaps.c.to_offset).where(
+                in_partition(lease.partition, data_gaps), data_gaps.c.from_offset == gap.from_offset
+            )
+        ).scalar()
+        if recorded == gap.to_offset:
+            return
+    advance(connection, lease, expected=gap.from_offset, to=gap.to_offset, head=None, now=now)
+    connection.execute(
+        sa.insert(data_gaps).values(
+            log_id=gap.partition.log_id,
+            topic=gap.partition.topic,
+            partition=gap.partition.number,
+            from_offset=gap.from_offset,
+            to_offset=gap.to_offset,
+            epoch=lease.epoch,
+            recorded_at=now,
+        )
+    )
+    control.append(connection, data_gaps, [(*gap.partition, gap.from_offset)], now=now)
+
+
+def partition_heads(connection: sa.Connection) -> list[dict[str, Any]]:
+    """Where each partition's chain ends, in one order."""
+    query = sa.select(progress).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
+    heads = [
+        {
+            "log_id": row["log_id"],
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "height": row["chain_height"],
+            "hash": row["chain_hash"].hex(),
+            "next_offset": row["next_offset"],
+        }
+        for row in connection.execute(query).mappings()
+    ]
+    return sorted(heads, key=lambda head: (head["log_id"], head["topic"], head["partition"]))
+
+
+def fenced(lease: Lease, position: Position | None) -> Fenced:
+    """The error for a lease that is no longer held, or progress that somebody else made."""
+    stored = (
+        "" if position is None else f"; stored: epoch {position.epoch}, next offset {position.next_offset}"
+    )
+    partition = lease.partition
+    return Fenced(f"{partition.topic}[{partition.number}] is not ours under epoch {lease.epoch}{stored}")
+
+
+def in_partition(partition: Partition, table: sa.Table = progress) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        table.c.log_id == partition.log_id,
+        table.c.topic == partition.topic,
+        table.c.partition == partition.number,
+    )

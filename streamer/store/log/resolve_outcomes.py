@@ -1,0 +1,307 @@
+"""Settling what outcomes became: the first of a batch key is its decision, what is known already repeats it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
+from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, OutboxMessage, Redelivery
+from streamer.store.audit import control
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import (
+    batches,
+    dead_letters,
+    decisions,
+    gate_revisions,
+    gates,
+    label_revisions,
+    label_signatures,
+)
+from streamer.store.log import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from streamer.journal import Outcome, OutcomeKind, Record
+    from streamer.store.db.schema.types import Row
+
+    DeadLetterMessage = Callable[[Record, str, str], OutboxMessage]
+
+_WITHHELD = "withheld: a gate keeps no texts; the message is in Kafka, at its topic, partition and offset"
+_BATCH_KEY = ("gate", "batch_id", "attempt")
+_LABEL_KEY = ("gate", "batch_id", "attempt", "response_id", "kind", "labeller")
+_LABEL_REPEAT = (*_LABEL_KEY, "labelled_at", "severity")
+_SIGNATURE_REPEAT = ("label", "key_id", "signature")
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One outcome on its way into the tables, with the rows that it brings or refers to."""
+
+    outcome: Outcome
+    record: Record
+    kind: OutcomeKind
+    batch: Row | None = None
+    decision: Row | None = None
+    responses: Sequence[Row] = ()
+    letter: dict[str, Any] | None = None
+    label: Row | None = None
+    signature: Row | None = None
+    message: OutboxMessage | None = None
+
+
+def entry_of(outcome: Outcome) -> Entry:
+    """An outcome before the tables were asked: a decision may yet turn out to be a duplicate."""
+    record = outcome.record
+    if record is None:
+        raise ValueError("an outcome of the log needs its record")
+    if isinstance(outcome, Decision | Redelivery):
+        return Entry(outcome, record, "decision")
+    if isinstance(outcome, LabelRevision):
+        return Entry(outcome, record, "label")
+    return Entry(outcome, record, "dead_letter", message=outcome.message)
+
+
+def settle(
+    connection: sa.Connection,
+    entries: Sequence[Entry],
+    *,
+    now: datetime,
+    dead_letter_message: DeadLetterMessage,
+) -> None:
+    """Find every entry's kind and rows, and insert the batches, labels and dead letters that are new."""
+    decided: list[tuple[Entry, Decision | Redelivery]] = []
+    labelled: list[tuple[Entry, LabelRevision]] = []
+    refused: list[tuple[Entry, str, str]] = []
+    for entry in entries:
+        outcome = entry.outcome
+        if isinstance(outcome, DeadLetter):
+            refused.append((entry, outcome.code, outcome.detail))
+        elif isinstance(outcome, LabelRevision):
+            labelled.append((entry, outcome))
+        else:
+            decided.append((entry, outcome))
+    found = (*_settle_batches(connection, decided), *_settle_labels(connection, labelled, now))
+    for entry, code, detail in found:
+        entry.message = dead_letter_message(entry.record, code, detail)
+    refused += found
+    withhold = bool(refused) and _some_gate_keeps_no_texts(connection)
+    if withhold:
+        # Whose text a refused message holds cannot be told: it stays in Kafka, where its place is known.
+        refused = [(entry, code, _WITHHELD) for entry, code, _ in refused]
+        for entry, code, detail in refused:
+            entry.message = dead_letter_message(rows.withheld(entry.record), code, detail)
+    letters = [
+        {"id": identity}
+        | rows.dead_letter_row(rows.withheld(entry.record) if withhold else entry.record, code, detail, now)
+        for (entry, code, detail), identity in zip(
+            refused, bulk_insert.allocate_ids(connection, dead_letters, len(refused)), strict=True
+        )
+    ]
+    bulk_insert.append(connection, dead_letters, letters)
+    for (entry, _, _), letter in zip(refused, letters, strict=True):
+        entry.letter = letter
+
+
+def _settle_batches(
+    connection: sa.Connection, entries: Sequence[tuple[Entry, Decision | Redelivery]]
+) -> list[tuple[Entry, str, str]]:
+    """Insert batches whose key is new; the others repeat one. Returns the conflicts, to be dead-lettered."""
+    first: dict[BatchKey, tuple[Entry, Decision]] = {}
+    for entry, outcome in entries:
+        if isinstance(outcome, Decision):
+            first.setdefault(outcome.key, (entry, outcome))
+    new = [
+        {"id": batch} | rows.batch_row(decision)
+        for (_, decision), batch in zip(
+            first.values(), bulk_insert.allocate_ids(connection, batches, len(first)), strict=True
+        )
+    ]
+    inserted = bulk_insert.insert_new(connection, batches, new, unique=_BATCH_KEY)
+    standing: dict[BatchKey, tuple[Row, OutboxMessage]] = {}
+    for (entry, decision), batch in zip(first.values(), new, strict=True):
+        if batch["id"] in inserted:
+            entry.batch, entry.message = batch, decision.action
+            entry.decision = rows.decision_row(decision, batch["id"])
+            entry.responses = rows.response_rows(decision, batch["id"])
+            standing[decision.key] = (batch, decision.action)
+    repeats = [(entry, outcome) for entry, outcome in entries if entry.decision is None]
+    standing |= _stored_decisions(connection, {outcome.key for _, outcome in repeats} - standing.keys())
+    conflicts = []
+    for entry, outcome in repeats:
+        entry.batch, action = standing[outcome.key]
+        # An erased batch has no hash to compare with; the decision stands, so the repeat is answered with it.
+        if entry.batch["content_hash"] in (None, outcome.content_hash):
+            entry.kind, entry.message = "duplicate", action
+        else:
+            entry.kind = "conflict"
+            detail = "this gate, batch_id and attempt were decided already, with other content"
+            conflicts.append((entry, CONFLICTING_CONTENT, detail))
+    return conflicts
+
+
+def _stored_decisions(
+    connection: sa.Connection, keys: Iterable[BatchKey]
+) -> dict[BatchKey, tuple[Row, OutboxMessage]]:
+    found = bulk_insert.look_up(
+        connection,
+        sa.select(
+            *(batches.c[name] for name in ("id", *_BATCH_KEY, "content_hash")),
+            *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
+        ).join_from(batches, decisions, decisions.c.batch == batches.c.id),
+        [batches.c[name] for name in _BATCH_KEY],
+        sorted(keys),
+    )
+    return {
+        BatchKey(row["gate"], row["batch_id"], row["attempt"]): (
+            row,
+            OutboxMessage(row["action_topic"], row["action_key"], row["action_value"], row["action_headers"]),
+        )
+        for row in found
+    }
+
+
+def _some_gate_keeps_no_texts(connection: sa.Connection) -> bool:
+    newest = sa.select(gate_revisions.c.gate, sa.func.max(gate_revisions.c.revision)).group_by(
+        gate_revisions.c.gate
+    )
+    return bool(
+        connection.scalar(
+            sa.select(
+                sa.exists().where(
+                    sa.tuple_(gate_revisions.c.gate, gate_revisions.c.revision).in_(newest),
+                    ~gate_revisions.c.keep_texts,
+                )
+            )
+        )
+    )
+
+
+def _settle_labels(
+    connection: sa.Connection, entries: Sequence[tuple[Entry, LabelRevision]], now: datetime
+) -> list[tuple[Entry, str, str]]:
+    """Insert severities that are new. Returns those of no known gate, to be dead-lettered."""
+    known = known_gates(connection, {label.key.gate for _, label in entries})
+    due = [(entry, label) for entry, label in entries if label.key.gate in known]
+    stored = add_labels(connection, [label for _, label in due], source=control.TOPIC_SOURCE, now=now)
+    for (entry, _), one in zip(due, stored, strict=True):
+        entry.label, entry.signature = one.label, one.signature
+    orphans = []
+    for entry, label in entries:
+        if entry.label is None:
+            entry.kind = "dead_letter"
+            orphans.append(
+                (
+                    entry,
+                    UNKNOWN_GATE,
+                    f"there is no gate {label.key.gate!r}; create it with `streamer gate create`",
+                )
+            )
+    return orphans
+
+
+def known_gates(connection: sa.Connection, names: Iterable[str]) -> set[str]:
+    """Those of the names that are gates."""
+    found = bulk_insert.look_up(
+        connection, sa.select(gates.c.name), [gates.c.name], [(name,) for name in sorted(names)]
+    )
+    return {row["name"] for row in found}
+
+
+class StoredLabel(NamedTuple):
+    """The row that stands for a label, and that of its signature if it came with one; which of them are new."""
+
+    label: Row
+    is_new: bool
+    signature: Row | None
+    is_newly_signed: bool
+
+
+def add_labels(
+    connection: sa.Connection, labels: Sequence[LabelRevision], *, source: str, now: datetime
+) -> list[StoredLabel]:
+    """Insert labels and signatures that are new. Returns, for each label, the rows that stand for it.
+
+    An identical one (same response, kind, labeller, moment and severity) is stored once, with every signature that came
+    with a copy of it: whoever sends an unsigned copy first keeps no signature out.
+    """
+    standing = _add_new(
+        connection,
+        label_revisions,
+        [rows.label_row(label, source=source, now=now) for label in labels],
+        unique=_LABEL_REPEAT,
+        found_by=_LABEL_KEY,
+    )
+    signed = [
+        (index, rows.signature_row(label, standing[index][0]["id"], source=source, now=now))
+        for index, label in enumerate(labels)
+        if label.signature is not None
+    ]
+    signatures = dict(
+        zip(
+            (index for index, _ in signed),
+            _add_new(
+                connection,
+                label_signatures,
+                [row for _, row in signed],
+                unique=_SIGNATURE_REPEAT,
+                found_by=("label",),
+            ),
+            strict=True,
+        )
+    )
+    return [
+        StoredLabel(label, is_new, *signatures.get(index, (None, False)))
+        for index, (label, is_new) in enumerate(standing)
+    ]
+
+
+def _add_new(
+    connection: sa.Connection,
+    table: sa.Table,
+    new: Sequence[dict[str, Any]],
+    *,
+    unique: Sequence[str],
+    found_by: Sequence[str],
+) -> list[tuple[Row, bool]]:
+    """Insert rows (without ids). Returns, for each, the row that stands for it and whether it is new.
+
+    `found_by` are those of the unique columns by which rows that were there already are looked up.
+    """
+
+    def repeat_of(row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in unique)
+
+    first: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in new:
+        first.setdefault(repeat_of(row), row)
+    candidates = [
+        {"id": identity} | row
+        for row, identity in zip(
+            first.values(), bulk_insert.allocate_ids(connection, table, len(first)), strict=True
+        )
+    ]
+    inserted = bulk_insert.insert_new(connection, table, candidates, unique=unique)
+    standing: dict[tuple[Any, ...], Row] = {
+        repeat_of(row): row for row in candidates if row["id"] in inserted
+    }
+    lost = [row for row in candidates if row["id"] not in inserted]
+    if lost:
+        for found in bulk_insert.look_up(
+            connection,
+            sa.select(table),
+            [table.c[name] for name in found_by],
+            sorted({tuple(row[name] for name in found_by) for row in lost}),
+        ):
+            standing.setdefault(repeat_of(found), found)
+    seen: set[int] = set()
+    result = []
+    for row in new:
+        stands = standing[repeat_of(row)]
+        result.append((stands, stands["id"] in inserted and stands["id"] not in seen))
+        seen.add(stands["id"])
+    return result

@@ -1,0 +1,183 @@
+"""What is written of each outcome: plain rows, the same mappings that the hash chain reads."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.log.chain import batch_mac, dead_letter_mac
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.journal import Decision, LabelRevision, Record, ScoredResponse, Slice
+
+
+def check_slice(piece: Slice) -> None:
+    """Refuse a slice that breaks its own contract (a bug of the caller): raises `ValueError`."""
+    last = piece.expected_offset - 1
+    for outcome in piece.outcomes:
+        record = outcome.record
+        if record is None or record.partition != piece.lease.partition or record.offset <= last:
+            raise ValueError(f"outcomes of {piece.lease.partition} are not its records in offset order")
+        last = record.offset
+    if piece.next_offset != last + 1:
+        raise ValueError(f"next offset {piece.next_offset} does not follow the last outcome, {last}")
+
+
+def check_decision(decision: Decision) -> None:
+    """Refuse a decision that contradicts itself in a way that spans rows: raises `ValueError`."""
+    shipped = [response.id for response in decision.responses if response.action == "ship"]
+    every = len(decision.responses)
+    consistent = {
+        "best": shipped == ([] if decision.selected is None else [decision.selected])
+        and (decision.outcome == "ship") == bool(shipped),
+        "response": decision.outcome
+        == ("ship" if shipped and len(shipped) == every else "mixed" if shipped else decision.outcome)
+        and (bool(shipped) or decision.outcome not in ("ship", "mixed")),
+        "batch": len(shipped) in (0, every) and (decision.outcome == "ship") == bool(shipped),
+    }[decision.unit]
+    if not consistent:
+        raise ValueError(f"{decision.key}: outcome {decision.outcome!r} contradicts the responses' actions")
+    if not decision.sampled and any(response.drawn for response in decision.responses):
+        raise ValueError(f"{decision.key}: responses are drawn from a batch that is not sampled")
+    if decision.policy.gate != decision.key.gate:
+        raise ValueError(f"{decision.key}: decided under a policy of gate {decision.policy.gate!r}")
+
+
+def batch_row(decision: Decision) -> dict[str, Any]:
+    """The row of a batch, sealed, without its id.
+
+    Where the gate keeps no texts, the content hash alone stands for them, in the seal too.
+    """
+    keep = decision.policy.settings.keep_texts
+    row: dict[str, Any] = {
+        "gate": decision.key.gate,
+        "batch_id": decision.key.batch_id,
+        "attempt": decision.key.attempt,
+        "created_at": decision.created_at,
+        "prompt": decision.prompt if keep else "",
+        "references": list(decision.references) if keep and decision.references is not None else None,
+        "metadata": dict(decision.metadata) if keep else {},
+        "content_hash": decision.content_hash,
+        "salt": secrets.token_bytes(HASH_BYTES),
+    }
+    row["content_mac"] = batch_mac(row, [_kept(response, keep) for response in decision.responses])
+    return row
+
+
+def response_rows(decision: Decision, batch: int) -> list[dict[str, Any]]:
+    """The rows of a batch's responses, in event order."""
+    return [
+        {
+            "batch": batch,
+            "position": position,
+            "response_id": response.id,
+            "text": _kept(response, decision.policy.settings.keep_texts),
+            "score": None if response.score is None else float(response.score),
+            "raw_energy": None if response.raw_energy is None else float(response.raw_energy),
+            "action": response.action,
+            "drawn": bool(response.drawn),
+            "uniform": response.uniform,
+        }
+        for position, response in enumerate(decision.responses)
+    ]
+
+
+def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
+    """The row of a decision."""
+    return {
+        "batch": batch,
+        "gate": decision.key.gate,
+        "policy_version": decision.policy.version,
+        "unit": decision.unit,
+        "mode": decision.mode,
+        "outcome": decision.outcome,
+        "reason": decision.reason,
+        "selected": decision.selected,
+        "cut_state": None if decision.cut is None else decision.cut.state,
+        "cut_threshold": None if decision.cut is None else decision.cut.threshold,
+        "segment": decision.segment,
+        "scorer": decision.scorer,
+        "encoder": decision.encoder,
+        "embedding_source": decision.embedding_source,
+        "sampled": bool(decision.sampled),
+        "sampling_probability": float(decision.sampling_probability),
+        "action_id": decision.action_id,
+        "decided_at": decision.decided_at,
+        "action_topic": decision.action.topic,
+        "action_key": decision.action.key,
+        "action_value": decision.action.value,
+        "action_headers": decision.action.headers,
+        "cloud": None if decision.cloud is None else list(decision.cloud),
+    }
+
+
+def dead_letter_row(record: Record, code: str, detail: str, now: datetime) -> dict[str, Any]:
+    """The row of a refused record, sealed, without its id."""
+    row: dict[str, Any] = {
+        "log_id": record.partition.log_id,
+        "topic": record.partition.topic,
+        "partition": record.partition.number,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "code": code,
+        "detail": storable(detail),
+        "key": record.key,
+        "value": record.value,
+        "headers": record.headers,
+        "salt": secrets.token_bytes(HASH_BYTES),
+        "recorded_at": now,
+    }
+    row["content_mac"] = dead_letter_mac(row)
+    return row
+
+
+def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, Any]:
+    """The row of a severity, without its id. A label from the future counts from when it came."""
+    return {
+        "gate": label.key.gate,
+        "batch_id": label.key.batch_id,
+        "attempt": label.key.attempt,
+        "response_id": label.response_id,
+        "kind": label.kind,
+        "labeller": label.labeller,
+        "severity": _unsigned_zero(label.severity),
+        "raw_severity": None if label.raw_severity is None else _unsigned_zero(label.raw_severity),
+        "labelled_at": label.labelled_at,
+        "received_at": now,
+        "effective_at": min(label.labelled_at, now),
+        "source": source,
+    }
+
+
+def signature_row(label: LabelRevision, number: int, *, source: str, now: datetime) -> dict[str, Any]:
+    """The row of the signature that came with a severity, without its id; `number` is the severity's."""
+    return {
+        "label": number,
+        "signature": label.signature,
+        "key_id": label.key_id,
+        "received_at": now,
+        "source": source,
+    }
+
+
+def withheld(record: Record) -> Record:
+    """A refused record as it may be kept where somebody's texts must not be: its place and its key."""
+    return replace(record, value=None, headers=())
+
+
+def _unsigned_zero(number: float) -> float:
+    # SQLite reads -0.0 back as 0.0, and what the chain has hashed must come out the same from the table.
+    return float(number) + 0.0
+
+
+def _kept(response: ScoredResponse, keep: bool) -> str | None:
+    return response.text if keep else None
+
+
+def storable(text: str) -> str:
+    """Free text of ours as every database takes it: no NUL, no lone surrogates (both may come in by a quote)."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,80 @@
+"""The fence between decisions and policies: once a policy is minted, nothing is committed that an older one decided.
+
+A commit takes its gates' locks, shared, as the last thing it does, and then reads which policies are the newest. Minting
+takes its gate's lock alone, and lets go of it with its own transaction. So a commit either ends before the new policy is
+there, or waits for it and sees it; a commit that is stuck on something else holds no lock that minting waits for. The
+locks are advisory ones because these queue: a row that commits keep locking in shared mode is never free for minting.
+
+SQLite has one writer at a time, and needs no lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from streamer.errors import Outdated
+from streamer.store.db.engine import BUSY_SECONDS, FROZEN_SECONDS
+from streamer.store.policies.policy_rows import newest_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from datetime import datetime
+
+    from streamer.journal import Decision
+
+_LOCKS = 64
+"""Gates share so many locks: PostgreSQL's table of locks has few places, and a commit may have a thousand gates."""
+
+_SPACE = int.from_bytes(hashlib.sha256(b"streamer.fence.v1").digest()[:4], "big", signed=True)
+
+
+def require_current(
+    connection: sa.Connection, decided: Collection[Decision], clock: Callable[[], datetime]
+) -> None:
+    """Let a transaction commit new decisions only if they may still be made; call it after every other statement.
+
+    Raises
+    ------
+    Outdated
+        When a gate has a newer policy than its decider looked at, or a decision ships past its deadline.
+    """
+    seen: dict[str, int] = {}
+    for one in decided:
+        looked_at = max(one.policy.version, one.newest_seen)
+        seen[one.key.gate] = min(looked_at, seen.get(one.key.gate, looked_at))
+    if not seen:
+        return
+    if connection.dialect.name != "sqlite":
+        _take(connection, sa.func.pg_advisory_xact_lock_shared, seen)
+    for gate, newest in newest_keys(connection, sorted(seen)):
+        if newest > seen[gate]:
+            raise Outdated(f"gate {gate} got policy {newest} after its batches were decided by {seen[gate]}")
+    now = clock()
+    for one in decided:
+        if one.outcome in ("ship", "mixed") and one.policy.settings.is_late(one.created_at, now):
+            raise Outdated(f"the deadline of batch {one.key.batch_id} of gate {one.key.gate} passed")
+
+
+def close_to_older(connection: sa.Connection, gate: str) -> None:
+    """Wait for commits that have passed the fence, and keep others before it until this transaction ends."""
+    if connection.dialect.name == "sqlite":
+        return
+    # A process that was stopped between its check and its commit is ended by the server: it is worth waiting for.
+    _wait_at_most(connection, FROZEN_SECONDS + BUSY_SECONDS)
+    _take(connection, sa.func.pg_advisory_xact_lock, [gate])
+    _wait_at_most(connection, BUSY_SECONDS)
+
+
+def _take(connection: sa.Connection, lock: Callable[..., sa.Function[Any]], gates: Iterable[str]) -> None:
+    numbers = sorted({hashlib.sha256(gate.encode()).digest()[0] % _LOCKS for gate in gates})
+    # In one order for everybody.
+    number = sa.func.unnest(sa.literal(numbers, postgresql.ARRAY(sa.Integer))).column_valued("number")
+    connection.execute(sa.select(lock(_SPACE, number)))
+
+
+def _wait_at_most(connection: sa.Connection, seconds: float) -> None:
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{int(seconds * 1000)}ms'")

@@ -1,0 +1,254 @@
+"""Gates: named, with a secret and a seed drawn once, and settings in append-only revisions."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from streamer.errors import UsageError
+from streamer.gates.policy import GATE_NAME, GATE_NAME_RULE, GateRevision, Policy, calibrated_for_another
+from streamer.gates.rule import INDICATOR
+from streamer.store.audit import control
+from streamer.store.db.schema import gate_revisions, gates, policies
+from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from streamer.gates.policy import GateSettings
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+    from streamer.store.policies.policy_writer import Mint
+
+_SEED_BITS = 63
+
+
+class Gates:
+    """The decision points that risk owners have set up."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], mint: Mint) -> None:
+        self._database = database
+        self._clock = clock
+        self._mint = mint
+
+    def create(
+        self,
+        name: str,
+        settings: GateSettings,
+        *,
+        by: str,
+        reason: str,
+        seed: int | None = None,
+        now: datetime | None = None,
+    ) -> GateRevision:
+        """Create a gate with policy version 1: closed, until a calibration opens it.
+
+        The name is ``[a-z0-9][a-z0-9._-]{0,63}``. The seed, in [0, 2^63), is drawn when none is given; it is
+        fixed here, before any label is read.
+
+        Raises
+        ------
+        UsageError
+            When the name is not valid or taken, or the seed is out of range.
+        """
+        if not GATE_NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no name for a gate: {GATE_NAME_RULE}")
+        if seed is not None and not 0 <= seed < 2**_SEED_BITS:
+            raise UsageError(f"the seed must be in 0..2^{_SEED_BITS}-1")
+        moment = now or self._clock()
+        revision = GateRevision(
+            gate=name,
+            revision=1,
+            settings=settings,
+            seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
+            audit_salt=secrets.token_bytes(HASH_BYTES),
+            created_at=moment,
+            created_by=by,
+            reason=reason,
+        )
+
+        def work(connection: sa.Connection) -> GateRevision:
+            if connection.execute(sa.select(gates.c.name).where(gates.c.name == name)).first():
+                raise _taken(name)
+            connection.execute(
+                sa.insert(gates).values(
+                    name=name, seed=revision.seed, audit_salt=revision.audit_salt, created_at=moment
+                )
+            )
+            control.append(connection, gates, [(name,)], now=moment)
+            _write_revision(connection, revision)
+            policy = Policy(
+                gate=name,
+                version=1,
+                gate_revision=1,
+                settings=settings,
+                state="closed",
+                threshold=None,
+                calibrated=False,
+                calibration_run=None,
+                seed=revision.seed,
+                valid_from=moment,
+                guarantee="",
+                created_by=by,
+                reason=reason,
+            )
+            self._mint.write(connection, policy)
+            return revision
+
+        try:
+            return self._database.writing(work)
+        except exc.IntegrityError as error:
+            if "pk_gates" in str(error.orig):
+                raise _taken(name) from None  # somebody else was a moment earlier
+            raise
+
+    def revise(
+        self, name: str, changes: Mapping[str, object], *, by: str, reason: str, now: datetime | None = None
+    ) -> GateRevision:
+        """Change settings under a new revision and mint the policy that carries them.
+
+        A change of what the threshold was calibrated for closes the gate until it is recalibrated;
+        another keeps state, threshold, run and guarantee.
+
+        Raises
+        ------
+        UsageError
+            When there is no such gate, a setting is unknown or out of range, or nothing would change.
+        """
+        unknown = sorted(set(changes) - set(SETTINGS))
+        if unknown:
+            raise UsageError(f"a gate has no setting {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> GateRevision:
+            present = self._mint.lock_newest(connection, name)
+            newest = _in_force(connection, name)
+            # From the policy, which is trusted: a revision without one may be anybody's.
+            before = present.settings
+            try:
+                wanted = replace(before, **changes)  # type: ignore[arg-type]
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+            except TypeError as error:
+                raise UsageError(f"a setting has the wrong type: {error}") from None
+            changed = {field for field in SETTINGS if getattr(wanted, field) != getattr(before, field)}
+            if not changed:
+                raise UsageError(f"gate {name} has these settings already")
+            revision = replace(
+                newest,
+                revision=_last_revision(connection, name) + 1,
+                settings=wanted,
+                created_at=moment,
+                created_by=by,
+                reason=reason,
+            )
+            _write_revision(connection, revision)
+            policy = replace(present, gate_revision=revision.revision, settings=wanted)
+            if calibrated_for_another(before, wanted):
+                policy = replace(
+                    policy,
+                    state="closed",
+                    threshold=None,
+                    rule=INDICATOR,
+                    calibrated=False,
+                    calibration_run=None,
+                    guarantee="",
+                )
+            self._mint.next(connection, policy, by=by, reason=reason, now=moment)
+            return revision
+
+        return self._database.writing(work)
+
+    def get(self, name: str) -> GateRevision:
+        """The revision that the newest policy carries. Raises `UsageError` when there is no such gate."""
+        with self._database.reading() as connection:
+            return _in_force(connection, name)
+
+    def list(self) -> builtins.list[GateRevision]:
+        """The revision that the newest policy of every gate carries, by name."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_of_newest_policies().order_by(gates.c.name)).mappings()
+            return [_revision(row) for row in rows]
+
+    def history(self, name: str) -> builtins.list[GateRevision]:
+        """Every revision, the oldest first. Raises `UsageError` when there is no such gate."""
+        query = _select().where(gates.c.name == name).order_by(gate_revisions.c.revision)
+        with self._database.reading() as connection:
+            found = [_revision(row) for row in connection.execute(query).mappings()]
+        if not found:
+            raise no_gate(name)
+        return found
+
+
+def _taken(name: str) -> UsageError:
+    return UsageError(f"there is a gate {name!r} already; `streamer gate set` changes it")
+
+
+def _write_revision(connection: sa.Connection, revision: GateRevision) -> None:
+    connection.execute(
+        sa.insert(gate_revisions).values(
+            gate=revision.gate,
+            revision=revision.revision,
+            created_at=revision.created_at,
+            created_by=revision.created_by,
+            reason=revision.reason,
+            **{name: getattr(revision.settings, name) for name in SETTINGS},
+        )
+    )
+    control.append(connection, gate_revisions, [(revision.gate, revision.revision)], now=revision.created_at)
+
+
+def _select() -> sa.Select[Any]:
+    return sa.select(gate_revisions, gates.c.seed, gates.c.audit_salt).join(
+        gates, gates.c.name == gate_revisions.c.gate
+    )
+
+
+def _of_newest_policies() -> sa.Select[Any]:
+    """Revisions that a policy made: one that somebody wrote past the program is in force nowhere."""
+    newest = (
+        sa.select(policies.c.gate, sa.func.max(policies.c.version).label("version"))
+        .group_by(policies.c.gate)
+        .subquery()
+    )
+    return (
+        _select()
+        .join(
+            policies,
+            (policies.c.gate == gate_revisions.c.gate)
+            & (policies.c.gate_revision == gate_revisions.c.revision),
+        )
+        .join(newest, (newest.c.gate == policies.c.gate) & (newest.c.version == policies.c.version))
+    )
+
+
+def _in_force(connection: sa.Connection, name: str) -> GateRevision:
+    row = connection.execute(_of_newest_policies().where(gates.c.name == name)).mappings().one_or_none()
+    if row is None:
+        raise no_gate(name)
+    return _revision(row)
+
+
+def _last_revision(connection: sa.Connection, name: str) -> int:
+    query = sa.select(sa.func.max(gate_revisions.c.revision)).where(gate_revisions.c.gate == name)
+    return int(connection.execute(query).scalar_one())
+
+
+def _revision(row: Row) -> GateRevision:
+    return GateRevision(
+        gate=row["gate"],
+        revision=row["revision"],
+        settings=settings_of(row),
+        seed=row["seed"],
+        audit_salt=row["audit_salt"],
+        created_at=row["created_at"],
+        created_by=row["created_by"],
+        reason=row["reason"],
+    )

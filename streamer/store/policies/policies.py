@@ -1,0 +1,230 @@
+"""Policies: minted one version after the other, never changed; the newest of a gate is the one in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.gates.policy import calibrated_for_another
+from streamer.gates.rule import INDICATOR
+from streamer.store.db.schema import policy_events
+from streamer.store.log.outbox import enqueue, is_waiting
+from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
+from streamer.store.policies.policy_writer import one_version
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.gates.policy import Policy
+    from streamer.journal import ActivePolicy, OutboxMessage
+    from streamer.signing.policies import PolicyVersion
+    from streamer.store.db.engine import Database
+    from streamer.store.policies.policy_writer import Mint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyEvent:
+    """Who did what to a policy, when and why: `created`, `activated`, `superseded` or `closed`."""
+
+    gate: str
+    version: int
+    event: Literal["created", "activated", "superseded", "closed"]
+    by: str
+    reason: str
+    at: datetime
+
+
+class Policies:
+    """The life of policies."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], mint: Mint) -> None:
+        self._database = database
+        self._clock = clock
+        self._mint = mint
+
+    def newest(self, gate: str) -> Policy:
+        """The newest policy, whether it is trusted or not. Raises `UsageError` when there is no such gate."""
+        with self._database.reading() as connection:
+            found = read_versions(connection, newest_keys(connection, [gate]))
+        if not found:
+            raise no_gate(gate)
+        return _readable(found[0])
+
+    def active(self, names: Sequence[str] | None = None) -> dict[str, ActivePolicy]:
+        """The newest readable policy of each gate (of all when None), trusted or not, with its audit draw's secret."""
+        return {gate: one.active for gate, one in self.versions(names).items() if one.active is not None}
+
+    def versions(self, names: Sequence[str] | None = None) -> dict[str, PolicyVersion]:
+        """The newest policy of each gate (of all when None), not yet trusted."""
+        with self._database.reading() as connection:
+            return {one.gate: one for one in read_versions(connection, newest_keys(connection, names))}
+
+    def before(self, gate: str, version: int, limit: int) -> builtins.list[PolicyVersion]:
+        """The policies before a version, the newest first, not yet trusted."""
+        with self._database.reading() as connection:
+            return read_versions(connection, keys_below(connection, gate, version, limit))
+
+    def every_version(self, gate: str) -> builtins.list[PolicyVersion]:
+        """Every version, the oldest first, not yet trusted. Raises `UsageError` when there is no such gate."""
+        with self._database.reading() as connection:
+            found = read_versions(connection, keys_below(connection, gate, None, None)[::-1])
+        if not found:
+            raise no_gate(gate)
+        return found
+
+    def list(self, gate: str) -> builtins.list[Policy]:
+        """Every version that is trusted, the oldest first. Raises `UsageError` when there is no such gate."""
+        return [
+            one.active.policy
+            for one in self.every_version(gate)
+            if one.active is not None and self._mint.trusts(one)
+        ]
+
+    def get(self, gate: str, version: int) -> Policy:
+        """One version. Raises `UsageError` when it does not exist."""
+        return _readable(self.version(gate, version))
+
+    def version(self, gate: str, version: int) -> PolicyVersion:
+        """One version, not yet trusted. Raises `UsageError` when it does not exist."""
+        with self._database.reading() as connection:
+            return one_version(connection, gate, version)
+
+    def events(self, gate: str) -> builtins.list[PolicyEvent]:
+        """What was done to the gate's policies, the oldest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                sa.select(policy_events).where(policy_events.c.gate == gate).order_by(policy_events.c.id)
+            ).mappings()
+            return [PolicyEvent(**{name: row[name] for name in PolicyEvent.__slots__}) for row in rows]
+
+    def recent_events(self, limit: int) -> builtins.list[PolicyEvent]:
+        """What put policies of any gate in force, the newest first: `activated` and `closed`."""
+        query = (
+            sa.select(policy_events)
+            .where(policy_events.c.event.in_(("activated", "closed")))
+            .order_by(policy_events.c.id.desc())
+            .limit(limit)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query).mappings()
+            return [PolicyEvent(**{name: row[name] for name in PolicyEvent.__slots__}) for row in rows]
+
+    def close(self, gate: str, *, by: str, reason: str, now: datetime | None = None) -> Policy:
+        """Ship nothing from now on, under a new version; what was calibrated can be rolled back to.
+
+        A newest policy that is not trusted is passed over: settings are those of the newest that is.
+        """
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> Policy:
+            present = self._mint.lock_to_close(connection, gate)
+            return self._mint.next(
+                connection,
+                replace(
+                    present,
+                    state="closed",
+                    threshold=None,
+                    rule=INDICATOR,
+                    calibration_run=None,
+                    guarantee="",
+                ),
+                by=by,
+                reason=reason,
+                now=moment,
+            )
+
+        return self._database.writing(work)
+
+    def rollback(
+        self, gate: str, version: int, *, by: str, reason: str, now: datetime | None = None
+    ) -> Policy:
+        """Put the threshold of an older version in force again, under a new version.
+
+        Raises `UsageError` when that version, or the newest, is not trusted, or was calibrated for other settings than
+        the gate has now.
+        """
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> Policy:
+            present = self._mint.lock_newest(connection, gate)
+            older = self._mint.trusted(connection, gate, version)
+            changed = calibrated_for_another(older.settings, present.settings)
+            if changed:
+                raise UsageError(
+                    f"policy {version} of {gate} was calibrated for another {', '.join(changed)}; recalibrate instead"
+                )
+            return self._mint.next(
+                connection,
+                replace(
+                    present,
+                    state=older.state,
+                    threshold=older.threshold,
+                    rule=older.rule,
+                    calibrated=older.calibrated,
+                    calibration_run=older.calibration_run,
+                    guarantee=older.guarantee,
+                ),
+                by=by,
+                reason=reason,
+                now=moment,
+            )
+
+        return self._database.writing(work)
+
+    def sign(self, gate: str, version: int, *, by: str, reason: str, now: datetime | None = None) -> Policy:
+        """Put a version in force again as it is, settings included, under a new version that is signed here.
+
+        It need not be signed, or by a key that is trusted: who calls this vouches for it. Raises `UsageError` when it
+        does not fit the signature that it has.
+        """
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> Policy:
+            newest = self._mint.lock_any(connection, gate)
+            vouched = self._mint.to_sign(connection, gate, version)
+            return self._mint.next(
+                connection, replace(vouched, version=newest), by=by, reason=reason, now=moment
+            )
+
+        return self._database.writing(work)
+
+    def message(self, policy: Policy) -> OutboxMessage | None:
+        """The message about a policy; None when the record does not have this policy, or it is not trusted."""
+        with self._database.reading() as connection:
+            return self._own_message(connection, policy)
+
+    def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
+        """Have the message about a policy published once more, because others overwrote it on its topic.
+
+        False, and nothing is enqueued, when the record does not have this policy, or it is not trusted. A message of the
+        gate that waits already is enough.
+        """
+        moment = now or self._clock()
+
+        def work(connection: sa.Connection) -> bool:
+            message = self._own_message(connection, policy)
+            if message is not None and not is_waiting(connection, message, moment):
+                enqueue(connection, message, moment)
+            return message is not None
+
+        return self._database.writing(work)
+
+    def _own_message(self, connection: sa.Connection, policy: Policy) -> OutboxMessage | None:
+        (found,) = read_versions(connection, [(policy.gate, policy.version)])
+        if found.active is None or found.active.policy != policy:
+            return None
+        return self._mint.message_of(found)
+
+
+def _readable(found: PolicyVersion) -> Policy:
+    if found.active is None:
+        raise UsageError(
+            f"policy {found.version} of gate {found.gate} cannot be read by this version; "
+            "`streamer audit verify` tells whether it was changed"
+        )
+    return found.active.policy

@@ -1,0 +1,129 @@
+"""Policies as rows, with the settings, the seed and the salt that belong to them; what cannot be read is told apart."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.gates.policy import GateSettings, Policy
+from streamer.journal import ActivePolicy
+from streamer.signing.policies import PolicyVersion
+from streamer.store.audit import control
+from streamer.store.db.schema import gate_revisions, gates, policies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.store.db.schema.types import Row
+
+SETTINGS = tuple(field.name for field in fields(GateSettings))
+
+_OWN = tuple(
+    field.name for field in fields(Policy) if field.name in {column.name for column in policies.columns}
+)
+"""What a policy and its row both have."""
+
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+"""What reading a row may raise whose values are of no form that this program writes."""
+
+
+def no_gate(gate: str) -> UsageError:
+    """The error for a gate that nobody created."""
+    return UsageError(f"there is no gate {gate!r}; `streamer gate list` shows those there are")
+
+
+def newest_keys(connection: sa.Connection, names: Sequence[str] | None) -> list[tuple[str, int]]:
+    """Gate and version of each gate's newest policy; of all gates when None."""
+    query = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
+    if names is not None:
+        query = query.where(policies.c.gate.in_(list(names)))
+    return sorted((gate, version) for gate, version in connection.execute(query))
+
+
+def keys_below(
+    connection: sa.Connection, gate: str, below: int | None, limit: int | None
+) -> list[tuple[str, int]]:
+    """Gate and version of the policies before a version, the newest first."""
+    query = sa.select(policies.c.gate, policies.c.version).where(policies.c.gate == gate)
+    if below is not None:
+        query = query.where(policies.c.version < below)
+    rows = connection.execute(query.order_by(policies.c.version.desc()).limit(limit))
+    return [(name, version) for name, version in rows]
+
+
+def read_versions(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> list[PolicyVersion]:
+    """Read policies by gate and version, in the order of `keys`; one that cannot be read does not hide the others."""
+    if not keys:
+        return []
+    record_id = control.head(connection).record_id
+    try:
+        return _read(connection, keys, record_id)
+    except _UNREADABLE:
+        # Some value already fails when it is fetched.
+        return [_read_alone(connection, key, record_id) for key in keys]
+
+
+def policy_row(policy: Policy) -> dict[str, Any]:
+    """The row of a policy, without its signature."""
+    return {name: getattr(policy, name) for name in _OWN}
+
+
+def settings_of(row: Row) -> GateSettings:
+    """The settings in a row of `gate_revisions`."""
+    return GateSettings(**{name: row[name] for name in SETTINGS})
+
+
+def _read(
+    connection: sa.Connection, keys: Sequence[tuple[str, int]], record_id: bytes
+) -> list[PolicyVersion]:
+    found: dict[tuple[str, int], Row] = {}
+    for start in range(0, len(keys), 500):
+        query = _SELECT.where(
+            sa.tuple_(policies.c.gate, policies.c.version).in_(list(keys[start : start + 500]))
+        )
+        for row in connection.execute(query).mappings():
+            found[row["gate"], row["version"]] = row
+    return [_version(key, found.get(key), record_id) for key in keys]
+
+
+def _read_alone(connection: sa.Connection, key: tuple[str, int], record_id: bytes) -> PolicyVersion:
+    try:
+        return _read(connection, [key], record_id)[0]
+    except _UNREADABLE:
+        return _version(key, None, record_id)
+
+
+def _version(key: tuple[str, int], row: Row | None, record_id: bytes) -> PolicyVersion:
+    active = None
+    if row is not None:
+        try:
+            policy = Policy(settings=settings_of(row), seed=row["seed"], **{name: row[name] for name in _OWN})
+            active = ActivePolicy(policy, row["audit_salt"])
+        except _UNREADABLE:
+            active = None
+    return PolicyVersion(
+        gate=key[0],
+        version=key[1],
+        active=active,
+        signature=None if row is None else row["signature"],
+        key_id=None if row is None else row["key_id"],
+        record_id=record_id,
+    )
+
+
+_SELECT = (
+    sa.select(
+        policies,
+        *(gate_revisions.c[name] for name in SETTINGS),
+        gates.c.seed,
+        gates.c.audit_salt,
+    )
+    .join(
+        gate_revisions,
+        (gate_revisions.c.gate == policies.c.gate) & (gate_revisions.c.revision == policies.c.gate_revision),
+    )
+    .join(gates, gates.c.name == policies.c.gate)
+)

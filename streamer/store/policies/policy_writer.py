@@ -1,0 +1,251 @@
+"""How a policy comes to be: on top of one that is trusted, signed, with its story and the message about it.
+
+Whoever mints does it in one transaction: the policy, its signature, its events, their links in the control chain and
+the outbox row are there together or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.signing.policies import NO_KEYS, REFUSAL_TEXTS
+from streamer.store.audit import control
+from streamer.store.db.schema import gates, policies, policy_events
+from streamer.store.log.outbox import enqueue
+from streamer.store.policies import fence
+from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, policy_row, read_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from streamer.gates.policy import Policy
+    from streamer.journal import OutboxMessage
+    from streamer.signing.policies import PolicyKeys, PolicySignature, PolicyVersion, Refusal
+
+    PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
+
+_PAGE = 50
+
+
+class Mint:
+    """Makes policies, within transactions of others.
+
+    Parameters
+    ----------
+    message : how the world is told of a policy, with its signature if it has one.
+    keys : sign what is minted, and tell which policies may be built on.
+    """
+
+    def __init__(self, message: PolicyMessage, keys: PolicyKeys = NO_KEYS) -> None:
+        self._message = message
+        self._keys = keys
+
+    def lock_newest(self, connection: sa.Connection, gate: str) -> Policy:
+        """Keep others from changing this gate until the transaction ends, and read its newest policy.
+
+        Raises
+        ------
+        UsageError
+            When there is no such gate, or its newest policy is not trusted: what is built on it would be signed with it.
+        """
+        return self._good(_newest(connection, gate))
+
+    def lock_to_close(self, connection: sa.Connection, gate: str) -> Policy:
+        """The same for a closing: a newest policy that is not trusted is passed over, but for its number.
+
+        Settings come from the newest policy that is trusted. Raises `UsageError` when none is.
+        """
+        newest = _newest(connection, gate)
+        for found in chain([newest], _before(connection, gate, newest.version)):
+            if found.active is not None and self.trusts(found):
+                return replace(found.active.policy, version=newest.version)
+        raise UsageError(
+            f"no policy of gate {gate} is trusted, so that nothing can be built on one. Workers with the same public keys"
+            " hold everything already; `streamer threshold list` shows what there is, docs/security.md what to do"
+        )
+
+    def lock_any(self, connection: sa.Connection, gate: str) -> int:
+        """Lock a gate and return the number of its newest policy, trusted or not."""
+        return _newest(connection, gate).version
+
+    def trusts(self, found: PolicyVersion) -> bool:
+        """Whether a version may be obeyed and built on."""
+        return self._keys.refusal(found) is None
+
+    def trusted(self, connection: sa.Connection, gate: str, version: int) -> Policy:
+        """Read one version. Raises `UsageError` when it does not exist or is not trusted."""
+        return self._good(one_version(connection, gate, version))
+
+    def to_sign(self, connection: sa.Connection, gate: str, version: int) -> Policy:
+        """Read one version that somebody has looked at and vouches for, whoever signed it, if anybody did.
+
+        Raises `UsageError` when it does not exist, or does not fit the signature that it has.
+        """
+        found = one_version(connection, gate, version)
+        refusal = self._keys.refusal(found)
+        if found.active is None or refusal in ("bad_signature", "unreadable"):
+            raise self._refused(found, refusal or "unreadable")
+        return found.active.policy
+
+    def next(
+        self, connection: sa.Connection, changed: Policy, *, by: str, reason: str, now: datetime
+    ) -> Policy:
+        """Write a new version of a policy, its events, and the message about it.
+
+        Once the transaction has committed, no decision by an older version is: see `streamer.store.policies.fence`.
+
+        `changed` has the number of its gate's newest policy, which is locked, and what is to be in force from now on.
+        """
+        policy = replace(changed, version=changed.version + 1, valid_from=now, created_by=by, reason=reason)
+        self.write(connection, policy)
+        superseded = sa.exists().where(
+            policy_events.c.gate == changed.gate,
+            policy_events.c.version == changed.version,
+            policy_events.c.event == "superseded",
+        )
+        # Somebody may have written past the program that it was.
+        if not connection.execute(sa.select(superseded)).scalar_one():
+            _write_event(
+                connection, changed.gate, changed.version, "superseded", by=by, reason=reason, now=now
+            )
+        return policy
+
+    def write(self, connection: sa.Connection, policy: Policy) -> None:
+        """Insert a policy, signed if there is a key, say what happened to it, and enqueue the message about it.
+
+        Raises
+        ------
+        UsageError
+            When it cannot be signed here, and workers would refuse it.
+        """
+        self._require_signer(connection, policy)
+        salt = connection.execute(
+            sa.select(gates.c.audit_salt).where(gates.c.name == policy.gate)
+        ).scalar_one()
+        signature = self._keys.sign(
+            policy, record_id=control.head(connection).record_id, audit_salt=bytes(salt)
+        )
+        connection.execute(
+            sa.insert(policies).values(
+                **policy_row(policy),
+                signature=None if signature is None else signature.value,
+                key_id=None if signature is None else signature.key_id,
+            )
+        )
+        if signature is not None:
+            written = one_version(connection, policy.gate, policy.version)
+            if not self.trusts(written):
+                raise RuntimeError(f"policy {policy.version} of {policy.gate} is not stored as it was signed")
+        control.append(connection, policies, [(policy.gate, policy.version)], now=policy.valid_from)
+        for event in ("created", "closed" if policy.state == "closed" else "activated"):
+            _write_event(
+                connection,
+                policy.gate,
+                policy.version,
+                event,
+                by=policy.created_by,
+                reason=policy.reason,
+                now=policy.valid_from,
+            )
+        enqueue(connection, self._message(policy, signature), policy.valid_from)
+        fence.close_to_older(connection, policy.gate)  # last: commits wait from here on
+
+    def message_of(self, found: PolicyVersion) -> OutboxMessage | None:
+        """The message about a policy that is trusted, as it was when it was minted; None for one that is not."""
+        if found.active is None or not self.trusts(found):
+            return None
+        return self._message(found.active.policy, found.stored_signature())
+
+    def _require_signer(self, connection: sa.Connection, policy: Policy) -> None:
+        before = connection.execute(
+            sa.select(policies.c.signature)
+            .where(policies.c.gate == policy.gate)
+            .order_by(policies.c.version.desc())
+            .limit(1)
+        ).scalar_one_or_none()
+        missing = self.missing_key(policy.gate, signed=before is not None)
+        if missing is not None:
+            raise UsageError(missing)
+
+    def missing_key(self, gate: str, *, signed: bool) -> str | None:
+        """Say why no policy of a gate can be made here for want of a key; None when one can.
+
+        `signed` : whether its newest policy is.
+        """
+        if self._keys.signer is not None:
+            return None
+        if self._keys.demanded:
+            return (
+                "only signed policies are trusted here, and no key to sign with is configured: workers would refuse this"
+                " one. Do it where STREAMER_POLICIES_PRIVATE_KEY_FILE is set"
+            )
+        if signed and not self._keys.give_up_signing:
+            return (
+                f"the policy of gate {gate} is signed, and no key to sign with is configured here: workers would"
+                " refuse an unsigned one, and go on with the old. Do it where STREAMER_POLICIES_PRIVATE_KEY_FILE is set"
+                " (STREAMER_POLICIES_GIVE_UP_SIGNING=true, if no worker asks for signatures any more)"
+            )
+        return None
+
+    def _good(self, found: PolicyVersion) -> Policy:
+        refusal = self._keys.refusal(found)
+        if found.active is None or refusal is not None:
+            raise self._refused(found, refusal or "unreadable")
+        return found.active.policy
+
+    @staticmethod
+    def _refused(found: PolicyVersion, refusal: Refusal) -> UsageError:
+        advice = (
+            f"Look at it (`streamer threshold show {found.gate} --version {found.version}`); if it is what you want,"
+            f" `streamer threshold sign {found.gate} --version {found.version}` vouches for it"
+            if refusal in ("unsigned", "unknown_key")
+            else f"`streamer audit verify` finds what was changed; `streamer threshold close {found.gate} --reason ...` closes the gate"
+            " by the last policy that is good"
+        )
+        return UsageError(
+            f"policy {found.version} of gate {found.gate} is not trusted: {REFUSAL_TEXTS[refusal]}. Nothing is built on it."
+            f" {advice}"
+        )
+
+
+def one_version(connection: sa.Connection, gate: str, version: int) -> PolicyVersion:
+    """Read one version. Raises `UsageError` when it does not exist."""
+    there = sa.exists().where(policies.c.gate == gate, policies.c.version == version)
+    if not connection.execute(sa.select(there)).scalar_one():
+        raise UsageError(f"gate {gate!r} has no policy {version}")
+    return read_versions(connection, [(gate, version)])[0]
+
+
+def _newest(connection: sa.Connection, gate: str) -> PolicyVersion:
+    # NO KEY UPDATE: workers that write decisions, whose foreign keys look at the gate, need not wait.
+    connection.execute(
+        sa.select(gates.c.name).where(gates.c.name == gate).with_for_update(key_share=True)
+    ).one_or_none()
+    keys = newest_keys(connection, [gate])
+    if not keys:
+        raise no_gate(gate)
+    return read_versions(connection, keys)[0]
+
+
+def _before(connection: sa.Connection, gate: str, below: int) -> Iterator[PolicyVersion]:
+    while keys := keys_below(connection, gate, below, _PAGE):
+        yield from read_versions(connection, keys)
+        below = keys[-1][1]
+
+
+def _write_event(
+    connection: sa.Connection, gate: str, version: int, event: str, *, by: str, reason: str, now: datetime
+) -> None:
+    """Add one line to the story of a policy."""
+    identity = connection.execute(
+        sa.insert(policy_events)
+        .values(gate=gate, version=version, event=event, by=by, reason=reason, at=now)
+        .returning(policy_events.c.id)
+    ).scalar_one()
+    control.append(connection, policy_events, [(identity,)], now=now)

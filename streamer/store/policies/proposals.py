@@ -1,0 +1,170 @@
+"""Thresholds that a run found and that wait for somebody to put them in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.gates.policy import calibrated_for_another
+from streamer.gates.rule import Cut
+from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions, policies
+from streamer.store.policies.policy_rows import SETTINGS, settings_of
+from streamer.store.risk.alarm_closures import closures
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.rule import Rule
+    from streamer.store.policies.policy_writer import Mint
+
+_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
+    calibration_runs.c.id.label("run"),
+    calibration_runs.c.groups,
+    calibration_runs.c["items"],
+    calibration_runs.c.missing,
+    calibration_runs.c.guarantee,
+    calibration_runs.c.why,
+    calibration_runs.c.requested_by,
+    calibration_runs.c.finished_at,
+    calibration_candidates.c.state,
+    calibration_candidates.c.threshold,
+    calibration_candidates.c.rule,
+    *(gate_revisions.c[name] for name in SETTINGS),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A threshold that a run found and that is not in force.
+
+    Attributes
+    ----------
+    run : number of the run.
+    settings : of the gate, as the run saw them.
+    cut, rule, guarantee : what the policy would have.
+    groups, items, missing : of the run.
+    why : why it was not put in force at once; empty when somebody asked for a proposal.
+    """
+
+    gate: str
+    run: int
+    settings: GateSettings
+    cut: Cut
+    rule: Rule
+    guarantee: str
+    groups: int
+    items: int
+    missing: int
+    by: str
+    at: datetime
+    why: str = ""
+
+
+def newest(connection: sa.Connection, gate: str) -> Proposal | None:
+    """What the gate's newest run found, if it was not put in force; None if it was, or there is none."""
+    alarm = _alarm_closure(gate).scalar_subquery()
+    in_force = (
+        sa.select(sa.func.max(policies.c.calibration_run)).where(policies.c.gate == gate).scalar_subquery()
+    )
+    last = (
+        sa.select(sa.func.max(calibration_runs.c.id)).where(calibration_runs.c.gate == gate).scalar_subquery()
+    )
+    row = (
+        connection.execute(
+            sa.select(*_COLUMNS)
+            .select_from(calibration_runs)
+            .join(
+                calibration_candidates,
+                (calibration_candidates.c.run == calibration_runs.c.id) & calibration_candidates.c.decides,
+            )
+            .join(
+                gate_revisions,
+                (gate_revisions.c.gate == calibration_runs.c.gate)
+                & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
+            )
+            .where(
+                calibration_runs.c.id == last,
+                calibration_runs.c.id > sa.func.coalesce(in_force, 0),
+                calibration_runs.c.outcome.is_(None) | (calibration_runs.c.outcome != "unchanged"),
+                # What an alarm closed the gate for, older runs have not read apart.
+                sa.func.coalesce(calibration_runs.c.since_version, 0) >= sa.func.coalesce(alarm, 0),
+            )
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        return None
+    return Proposal(
+        gate=gate,
+        run=row["run"],
+        settings=settings_of(row),
+        cut=Cut(row["state"], row["threshold"]),
+        rule=row["rule"],
+        guarantee=row["guarantee"],
+        groups=row["groups"],
+        items=row["items"],
+        missing=row["missing"],
+        by=row["requested_by"],
+        at=row["finished_at"],
+        why=row["why"],
+    )
+
+
+def _alarm_closure(gate: str) -> sa.Select[Any]:
+    """The policy from which on batches are read since the gate's newest alarm."""
+    return sa.select(sa.func.max(closures(gate).subquery().c.version))
+
+
+def activate(
+    connection: sa.Connection,
+    gate: str,
+    run: int | None,
+    *,
+    by: str,
+    reason: str,
+    now: datetime,
+    mint: Mint,
+) -> Policy:
+    """Put what is proposed in force; see `streamer.store.calibration.calibration_runs.Calibrations.activate`."""
+    present = mint.lock_newest(connection, gate)
+    proposal = newest(connection, gate)
+    if proposal is None and (connection.execute(_alarm_closure(gate)).scalar() or 0) >= present.version:
+        raise UsageError(
+            f"an alarm closed gate {gate!r} since its newest run, or should have: what was found before it is not proposed "
+            f"any more; `streamer recalibrate {gate} --propose` reads what was decided since"
+        )
+    if proposal is None:
+        raise UsageError(
+            f"nothing is proposed for gate {gate!r}; `streamer recalibrate {gate} --propose` makes a proposal"
+        )
+    if run is not None and run != proposal.run:
+        raise UsageError(
+            f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
+            "be put in force"
+        )
+    changed = calibrated_for_another(proposal.settings, present.settings)
+    if changed:
+        raise UsageError(
+            f"run {proposal.run} was calibrated for another {', '.join(changed)} than gate {gate!r} has now; "
+            "recalibrate instead"
+        )
+    return mint.next(
+        connection,
+        replace(
+            present,
+            state=proposal.cut.state,
+            threshold=proposal.cut.threshold,
+            rule=proposal.rule,
+            calibrated=True,
+            calibration_run=proposal.run,
+            guarantee=proposal.guarantee,
+        ),
+        by=by,
+        reason=reason,
+        now=now,
+    )

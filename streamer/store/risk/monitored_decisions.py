@@ -1,0 +1,319 @@
+"""Decisions and labels as watching reads them: page by page, by their numbers, with nothing read twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.gates.gate import mean_score
+from streamer.risk.rounds.horizon import Probe
+from streamer.risk.rounds.logged import LoggedDecision
+from streamer.store.db import bulk_insert
+from streamer.store.db.locks import first_unfinished
+from streamer.store.db.schema import (
+    batches,
+    calibration_inputs,
+    decisions,
+    gate_revisions,
+    label_revisions,
+    policies,
+    responses,
+)
+from streamer.store.policies.policy_rows import SETTINGS, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.gates.policy import GateSettings
+    from streamer.store.db.schema.types import Row
+
+_MOST_REFERENCES = 5_000
+"""More would be read for long and tell little more."""
+
+_LEDGER = (
+    decisions.c.batch,
+    batches.c.batch_id,
+    decisions.c.policy_version,
+    decisions.c.decided_at,
+    decisions.c.sampled,
+    decisions.c.sampling_probability,
+    decisions.c.cloud,
+)
+
+
+def probe(connection: sa.Connection) -> Probe:
+    """Tell how far the record reaches, by one statement and so at one moment."""
+    numbers = (
+        sa.select(sa.func.coalesce(sa.func.max(batches.c.id), 0)).scalar_subquery(),
+        sa.select(sa.func.coalesce(sa.func.max(label_revisions.c.id), 0)).scalar_subquery(),
+    )
+    if connection.dialect.name == "sqlite":
+        # One writer at a time: whoever comes later takes larger numbers.
+        found = connection.execute(sa.select(*numbers)).one()
+        return Probe(found[0], found[1], 0, 0)
+    # Whoever writes a batch has locked its partition's progress first and so has a transaction id by then.
+    snapshot = "(SELECT pg_current_snapshot() AS s) AS now"
+    told = connection.execute(
+        sa.select(
+            *numbers,
+            sa.literal_column("pg_snapshot_xmax(s)::text::bigint"),
+            first_unfinished(),
+        ).select_from(sa.text(snapshot))
+    ).one()
+    return Probe(told[0], told[1], told[2], told[3])
+
+
+def gates_decided(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
+    """Tell which gates have decisions with numbers above `after` and up to `until`."""
+    return _gates(connection, decisions.c.gate, decisions.c.batch, after, until)
+
+
+def gates_labelled(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
+    """Tell which gates have labels with numbers above `after` and up to `until`."""
+    return _gates(connection, label_revisions.c.gate, label_revisions.c.id, after, until)
+
+
+def _gates(
+    connection: sa.Connection, gate: sa.Column[str], number: sa.Column[int], after: int, until: int
+) -> frozenset[str]:
+    if until <= after:
+        return frozenset()
+    query = sa.select(gate).distinct().where(number > after, number <= until)
+    return frozenset(connection.execute(query).scalars())
+
+
+def decided(
+    connection: sa.Connection, gate: str, *, after: int, until: int, limit: int
+) -> list[LoggedDecision]:
+    """Read the next first attempts of a gate, in the order of their numbers."""
+    query = (
+        sa.select(*_LEDGER)
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .where(
+            decisions.c.gate == gate,
+            decisions.c.batch > after,
+            decisions.c.batch <= until,
+            batches.c.attempt == 1,
+        )
+        .order_by(decisions.c.batch)
+        .limit(limit)
+    )
+    return _logged(connection, gate, connection.execute(query).mappings().all())
+
+
+def reference(connection: sa.Connection, run: int) -> list[LoggedDecision]:
+    """Read the newest decisions that a calibration run read, in the order of their numbers."""
+    read = (
+        sa.select(calibration_inputs.c.batch)
+        .where(calibration_inputs.c.run == run)
+        .distinct()
+        .order_by(calibration_inputs.c.batch.desc())
+        .limit(_MOST_REFERENCES)
+    )
+    query = (
+        sa.select(*_LEDGER, decisions.c.gate)
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .where(decisions.c.batch.in_(read))
+        .order_by(decisions.c.batch)
+    )
+    rows = connection.execute(query).mappings().all()
+    return _logged(connection, rows[0]["gate"], rows) if rows else []
+
+
+def labelled(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    found: Sequence[LoggedDecision],
+    *,
+    until: int,
+) -> list[LoggedDecision]:
+    """Add what labels up to a number say: the needed severities, and predictions where a judge has seen all that shipped."""
+    shipped = [one for one in found if one.shipped > 0]
+    kinds = {one.settings.severity_kind for one in shipped}
+    kinds |= {one.settings.judge_kind for one in shipped if one.settings.judge_kind is not None}
+    if not shipped:
+        return list(found)
+    asked = [one for one in shipped if one.sampled or one.settings.judge_kind is not None]
+    said = _severities(connection, labels, gate, kinds, [one.batch_id for one in asked], until)
+    marks = _marks(connection, [one.number for one in asked])
+    by_number = {one.number: _with(one, marks[one.number], said) for one in asked}
+    return [by_number.get(one.number, one) for one in found]
+
+
+def late_labels(
+    connection: sa.Connection, labels: sa.FromClause, gate: str, *, after: int, until: int, read: int
+) -> int:
+    """Count labels that are of the kind and of a response that a decision already read had needed."""
+    return connection.execute(
+        sa.select(sa.func.count())
+        .select_from(labels)
+        .join(
+            batches,
+            (batches.c.gate == labels.c.gate)
+            & (batches.c.batch_id == labels.c.batch_id)
+            & (batches.c.attempt == labels.c.attempt),
+        )
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .join(
+            policies,
+            (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
+        )
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == policies.c.gate)
+            & (gate_revisions.c.revision == policies.c.gate_revision)
+            & (gate_revisions.c.severity_kind == labels.c.kind),
+        )
+        .join(
+            responses,
+            (responses.c.batch == batches.c.id) & (responses.c.response_id == labels.c.response_id),
+        )
+        .where(
+            labels.c.gate == gate,
+            labels.c.id > after,
+            labels.c.id <= until,
+            labels.c.attempt == 1,
+            batches.c.id <= read,
+            decisions.c.sampled,
+            responses.c.drawn,
+            responses.c.action == "ship",
+        )
+    ).scalar_one()
+
+
+def _logged(connection: sa.Connection, gate: str, rows: Sequence[Row]) -> list[LoggedDecision]:
+    if not rows:
+        return []
+    settings = _settings(connection, gate, sorted({row["policy_version"] for row in rows}))
+    marks = _marks(connection, [row["batch"] for row in rows])
+    return [_decision(row, marks[row["batch"]], *settings[row["policy_version"]]) for row in rows]
+
+
+def _decision(row: Row, marks: Sequence[Row], settings: GateSettings, run: int | None) -> LoggedDecision:
+    scores = [mark["score"] for mark in marks if mark["score"] is not None]
+    shipped = sum(mark["action"] == "ship" for mark in marks)
+    drawn = [mark for mark in marks if mark["drawn"]]
+    score = None
+    if scores:
+        score = max(scores) if settings.unit == "best" else mean_score(scores)
+    return LoggedDecision(
+        number=row["batch"],
+        batch_id=row["batch_id"],
+        policy_version=row["policy_version"],
+        settings=settings,
+        run=run,
+        decided_at=row["decided_at"],
+        scored=bool(scores),
+        sampled=row["sampled"],
+        probability=row["sampling_probability"],
+        # Of the units `best` and `batch` one thing ships or nothing does.
+        shipped=shipped / len(marks) if settings.unit == "response" else float(shipped > 0),
+        score=score,
+        cloud=None if row["cloud"] is None else tuple(row["cloud"]),
+        drawn=len(drawn),
+        needed=sum(mark["action"] == "ship" for mark in drawn) if row["sampled"] else 0,
+    )
+
+
+def _with(
+    one: LoggedDecision, marks: Sequence[Row], said: dict[tuple[str, str, str], list[float]]
+) -> LoggedDecision:
+    def severity(kind: str, mark: Row) -> float | None:
+        given = said.get((one.batch_id, mark["response_id"], kind))
+        return None if given is None else fmean(given)
+
+    needed = [mark for mark in marks if mark["drawn"] and mark["action"] == "ship"] if one.sampled else []
+    there = [severity(one.settings.severity_kind, mark) for mark in needed]
+    predicted = None
+    if one.settings.judge_kind is not None:
+        shipped = [mark for mark in marks if mark["action"] == "ship"]
+        judged = [severity(one.settings.judge_kind, mark) for mark in shipped]
+        of = len(marks) if one.settings.unit == "response" else len(shipped)
+        given = [severity for severity in judged if severity is not None]
+        if len(given) == len(shipped):
+            predicted = sum(given) / of
+    return replace(
+        one,
+        severities=tuple(severity for severity in there if severity is not None),
+        predicted=predicted,
+    )
+
+
+def _settings(
+    connection: sa.Connection, gate: str, versions: Sequence[int]
+) -> dict[int, tuple[GateSettings, int | None]]:
+    query = (
+        sa.select(
+            policies.c.version, policies.c.calibration_run, *(gate_revisions.c[name] for name in SETTINGS)
+        )
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == policies.c.gate)
+            & (gate_revisions.c.revision == policies.c.gate_revision),
+        )
+        .where(policies.c.gate == gate)
+    )
+    found = bulk_insert.look_up(connection, query, [policies.c.version], [(version,) for version in versions])
+    return {row["version"]: (settings_of(row), row["calibration_run"]) for row in found}
+
+
+def _marks(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, list[Row]]:
+    """Scores, actions and draws of batches' responses, in event order."""
+    found: dict[int, list[Row]] = {}
+    query = sa.select(
+        responses.c.batch,
+        responses.c.position,
+        responses.c.response_id,
+        responses.c.score,
+        responses.c.action,
+        responses.c.drawn,
+    )
+    rows: list[Any] = list(
+        bulk_insert.look_up(connection, query, [responses.c.batch], [(number,) for number in numbers])
+    )
+    rows.sort(key=itemgetter("batch", "position"))
+    for number, of_batch in groupby(rows, key=itemgetter("batch")):
+        found[number] = list(of_batch)
+    return found
+
+
+def _severities(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    kinds: set[str],
+    batch_ids: Sequence[str],
+    until: int,
+) -> dict[tuple[str, str, str], list[float]]:
+    """What each labeller said last, by batch, response and kind; of equally late ones the one stored later."""
+    query = sa.select(
+        labels.c.id,
+        labels.c.batch_id,
+        labels.c.response_id,
+        labels.c.kind,
+        labels.c.labeller,
+        labels.c.severity,
+        labels.c.effective_at,
+    ).where(
+        labels.c.gate == gate,
+        labels.c.attempt == 1,
+        labels.c.kind.in_(sorted(kinds)),
+        labels.c.id <= until,
+    )
+    latest: dict[tuple[str, str, str, str], sa.RowMapping] = {}
+    for row in bulk_insert.look_up(connection, query, [labels.c.batch_id], [(one,) for one in batch_ids]):
+        key = (row["batch_id"], row["response_id"], row["kind"], row["labeller"])
+        before = latest.get(key)
+        if before is None or (before["effective_at"], before["id"]) < (row["effective_at"], row["id"]):
+            latest[key] = row
+    said: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for (batch_id, response_id, kind, _), row in latest.items():
+        said[batch_id, response_id, kind].append(row["severity"])
+    return said

@@ -1,0 +1,260 @@
+"""The state of watching as rows: exact, as JSON, with the figures that people look for beside it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.risk.rounds.horizon import Mark
+from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
+from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm
+from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streamer.risk.rounds.state import AlarmState
+    from streamer.store.db.schema.types import Row
+
+_MOST_EVIDENCE = 1e300
+_STATES: dict[str, Callable[[str], AlarmState]] = {
+    "risk": RiskAlarm.from_json,
+    "draws": DrawAlarm.from_json,
+    "drift_scores": DriftAlarm.from_json,
+    "drift_cloud": DriftAlarm.from_json,
+}
+_TERMS = tuple(Terms.__dataclass_fields__)
+
+
+def take_step(connection: sa.Connection, before: GateWatch, after: GateWatch, now: datetime) -> bool:
+    """Move a gate's own row on, if it still stands where it was read; others wait for this transaction to end."""
+    row = {
+        "step": before.step + 1,
+        "read_batch": after.read,
+        "seen_batch": after.seen,
+        "seen_label": after.labels,
+        "read_through": after.read_through,
+        "unwatched": after.unwatched,
+        "late": after.late,
+        "marks": json.dumps([[*mark[:3], mark.at.isoformat()] for mark in after.marks]),
+        "drift_run": after.drift_run,
+        "drift_policy": after.drift_policy,
+        "updated_at": now,
+    }
+    if before.step:
+        changed = connection.execute(
+            sa.update(monitor_gates)
+            .where(monitor_gates.c.gate == before.gate, monitor_gates.c.step == before.step)
+            .values(row)
+        )
+        return changed.rowcount == 1
+    try:
+        with connection.begin_nested():
+            connection.execute(sa.insert(monitor_gates).values(gate=before.gate, **row))
+    except sa.exc.IntegrityError:
+        return False
+    return True
+
+
+def write_sequences(
+    connection: sa.Connection,
+    before: GateWatch,
+    after: GateWatch,
+    ended: Iterable[WatchedSequence | WatchedAlarm],
+) -> None:
+    """Write the sequences that are new or have moved."""
+    known = before.sequence
+    new = [one for one in ended if isinstance(one, WatchedSequence)]
+    if after.sequence is not None and after.sequence not in new:
+        new.append(after.sequence)
+    for one in new:
+        if known is not None and one.number == known.number:
+            if one != known:
+                connection.execute(
+                    sa.update(monitor_sequences)
+                    .where(monitor_sequences.c.gate == before.gate, monitor_sequences.c.number == one.number)
+                    .values(_sequence_moves(one))
+                )
+        else:
+            connection.execute(
+                sa.insert(monitor_sequences).values(
+                    gate=before.gate,
+                    number=one.number,
+                    since_policy=one.since_policy,
+                    first_batch=one.first,
+                    began_at=one.began_at,
+                    **{name: getattr(one.terms, name) for name in _TERMS},
+                    **_sequence_moves(one),
+                )
+            )
+
+
+def _sequence_moves(one: WatchedSequence) -> dict[str, Any]:
+    exposure, selective = one.state.exposure(), one.state.selective()
+    return {
+        "last_batch": one.last,
+        "read_at": one.read_at,
+        "decisions": exposure.decisions,
+        "labelled": exposure.labels,
+        "overdue": exposure.overdue,
+        "exposure": exposure.estimate,
+        "exposure_lower": exposure.lower,
+        "exposure_upper": exposure.upper,
+        "selective": selective.estimate,
+        "selective_lower": selective.lower,
+        "selective_upper": selective.upper,
+        "state": one.state.to_json(),
+        "ended": one.ended,
+    }
+
+
+def write_alarms(
+    connection: sa.Connection,
+    before: GateWatch,
+    after: GateWatch,
+    ended: Iterable[WatchedSequence | WatchedAlarm],
+) -> None:
+    """Write the alarms that are new or have moved."""
+    known = {_place(one): one for one in before.alarms}
+    past = [one for one in ended if isinstance(one, WatchedAlarm)]
+    for one in (*past, *after.alarms):
+        if _place(one) not in known:
+            connection.execute(
+                sa.insert(monitor_alarms).values(
+                    gate=before.gate,
+                    kind=one.kind,
+                    statistic=one.statistic,
+                    number=one.number,
+                    about=one.about,
+                    delta=one.state.bets.delta,
+                    after_batch=one.after,
+                    after_policy=one.after_policy,
+                    run=one.run,
+                    **_alarm_moves(one),
+                )
+            )
+        elif known[_place(one)] != one:
+            kind, statistic, number = _place(one)
+            connection.execute(
+                sa.update(monitor_alarms)
+                .where(
+                    monitor_alarms.c.gate == before.gate,
+                    monitor_alarms.c.kind == kind,
+                    monitor_alarms.c.statistic == statistic,
+                    monitor_alarms.c.number == number,
+                )
+                .values(_alarm_moves(one))
+            )
+
+
+def _alarm_moves(one: WatchedAlarm) -> dict[str, Any]:
+    return {
+        "evidence_ratio": min(_MOST_EVIDENCE, one.state.evidence * one.state.bets.delta),
+        "state": one.state.to_json(),
+        "raised_by": one.raised_by,
+        "raised_at": one.raised_at,
+        "alert_id": one.alert_id,
+        "closed_policy": one.closed_policy,
+        "ended": one.ended,
+    }
+
+
+def _place(one: WatchedAlarm) -> tuple[str, str, int]:
+    return one.kind, one.statistic, one.number
+
+
+def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
+    """Read where the watching of a gate stands; a new one where it was never watched."""
+    row = (
+        connection.execute(sa.select(monitor_gates).where(monitor_gates.c.gate == gate))
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        return GateWatch(gate=gate)
+    sequence = (
+        connection.execute(
+            sa.select(monitor_sequences)
+            .where(monitor_sequences.c.gate == gate)
+            .order_by(monitor_sequences.c.number.desc())
+            .limit(1)
+        )
+        .mappings()
+        .one_or_none()
+    )
+    newest = (
+        sa.select(
+            monitor_alarms.c.kind,
+            monitor_alarms.c.statistic,
+            sa.func.max(monitor_alarms.c.number).label("number"),
+        )
+        .where(monitor_alarms.c.gate == gate)
+        .group_by(monitor_alarms.c.kind, monitor_alarms.c.statistic)
+        .subquery()
+    )
+    rows = connection.execute(
+        sa.select(monitor_alarms)
+        .join(
+            newest,
+            (newest.c.kind == monitor_alarms.c.kind)
+            & (newest.c.statistic == monitor_alarms.c.statistic)
+            & (newest.c.number == monitor_alarms.c.number),
+        )
+        .where(monitor_alarms.c.gate == gate)
+        .order_by(monitor_alarms.c.kind, monitor_alarms.c.statistic)
+    ).mappings()
+    return GateWatch(
+        gate=gate,
+        step=row["step"],
+        read=row["read_batch"],
+        seen=row["seen_batch"],
+        labels=row["seen_label"],
+        read_through=row["read_through"],
+        unwatched=row["unwatched"],
+        late=row["late"],
+        marks=tuple(
+            Mark(decisions, labels, transactions, datetime.fromisoformat(at))
+            for decisions, labels, transactions, at in json.loads(row["marks"])
+        ),
+        drift_run=row["drift_run"],
+        drift_policy=row["drift_policy"],
+        sequence=None if sequence is None else sequence_of(sequence),
+        alarms=tuple(_alarm(one) for one in rows),
+    )
+
+
+def sequence_of(row: Row) -> WatchedSequence:
+    """A row of `monitor_sequences` as a value."""
+    return WatchedSequence(
+        number=row["number"],
+        terms=Terms(**{name: row[name] for name in _TERMS}),
+        since_policy=row["since_policy"],
+        first=row["first_batch"],
+        last=row["last_batch"],
+        began_at=row["began_at"],
+        read_at=row["read_at"],
+        state=ExposureSequence.from_json(row["state"]),
+        ended=row["ended"],
+    )
+
+
+def _alarm(row: Row) -> WatchedAlarm:
+    return WatchedAlarm(
+        kind=row["kind"],
+        number=row["number"],
+        state=_STATES[row["kind"]](row["state"]),
+        statistic=row["statistic"],
+        about=row["about"],
+        after=row["after_batch"],
+        after_policy=row["after_policy"],
+        run=row["run"],
+        raised_by=row["raised_by"],
+        raised_at=row["raised_at"],
+        alert_id=row["alert_id"],
+        closed_policy=row["closed_policy"],
+        ended=row["ended"],
+    )

@@ -1,0 +1,189 @@
+"""Where the watching of each gate stands: read at one moment, written in one transaction or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.gates.policy import MONITOR
+from streamer.gates.rule import INDICATOR
+from streamer.risk.rounds.store import News, Standing
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
+from streamer.store.policies.policy_rows import newest_keys, read_versions
+from streamer.store.risk import monitored_decisions
+from streamer.store.risk.alerts import raise_alert
+from streamer.store.risk.monitoring_rows import (
+    read_watch,
+    sequence_of,
+    take_step,
+    write_alarms,
+    write_sequences,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from datetime import datetime
+
+    from streamer.risk.rounds.horizon import Mark, Probe
+    from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
+    from streamer.risk.rounds.store import Written
+    from streamer.store.db.engine import Database
+    from streamer.store.labels.read_labels import ReadLabels
+    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.risk.alerts import AlertMessage
+
+
+class Monitoring:
+    """Implements `streamer.risk.rounds.store.WatchStore`."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Callable[[], datetime],
+        mint: Mint,
+        alert_message: AlertMessage,
+        read: ReadLabels,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._mint = mint
+        self._message = alert_message
+        self._read = read
+
+    def probe(self) -> Probe:
+        """How far the record reaches."""
+        with self._database.reading() as connection:
+            return monitored_decisions.probe(connection)
+
+    def news(self, *, after: Mark, until: Mark, told: Collection[str]) -> News:
+        """What came between two marks, by gate, and which of these alerts are acknowledged."""
+        with self._database.reading(snapshot=True) as connection:
+            return News(
+                decided=monitored_decisions.gates_decided(connection, after.decisions, until.decisions),
+                labelled=monitored_decisions.gates_labelled(connection, after.labels, until.labels),
+                policies=dict(newest_keys(connection, None)),
+                acknowledged=frozenset(_acknowledged(connection, told)),
+            )
+
+    def standing(self, gate: str) -> Standing | None:
+        """How a gate stands; None when its newest policy cannot be read."""
+        with self._database.reading(snapshot=True) as connection:
+            found = read_versions(connection, newest_keys(connection, [gate]))
+            if not found or found[0].active is None:
+                return None
+            watch = read_watch(connection, gate)
+            told = [one.alert_id for one in watch.alarms if one.alert_id is not None]
+            return Standing(
+                watch=watch,
+                policy=found[0].active.policy,
+                salt=found[0].active.audit_salt,
+                acknowledged=_acknowledged(connection, told),
+                probe=monitored_decisions.probe(connection),
+                reopened=_reopened(connection, watch),
+            )
+
+    def watch(self, gate: str) -> GateWatch:
+        """Where the watching of a gate stands; a new one where it was never watched."""
+        with self._database.reading(snapshot=True) as connection:
+            return read_watch(connection, gate)
+
+    def sequences(self, gate: str) -> list[WatchedSequence]:
+        """Every sequence of a gate, the newest first."""
+        query = sa.select(monitor_sequences).where(monitor_sequences.c.gate == gate)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(monitor_sequences.c.number.desc())).mappings()
+            return [sequence_of(row) for row in rows]
+
+    def decided(self, gate: str, *, after: int, until: int, limit: int) -> list[LoggedDecision]:
+        """The next first attempts, in order, without severities."""
+        with self._database.reading(snapshot=True) as connection:
+            return monitored_decisions.decided(connection, gate, after=after, until=until, limit=limit)
+
+    def labelled(self, gate: str, decisions: Sequence[LoggedDecision], *, until: int) -> list[LoggedDecision]:
+        """The same decisions with what labels up to a number say."""
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return monitored_decisions.labelled(connection, labels, gate, decisions, until=until)
+
+    def reference(self, run: int) -> list[LoggedDecision]:
+        """The decisions that a calibration run read, in order."""
+        with self._database.reading(snapshot=True) as connection:
+            return monitored_decisions.reference(connection, run)
+
+    def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
+        """How many labels came after the decision that needed them had been read."""
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return monitored_decisions.late_labels(
+                connection, labels, gate, after=after, until=until, read=read
+            )
+
+    def write(self, before: GateWatch, written: Written) -> bool:
+        """Write a round in one transaction; False, and nothing is written, when another was faster."""
+        now = self._clock()
+
+        def work(connection: sa.Connection) -> bool:
+            if not take_step(connection, before, written.watch, now):
+                return False
+            closed = refused = None
+            if written.close is not None:
+                try:
+                    closed = self._close(connection, before.gate, written.close, now)
+                except UsageError as error:
+                    refused = str(error)
+            watch = written.watch
+            if closed is not None:
+                watch = replace(watch, alarms=tuple(_closing(one, closed) for one in watch.alarms))
+            write_sequences(connection, before, watch, written.ended)
+            write_alarms(connection, before, watch, written.ended)
+            for event in written.tell(closed, refused):
+                raise_alert(connection, event, message=self._message)
+            return True
+
+        return self._database.writing(work)
+
+    def _close(self, connection: sa.Connection, gate: str, reason: str, now: datetime) -> int:
+        """Close a gate, unless an alarm has closed it already; returns the policy that it is closed by."""
+        present = self._mint.lock_to_close(connection, gate)
+        if present.state == "closed" and present.created_by == MONITOR:
+            return present.version
+        closed = replace(
+            present, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
+        )
+        return self._mint.next(connection, closed, by=MONITOR, reason=reason, now=now).version
+
+
+def _acknowledged(connection: sa.Connection, told: Collection[str]) -> dict[str, int]:
+    """Which of these alerts are acknowledged, and the newest batch by then."""
+    query = sa.select(alerts.c.alert_id, alert_acknowledgements.c.last_batch).join(
+        alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id
+    )
+    found = bulk_insert.look_up(connection, query, [alerts.c.alert_id], [(one,) for one in told])
+    return {row["alert_id"]: row["last_batch"] for row in found}
+
+
+def _reopened(connection: sa.Connection, watch: GateWatch) -> bool:
+    """Whether a policy after the one that the risk alarm closed the gate with ships something."""
+    alarm = watch.alarm("risk")
+    if alarm is None or alarm.ended is not None or alarm.closed_policy is None:
+        return False
+    later = sa.select(policies.c.version).where(
+        policies.c.gate == watch.gate, policies.c.version > alarm.closed_policy
+    )
+    keys = [(watch.gate, version) for version in connection.execute(later).scalars()]
+    return any(
+        one.active is not None and not one.active.policy.ships_nothing
+        for one in read_versions(connection, keys)
+    )
+
+
+def _closing(alarm: WatchedAlarm, closed: int) -> WatchedAlarm:
+    if alarm.kind == "risk" and alarm.raised_by is not None and alarm.closed_policy is None:
+        return replace(alarm, closed_policy=closed)
+    return alarm
