@@ -26,8 +26,8 @@ import numpy as np
 from streamer import calibrate
 from streamer.calibration import weight_laws
 from streamer.calibration.groups import canonical_order, index_groups
+from streamer.calibration.laws import LAWS
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
-from streamer.gates.policy import LAWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

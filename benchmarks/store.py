@@ -20,8 +20,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateSettings, Policy
-from streamer.journal import BatchKey, Decision, OutboxMessage, Partition, Record, ScoredResponse, Slice
+from streamer.journal import Decision, OutboxMessage, Partition, Record, ScoredResponse, Slice
 from streamer.store import migrate, open_store
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import HoldAction, Mode, Policy, Unit
     from streamer.gates.rule import Cut
 
@@ -53,14 +54,6 @@ class Lease:
     partition: Partition
     epoch: int
     next_offset: int
-
-
-class BatchKey(NamedTuple):
-    """The identity of a decision."""
-
-    gate: str
-    batch_id: str
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

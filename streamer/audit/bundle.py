@@ -14,7 +14,7 @@ from streamer.audit import signing
 from streamer.audit.standalone.verify_bundle import FILES
 from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable, UsageError
-from streamer.events.codec import canonical_json
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.audit.standalone.verify_bundle import Derived
+    from streamer.calibration.threshold import ThresholdState
     from streamer.gates.policy import GateRevision, GateSettings, Unit
-    from streamer.gates.rule import ThresholdState
     from streamer.recalibration.run import CalibrationRun, SampledGroup, SeverityBasis
 
 

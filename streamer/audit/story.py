@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from streamer.audit.standalone.verify_bundle import decided_without_trust
-from streamer.events.codec import canonical_json
+from streamer.signing.canonical_json import canonical_json
 
 _HELD = {
     "no_threshold": "the gate had not been calibrated",

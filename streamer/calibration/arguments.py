@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 
-from streamer.gates.policy import LAWS
+from streamer.calibration.laws import LAWS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

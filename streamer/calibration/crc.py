@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from streamer.gates.rule import ThresholdState
+    from streamer.calibration.threshold import ThresholdState
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamer.gates.rule import ThresholdState
+    from streamer.calibration.threshold import ThresholdState
 
 
 _BESIDES = " Besides: "

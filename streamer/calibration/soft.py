@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.calibration.groups import LabelledGroup
-    from streamer.gates.rule import ThresholdState
-    from streamer.gates.shapes import SoftGate
+    from streamer.calibration.shapes import SoftGate
+    from streamer.calibration.threshold import ThresholdState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def calibrate_soft(
     ----------
     groups : unique by id. None at all give a closed gate.
     alpha : budget on exposure risk, in (0, 1).
-    gate : `streamer.gates.shapes.Smooth` or `Ramp`, its width fixed before labels are read.
+    gate : `streamer.calibration.shapes.Smooth` or `Ramp`, its width fixed before labels are read.
     method, eta, draws, seed : see `streamer.calibration.calibrate_groups`.
 
     Raises

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import Literal, NoReturn, get_args
 
-from streamer.gates.policy import LAWS
-from streamer.gates.rule import THRESHOLD_STATES
+from streamer.calibration.laws import LAWS
 
-if TYPE_CHECKING:
-    from streamer.gates.rule import ThresholdState
+ThresholdState = Literal["closed", "cut", "open"]
+THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
 
 CALIBRATORS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age", "clt", "pooled")
 """Every way to find a threshold; a gate may name all but the last two (`streamer.gates.policy.METHODS`)."""

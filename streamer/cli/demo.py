@@ -50,9 +50,9 @@ def demo(
     The first half is published to a closed gate, its labels come back by the labels topic, a recalibration opens
     the gate, and the second half streams through it. What is reported is measured on the second half.
     """
-    from streamer import wiring
     from streamer.cli.console import output, print_json
     from streamer.cli.services import end_on_sigterm
+    from streamer.dev.embedded_step import run_demo
     from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
 
@@ -65,7 +65,7 @@ def demo(
         )
     end_on_sigterm()
     with DemoProgress() as watch:
-        run, page = wiring.run_demo(
+        run, page = run_demo(
             load_settings(http={"port": 0}),
             data=data,
             unit=gate_unit,

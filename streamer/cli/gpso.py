@@ -187,9 +187,9 @@ def _labelled(path: Path) -> "list[Cloud]":
 def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "StudyOptions") -> "GpsoStudy":
     import numpy as np
 
-    from streamer import wiring
     from streamer.cli.console import progress
     from streamer.errors import UsageError
+    from streamer.research.experiments.embeddings import stored_encoder
     from streamer.research.experiments.gpso_selection import cloud_embeddings, select
     from streamer.research.experiments.gpso_study import gpso_study
 
@@ -200,9 +200,7 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
         with progress(f"{name}: embedding", len(texts)) as advance:
             rows = cloud_embeddings(
                 clouds,
-                lambda asked: wiring.stored_encoder(settings, progress=lambda done, _: advance(done)).rows(
-                    asked
-                ),
+                lambda asked: stored_encoder(settings, progress=lambda done, _: advance(done)).rows(asked),
             )
         rounds = {"within": 0, "across": len(clouds)}
         with progress(f"{name}: judging", len(clouds) * (1 + options.loo)) as advance:

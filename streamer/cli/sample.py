@@ -231,12 +231,12 @@ def sample(
     Every reply is kept in FILE.journal as it comes: stop when you like, the same command does the rest and pays for
     nothing twice. The settings are in the group `sampling`; docs/sampling.md says what is ours in place of the paper's.
     """
-    from streamer import wiring
     from streamer.cli.sample_options import amount, families, given, mix_of, prices_of, text_of
     from streamer.cli.sample_report import print_plan
     from streamer.errors import UsageError
     from streamer.research.sampling import PRESETS, Recipe, SamplingPlan, SamplingSession, read_prompts
     from streamer.research.sampling.session import arms_of
+    from streamer.research.sampling.wiring import sampling_endpoints
     from streamer.settings.settings import load_settings
 
     settings = load_settings(
@@ -269,7 +269,7 @@ def sample(
         send_seed=send_seed,
         together=together,
     )
-    endpoints = wiring.sampling_endpoints(settings, model or [], base_url or [])
+    endpoints = sampling_endpoints(settings, model or [], base_url or [])
     prices = prices_of(price or [], len(endpoints))
     most = None if max_cost is None else amount(max_cost, "--max-cost")
     if most is not None and None in prices:
@@ -299,12 +299,12 @@ def _run(
     """Ask for what is missing and write what is there, also when something stops it in the middle."""
     from time import monotonic
 
-    from streamer import wiring
     from streamer.cli.console import progress
     from streamer.cli.interrupts import WindDown
     from streamer.cli.sample_report import print_result
     from streamer.errors import StreamerError
     from streamer.research.sampling import Tally
+    from streamer.research.sampling.wiring import sampling_vendor
 
     start = monotonic()
     stopped: BaseException | None = None
@@ -312,7 +312,7 @@ def _run(
     signalled = None
     if session.requests(again=again):
         vendors = [
-            wiring.sampling_vendor(settings, endpoint, price)
+            sampling_vendor(settings, endpoint, price)
             for endpoint, price in zip(endpoints, prices, strict=True)
         ]
         with session.collector(vendors, most_cost=most_cost, again=again) as collector:

@@ -114,8 +114,8 @@ def dev(
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
     take a free port unless one is configured.
     """
-    from streamer import wiring
     from streamer.cli.console import log_lines, note
+    from streamer.dev.embedded_step import run_dev
     from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
@@ -130,11 +130,9 @@ def dev(
     note(f"Starting an embedded broker, a worker and a recalibrator{loading}.")
     if view and not json and _on_a_terminal():
         with _living_view() as show:
-            status = wiring.run_dev(settings, announce=lambda _facts: None, show=show)
+            status = run_dev(settings, announce=lambda _facts: None, show=show)
         raise typer.Exit(status)
-    raise typer.Exit(
-        wiring.run_dev(settings, announce=_announce_json if json or collected() else _announce_dev)
-    )
+    raise typer.Exit(run_dev(settings, announce=_announce_json if json or collected() else _announce_dev))
 
 
 def collected() -> bool:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration import Threshold
+    from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.cloud import Cloud
     from streamer.gates.policy import Unit
-    from streamer.gates.rule import ThresholdState
     from streamer.scoring.encoder import CachedEncoder
 
 _CLOUDS_AT_ONCE = 64

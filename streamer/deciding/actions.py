@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.events.actions import BatchAction
+    from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import GateSettings, Policy
     from streamer.gates.rule import Cut
-    from streamer.journal import BatchKey, EmbeddingSource, Record, ScoredResponse
+    from streamer.journal import EmbeddingSource, Record, ScoredResponse
 
 
 def needs_label(response: ScoredResponse, settings: GateSettings) -> bool:

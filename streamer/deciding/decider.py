@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from streamer.events.limits import Limits
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
+    from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import GateSettings, Policy
     from streamer.gates.policy_gate import Ruling
-    from streamer.journal import ActivePolicy, BatchKey, EmbeddingSource, Outcome, Record
+    from streamer.journal import ActivePolicy, EmbeddingSource, Outcome, Record
     from streamer.scoring.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)

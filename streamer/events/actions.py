@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 from streamer.events import cloudevents, json_structure
-from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
 from streamer.gates.policy import Unit  # noqa: TC001 - the decoder resolves annotations
-from streamer.gates.rule import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 from streamer.journal import EmbeddingSource, OutboxMessage
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from streamer.journal import BatchKey, Headers
+    from streamer.gates.batch_key import BatchKey
+    from streamer.journal import Headers
 
 SCHEMA: Final = "streamer.actions.v1"
 DATASCHEMA: Final = "urn:streamer:schema:actions:v1"

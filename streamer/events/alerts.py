@@ -12,11 +12,12 @@ from msgspec import Meta
 
 from streamer.errors import BadMessage
 from streamer.events import cloudevents, codes, json_structure
-from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.journal import OutboxMessage
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

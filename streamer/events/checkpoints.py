@@ -13,10 +13,11 @@ from msgspec import Meta
 
 from streamer.errors import BadMessage
 from streamer.events import cloudevents, codes, json_structure
-from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import Event, Reader
 from streamer.events.identifiers import GateName  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.journal import OutboxMessage
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,8 @@ from streamer.events.identifiers import GateName, Identifier, check_identifier, 
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
 from streamer.gates import labeller_names
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 
 if TYPE_CHECKING:
     from streamer.journal import Record

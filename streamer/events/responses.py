@@ -13,12 +13,13 @@ from msgspec import Meta
 
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
-from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
+from streamer.signing.canonical_json import canonical_json
 
 SCHEMA: Final = "streamer.responses.v1"
 

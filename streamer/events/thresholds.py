@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 from streamer.errors import BadMessage
 from streamer.events import cloudevents, codes, json_structure
-from streamer.events.codec import Event, Reader, canonical_json
+from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import one_line
 from streamer.events.identifiers import GateName, check_name
@@ -31,8 +32,9 @@ from streamer.gates.policy import (
     Shape,
     Unit,
 )
-from streamer.gates.rule import RuleKind, ThresholdState, rule_from_json, rule_to_json
+from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.journal import OutboxMessage
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from streamer.signing.policies import PolicySignature

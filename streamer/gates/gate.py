@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from streamer.calibration.threshold import Threshold
+    from streamer.calibration.threshold import Threshold, ThresholdState
     from streamer.gates.policy import Unit
-    from streamer.gates.rule import ThresholdState
 
 
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})

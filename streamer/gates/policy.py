@@ -6,11 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from streamer.calibration.laws import LAWS
 from streamer.gates import labeller_names
-from streamer.gates.rule import INDICATOR, Rule, Segments, ThresholdState
+from streamer.gates.rule import INDICATOR, Rule, Segments
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from streamer.calibration.threshold import ThresholdState
 
 Unit = Literal["best", "response", "batch"]
 Mode = Literal["shadow", "enforce"]
@@ -31,9 +34,6 @@ SCORERS: tuple[Scorer, ...] = get_args(Scorer)
 EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
 ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
-LAWS: tuple[str, ...] = ("mean", "crc", "bb", "rbwa")
-"""The laws of the weights within a group: what the budget-on-average calibrators choose among."""
-
 METHODS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age")
 """The calibrators that a gate may name."""
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamer.calibration.shapes import Ramp, Smooth, rank_scores
 from streamer.calibration.transductive import TransductiveRule
 from streamer.gates.gate import BatchGate, gate_batch
 from streamer.gates.rule import Chance, Cut, Rank, Segments, Transductive
-from streamer.gates.shapes import Ramp, Smooth, rank_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,11 +11,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+from streamer.calibration.threshold import THRESHOLD_STATES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ThresholdState = Literal["closed", "cut", "open"]
-THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
+    from streamer.calibration.threshold import ThresholdState
 
 RuleKind = Literal["indicator", "smooth", "ramp", "quantile", "rank", "transductive", "segments"]
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)

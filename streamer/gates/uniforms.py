@@ -9,8 +9,8 @@ from streamer.gates.keyed_hash import keyed_bits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Unit
-    from streamer.journal import BatchKey
 
 _BITS = 52
 

@@ -13,7 +13,7 @@ from streamer.gates.keyed_hash import keyed_bits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.journal import BatchKey
+    from streamer.gates.batch_key import BatchKey
 
 _TWO_TO_64 = float(2**64)
 

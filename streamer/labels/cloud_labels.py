@@ -14,7 +14,7 @@ from streamer.clouds.cloud import parse_cloud
 from streamer.clouds.line_files import numbered_lines, shown_name
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable, UsageError
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 from streamer.labels.label_files import LabelTask
 
 if TYPE_CHECKING:

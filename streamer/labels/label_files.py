@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from _typeshed import SupportsWrite
 
-    from streamer.journal import BatchKey, LabelRevision
+    from streamer.gates.batch_key import BatchKey
+    from streamer.journal import LabelRevision
 
 FileFormat = Literal["csv", "jsonl"]
 

@@ -20,9 +20,9 @@ from streamer.calibration import (
     prepare_transductive,
 )
 from streamer.calibration.guarantee import besides, what_ships
-from streamer.gates.policy import LAWS
+from streamer.calibration.laws import LAWS
+from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth
 from streamer.gates.rule import Chance, Cut, Indicator, Quantile, Rank, Rule, Segments, Transductive
-from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

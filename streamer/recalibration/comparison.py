@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from streamer.calibration.loss_curve import budget_limit
+from streamer.calibration.shapes import Ramp, Smooth
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Chance, Cut, Quantile, Segments, Transductive
-from streamer.gates.shapes import Ramp, Smooth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

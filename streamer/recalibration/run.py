@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.calibration import LabelledGroup, Threshold
+    from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import GateRevision, GateSettings, Policy
     from streamer.gates.rule import Rule
-    from streamer.journal import BatchKey
 
 
 SeverityBasis = Literal["mean", "highest"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from streamer.events.codec import canonical_json
+from streamer.signing.canonical_json import canonical_json
 
 
 def salt_commitment(gate: str, salt: bytes) -> str:

@@ -14,7 +14,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from streamer.errors import UsageError
-from streamer.events.codec import canonical_json
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from streamer.events.codec import canonical_json
 from streamer.gates.policy import GateSettings
 from streamer.gates.rule import rule_from_json, rule_to_json
+from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment, seed_commitment
 
 if TYPE_CHECKING:

@@ -43,15 +43,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from streamer.failpoints import Failpoint
-    from streamer.journal import (
-        BatchKey,
-        DataGap,
-        Lease,
-        OutboxMessage,
-        OutcomeKind,
-        Partition,
-        Slice,
-    )
+    from streamer.gates.batch_key import BatchKey
+    from streamer.journal import DataGap, Lease, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyKeys
     from streamer.store.audit.verify import ChainFault

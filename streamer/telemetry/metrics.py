@@ -11,9 +11,9 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.events import codes
 from streamer.events.actions import REASONS
-from streamer.gates.rule import THRESHOLD_STATES
 from streamer.journal import DeadLetter, Decision, LabelRevision
 from streamer.signing.policies import REFUSALS
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, MetricDefinition

@@ -1,8 +1,5 @@
 """The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
 
-from streamer.dev.embedded_step import run_demo, run_dev
-from streamer.research.experiments.embeddings import stored_encoder
-from streamer.research.sampling.wiring import sampling_endpoints, sampling_vendor
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.label_keys import key_block, label_keys
 from streamer.wiring.labellers import bertscore_labeller, judge, judge_endpoint, judge_labeller
@@ -49,14 +46,9 @@ __all__ = [
     "publisher",
     "recalibrate",
     "rescorer",
-    "run_demo",
-    "run_dev",
     "run_recalibrator",
     "run_review",
     "run_worker",
-    "sampling_endpoints",
-    "sampling_vendor",
-    "stored_encoder",
     "tail",
     "topics",
     "trusted_keys",

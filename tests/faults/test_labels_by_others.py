@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit import signing
 from streamer.events.labels import SCHEMA
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.settings.settings import load_settings
 from streamer.signing.labels import statement

@@ -17,9 +17,9 @@ from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import complete_lines, dither, ed25519_verify, keyed_uniform
 from streamer.errors import UsageError
 from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import METHODS, GateSettings, calibrated_for_another
 from streamer.gates.uniforms import uniforms_for
-from streamer.journal import BatchKey
 from streamer.labels.audit_sample import is_sampled
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import prepare_transductive
+from streamer.calibration.shapes import rank_scores
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy import UNITS
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
-from streamer.gates.shapes import rank_scores
 from streamer.gates.uniforms import uniforms_for
-from streamer.journal import BatchKey
 
 if TYPE_CHECKING:
     from streamer.gates.policy import Unit

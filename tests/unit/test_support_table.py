@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamer.gates.policy import LAWS, METHODS, SHAPES, UNITS, GateSettings
+from streamer.calibration.laws import LAWS
+from streamer.gates.policy import METHODS, SHAPES, UNITS, GateSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 

@@ -18,8 +18,9 @@ import pytest
 from scipy import stats
 
 from streamer import LabelledGroup, Threshold, calibrate, calibrate_groups, decide
+from streamer.calibration.laws import LAWS
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import LAWS, UNITS
+from streamer.gates.policy import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

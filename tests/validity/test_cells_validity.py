@@ -26,9 +26,10 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
+from streamer.calibration.laws import LAWS
+from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from streamer.gates.gate import mean_score
-from streamer.gates.policy import LAWS, UNITS
-from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.gates.policy import UNITS
 from tests.validity.known_risk import assert_within, most_violations
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import SoftThreshold, calibrate_soft
-from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from tests.validity.known_risk import (
     assert_over,
     assert_within,

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from streamer import LabelledGroup
+from streamer.calibration.shapes import rank_scores
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
 from streamer.gates.policy import GateSettings
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Cut
-from streamer.gates.shapes import rank_scores
 from streamer.gates.uniforms import uniforms_for
-from streamer.journal import BatchKey
 from streamer.labels.audit_sample import draw_responses
 from streamer.recalibration.candidates import Sample, decide
 from tests.validity.known_risk import assert_over, assert_within

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration import LabelledGroup
+    from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.measurement import DecidedBatch, RiskReport
     from streamer.gates.policy import Unit
-    from streamer.gates.rule import ThresholdState
 
 CASES_SHOWN = 3
 WITH_PROBABILITY = ("hb", "betting")

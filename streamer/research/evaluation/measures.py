@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.laws import LAWS
 from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import decided_batch
-from streamer.gates.policy import LAWS
 from streamer.research.evaluation.ranking import ranking
 from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow, StabilityRow
 from streamer.research.evaluation.spreads import excess, spread

@@ -28,13 +28,13 @@ from streamer.calibration import (
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.high_probability import BOUNDS
 from streamer.calibration.item_table import ItemTable
+from streamer.calibration.laws import LAWS
 from streamer.calibration.loss_curve import budget_limit
-from streamer.gates.policy import LAWS
-from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 
 if TYPE_CHECKING:
     from streamer.calibration.high_probability import Bound
-    from streamer.gates.shapes import SoftGate
+    from streamer.calibration.shapes import SoftGate
 
 Floats = NDArray[np.float64]
 

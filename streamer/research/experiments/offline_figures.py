@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamer.calibration.laws import LAWS
 from streamer.clouds.cloud import read_clouds
 from streamer.clouds.offline import ScoredCloud, run_scored, score_clouds
 from streamer.clouds.sentence import budget
 from streamer.errors import StreamerError
-from streamer.gates.policy import LAWS, UNITS
+from streamer.gates.policy import UNITS
 from streamer.research.experiments.command_arguments import alpha_argument, count_argument, default_encoder
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import default
 
-from streamer.events.codec import canonical_json
+from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.calibration.shapes import rank_scores
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
 from streamer.gates.policy_gate import segment_of
-from streamer.gates.shapes import rank_scores
-from streamer.journal import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.labels.revisions import Severities, severities_given

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import read_sample

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from streamer.errors import BadData, DatabaseFault, Unavailable, Unreadable, UsageError
-from streamer.events.codec import canonical_json
 from streamer.failpoints import disarmed
 from streamer.security.redaction import redact_text
+from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.pooling import STATEMENT_MODE, is_pooled
 from streamer.store.db.transport import protected
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import is_blank
-from streamer.journal import BatchKey
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.labels.revisions import Severities
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.events.codec import canonical_json
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 from streamer.labels.judge.exchanges import exchanges_document, exchanges_of
+from streamer.signing.canonical_json import canonical_json
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import judgements
 from streamer.store.db.schema.types import HASH_BYTES

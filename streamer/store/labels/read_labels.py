@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 from streamer.review.items import Decided, ReviewItem, UnknownItem
 from streamer.store.db.schema import (
     batches,

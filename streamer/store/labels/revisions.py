@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.store.audit import control
 from streamer.store.db.schema import (

@@ -12,7 +12,7 @@ import hmac
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from streamer.events.codec import canonical_json
+from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.schema.types import encode_headers
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.journal import BatchKey, Decision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import Decision
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import batches, decisions, outcomes, pending_messages, responses
 from streamer.store.log import chain

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
-from streamer.journal import BatchKey, DeadLetter, Decision, LabelRevision, OutboxMessage, Redelivery
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import DeadLetter, Decision, LabelRevision, OutboxMessage, Redelivery
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.events.codec import canonical_json
 from streamer.journal import Partition
+from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.engine import Database

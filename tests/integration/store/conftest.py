@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import (
-    BatchKey,
     DeadLetter,
     Decision,
     LabelRevision,

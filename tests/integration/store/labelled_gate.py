@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
 from tests.integration.store.conftest import SETTINGS, START
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted
 from streamer.labels.judge.parsing import ASPECT_NAMES, Verdict
 from streamer.labels.judge.record import JudgeFailure, Judgement

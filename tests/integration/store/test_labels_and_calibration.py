@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import METHODS
-from streamer.journal import BatchKey
 from streamer.recalibration.run import calibrate_gate
 from streamer.store.labels.revisions import Added
 from tests.integration.store.conftest import START

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 import streamer.store
 from streamer.audit import signing
 from streamer.errors import UsageError
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import calibrated_for_another
-from streamer.journal import BatchKey, LabelRevision
+from streamer.journal import LabelRevision
 from streamer.labels.filling import Attempted
 from streamer.labels.label_files import LabelTask
 from streamer.labels.severity import Severity

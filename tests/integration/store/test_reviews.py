@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 from streamer.review.items import Mark, Reviewer, ReviewItem, UnknownItem
 from streamer.store.db.schema import label_revisions
 from streamer.store.labels.review_claims import candidates

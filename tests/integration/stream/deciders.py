@@ -6,8 +6,9 @@ import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateSettings, Policy
-from streamer.journal import BatchKey, DeadLetter, Decision, OutboxMessage, ScoredResponse
+from streamer.journal import DeadLetter, Decision, OutboxMessage, ScoredResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,15 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.journal import (
-        BatchKey,
-        DataGap,
-        OutboxMessage,
-        Outcome,
-        OutcomeKind,
-        Partition,
-        Slice,
-    )
+    from streamer.gates.batch_key import BatchKey
+    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind, Partition, Slice
 
 
 @dataclass

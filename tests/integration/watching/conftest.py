@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 from streamer.risk.rounds.watch import RiskWatch
 from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
 

@@ -23,9 +23,9 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
+from streamer.calibration.laws import LAWS
+from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.threshold import CALIBRATORS
-from streamer.gates.policy import LAWS
-from streamer.gates.shapes import Ramp, Smooth
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from streamer import LabelledGroup, calibrate, calibrate_groups
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.keyed_weights import KeyedWeights
-from streamer.gates.policy import LAWS
+from streamer.calibration.laws import LAWS
 
 CRC = [1.0, 0.0, 0.0]
 BB = [0.4, 0.2, 0.4]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer import calibrate
-from streamer.gates.policy import LAWS
+from streamer.calibration.laws import LAWS
 
 
 def sample(rng: np.random.Generator, *, levels: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

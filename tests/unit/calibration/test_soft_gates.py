@@ -13,8 +13,8 @@ from scipy import stats
 from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import calibrate_soft
 from streamer.calibration.loss_curve import budget_limit
+from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from streamer.calibration.soft import _float_of, _rank
-from streamer.gates.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 WIDTHS = st.sampled_from([1e-9, 1e-3, 0.05, 0.5, 3.0, 1e6])

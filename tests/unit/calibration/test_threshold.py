@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamer import Threshold, calibrate
 from streamer.calibration import groups_needed
-from streamer.gates.policy import LAWS
+from streamer.calibration.laws import LAWS
 
 CUT = {"state": "cut", "value": 0.5, "alpha": 0.1, "method": "mean", "groups": 9, "guarantee": "words"}
 

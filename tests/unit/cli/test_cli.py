@@ -12,7 +12,7 @@ from streamer import cli
 from streamer.cli import main
 from streamer.cli.console import percent
 from streamer.errors import Unavailable
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 from streamer.scoring.identity import EncoderIdentity
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
@@ -386,7 +386,7 @@ def test_dev_says_that_it_loads_an_encoder_if_it_has_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_ENCODER_NAME", encoder)
-    monkeypatch.setattr("streamer.wiring.run_dev", lambda *_args, **_kwargs: 0)
+    monkeypatch.setattr("streamer.dev.embedded_step.run_dev", lambda *_args, **_kwargs: 0)
     monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
     status, _, err = run(capsys, "dev", "--no-view")
     assert status == 0

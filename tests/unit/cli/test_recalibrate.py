@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.cli.recalibrate import why_closed, why_little
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision, GateSettings
-from streamer.journal import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamer.journal import BatchKey, Outcome
+    from streamer.gates.batch_key import BatchKey
+    from streamer.journal import Outcome
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 IDENTITY = EncoderIdentity("counting", "1", "ab" * 32, 8)

@@ -19,18 +19,10 @@ from streamer.events.limits import Limits
 from streamer.events.responses import content_hash, decode_responses
 from streamer.events.thresholds import encode_threshold, threshold_event
 from streamer.events.topics import Topics
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy import GateSettings, Policy
-from streamer.journal import (
-    ActivePolicy,
-    BatchKey,
-    DeadLetter,
-    Decision,
-    LabelRevision,
-    Partition,
-    Record,
-    Redelivery,
-)
+from streamer.journal import ActivePolicy, DeadLetter, Decision, LabelRevision, Partition, Record, Redelivery
 from streamer.scoring.encoder import CachedEncoder
 from streamer.scoring.gram import gram_energy
 from streamer.scoring.identity import EncoderIdentity

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.events.actions import decode_action
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
 from streamer.gates.uniforms import uniforms_for
-from streamer.journal import BatchKey
 from tests.unit.deciding.test_decider import World, active, batch, raw
 
 if TYPE_CHECKING:

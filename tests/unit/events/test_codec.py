@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.events.codec import canonical_json
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import depth
 from streamer.events.responses import ResponsesV1, ResponseV1, content_hash
 from streamer.events.topics import Topics
+from streamer.signing.canonical_json import canonical_json
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 JSON = st.recursive(

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from streamer.errors import BadMessage
 from streamer.events import actions, cloudevents, codes, dead_letters, labels, thresholds
 from streamer.events.limits import OUTPUT_HEADROOM_BYTES, Limits
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import NO_ENCODER, GateSettings, Policy
-from streamer.journal import BatchKey, Headers, LabelRevision, Partition, Record
+from streamer.journal import Headers, LabelRevision, Partition, Record
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -13,9 +13,9 @@ import pytest
 
 import streamer.events
 from streamer.events import actions, alerts, checkpoints, codes, generate, labels, responses, thresholds
-from streamer.events.codec import canonical_json
 from streamer.events.dead_letters import dead_letter_message
 from streamer.journal import Partition, Record
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

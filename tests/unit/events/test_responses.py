@@ -16,7 +16,7 @@ from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.limits import Limits
 from streamer.events.responses import ResponsesV1, decode_responses, encode_responses
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 
 
 def event(**changes: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.journal import BatchKey
+from streamer.gates.batch_key import BatchKey
 from streamer.labels.audit_sample import draw_responses, is_sampled
 
 SALT = bytes(range(32))

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer.errors import UsageError
-from streamer.journal import BatchKey, LabelRevision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
 from streamer.labels.label_files import (
     LabelFileError,
     LabelReader,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from streamer.calibration import LabelledGroup
+from streamer.calibration.shapes import Smooth
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateSettings
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Rule, Segments, Transductive
-from streamer.gates.shapes import Smooth
-from streamer.journal import BatchKey
 from streamer.recalibration.candidates import Sample, candidates
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.run import SampledGroup, SampledItem

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from streamer.calibration.p_values import betting
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision, GateSettings
-from streamer.journal import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import UsageError
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateSettings, Policy
-from streamer.journal import BatchKey, Decision, OutboxMessage, Partition, Record, ScoredResponse
+from streamer.journal import Decision, OutboxMessage, Partition, Record, ScoredResponse
 from streamer.store.db.engine import parse_url
 from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers
 from streamer.store.log import chain

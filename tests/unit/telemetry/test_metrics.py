@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamer.events import codes
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import (
-    BatchKey,
     DataGap,
     DeadLetter,
     Decision,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.gates.policy import HOLD_ACTIONS, MODES, UNITS
-from streamer.gates.rule import THRESHOLD_STATES
 from streamer.store.db.schema.types import (
     BIGINT,
     DOCUMENT,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
+from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.gates import rule
-from streamer.gates.rule import THRESHOLD_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

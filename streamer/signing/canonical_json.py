@@ -1,0 +1,44 @@
+r"""The canonical form of JSON.
+
+`canonical_json` writes a value as exactly one byte string, so that it can be hashed, and hashed again a year
+later with nothing but a standard library: what ``json.dumps(value, sort_keys=True, ensure_ascii=False,
+separators=(",", ":"), allow_nan=False)`` of Python returns, as UTF-8. In words:
+
+- no white space outside strings;
+- object keys are strings, in the order of their Unicode code points, which is the order of their UTF-8 bytes;
+- in strings ``"`` and ``\`` are escaped by ``\``, the controls U+0008, U+0009, U+000A, U+000C, U+000D as ``\b \t
+  \n \f \r``, the other ones below U+0020 as ``\u00xx`` in lower case; everything else stands for itself; there is
+  no Unicode normalisation;
+- integers are decimal digits; floats are the shortest digits that read back as the same double, always with a
+  point or an exponent: ``0.5``, ``1.0``, ``1e-06``, ``1e+16``; NaN and infinities do not exist;
+- UTF-8 without byte order mark.
+
+It is RFC 8785 but for two things: numbers are written as above and not as ECMAScript writes them, and keys are
+ordered by code points and not by UTF-16 code units.
+"""
+
+from __future__ import annotations
+
+import json
+
+_canonical = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+)
+
+
+def canonical_json(value: object) -> bytes:
+    """Write `value` in the canonical form that this module documents.
+
+    Parameters
+    ----------
+    value : object
+        A dict with str keys, a list or tuple, str, int, float, bool or None, nested as you like.
+
+    Raises
+    ------
+    ValueError
+        When a float is NaN or infinite, or a string has a lone surrogate.
+    TypeError
+        When a value has another type.
+    """
+    return _canonical.encode(value).encode()
