@@ -26,7 +26,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 
-from streamer.scoring.registry import DEFAULT_ENCODER, find_encoder, load_encoder
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder, load_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

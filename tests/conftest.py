@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamer.clouds.offline import ScoredCloud
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
     from tests.services.browser import Browser
 
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
@@ -286,7 +286,7 @@ def second_browser(_other_browser: Browser) -> Browser:
 @pytest.fixture(scope="session")
 def real_encoder() -> SentenceTransformerEncoder:
     """The default encoder, all-MiniLM-L6-v2, loaded once (seconds). On the CPU, whatever the machine has."""
-    from streamer.scoring.registry import load_encoder
+    from streamer.scoring.encoders.registry import load_encoder
 
     return load_encoder("all-MiniLM-L6-v2", device="cpu")
 
@@ -321,7 +321,7 @@ def trivia(triviaqa_path: Path, real_encoder: SentenceTransformerEncoder) -> lis
     """The scored clouds of `triviaqa_path`, encoded once (half a minute)."""
     from streamer.clouds.cloud import read_clouds, severity_kind
     from streamer.clouds.offline import score_clouds
-    from streamer.scoring.encoder import CachedEncoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
 
     clouds = list(read_clouds(triviaqa_path))
     assert severity_kind(clouds) == "lexical"

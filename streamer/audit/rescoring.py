@@ -29,7 +29,7 @@ class Rescorer:
     Parameters
     ----------
     encoder_id : ``name@hash`` of the encoder.
-    embed : vectors of batches of texts, as `streamer.scoring.encoder.CachedEncoder.embed`.
+    embed : vectors of batches of texts, as `streamer.scoring.encoders.encoder.CachedEncoder.embed`.
     tolerance : on each score.
     """
 

@@ -140,7 +140,7 @@ def _settings(settings: "Settings") -> Iterator[Finding]:
 
 def _encoder(settings: "Settings") -> Iterator[Finding]:
     from streamer.gates.policy import NO_ENCODER
-    from streamer.scoring.registry import encoder_identity
+    from streamer.scoring.encoders.registry import encoder_identity
 
     if settings.encoder.name == NO_ENCODER:
         yield Finding(
@@ -239,7 +239,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer.cli.console import counted
     from streamer.cli.policies import cut_text, standing
     from streamer.gates.policy import NO_ENCODER
-    from streamer.scoring.registry import encoder_identity
+    from streamer.scoring.encoders.registry import encoder_identity
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}

@@ -426,7 +426,7 @@ def _dimension_of(
 ) -> int:
     """Find the dimension of an encoder's vectors; raises `UsageError` where it is unknown, or known to be another."""
     from streamer.errors import UsageError
-    from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity
+    from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 
     known = None
     if not encoder.startswith(EXTERNAL_PREFIX):
@@ -458,7 +458,7 @@ _FIELDS = frozenset(field.name for field in fields(GateSettings))
 def _encoder_id(name: str) -> str:
     """Name an encoder by its weights; an identity (``name@hash``) or an external encoder is taken as it is."""
     from streamer.errors import UsageError
-    from streamer.scoring.registry import encoder_identity
+    from streamer.scoring.encoders.registry import encoder_identity
 
     if name == NO_ENCODER:
         raise UsageError(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import GateSettings, Policy
     from streamer.gates.policy_gate import Ruling
     from streamer.journal import ActivePolicy, EmbeddingSource, Outcome, Record
-    from streamer.scoring.encoder import CachedEncoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)
 

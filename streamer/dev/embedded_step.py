@@ -147,7 +147,7 @@ def run_demo(
     from streamer.dev.demonstration import Stage, Story, check, play
     from streamer.dev.embedded import EmbeddedStep
     from streamer.dev.report.page import write_report
-    from streamer.scoring.registry import encoder_identity
+    from streamer.scoring.encoders.registry import encoder_identity
 
     watch.phase("read the response clouds" if data is not None else "make up response clouds")
     clouds, origin = _demo_clouds(data, seed)

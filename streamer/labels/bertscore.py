@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
-from streamer.scoring.identity import HASH_PREFIX, weight_hash
-from streamer.scoring.model_loading import quiet_libraries, resolve_device
-from streamer.scoring.registry import hub_snapshot
+from streamer.scoring.encoders.identity import HASH_PREFIX, weight_hash
+from streamer.scoring.encoders.model_loading import quiet_libraries, resolve_device
+from streamer.scoring.encoders.registry import hub_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

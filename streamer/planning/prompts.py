@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.gates.policy import Unit
     from streamer.planning.guess import Guess
-    from streamer.scoring.encoder import CachedEncoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamer.events.alerts import AlertsV1
-    from streamer.scoring.encoder import CachedEncoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.settings.settings import Settings
     from streamer.signing.policies import Refusal
     from streamer.stream.health import WorkerHealth
@@ -29,8 +29,8 @@ from streamer.wiring.policy_keys import policy_keys
 
 def encoder(settings: Settings) -> CachedEncoder | None:
     """Load the encoder, which takes seconds, behind its cache; None when the worker is to have none."""
-    from streamer.scoring.encoder import CachedEncoder
-    from streamer.scoring.registry import load_encoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.scoring.encoders.registry import load_encoder
 
     if settings.encoder.name == NO_ENCODER:
         return None
@@ -50,7 +50,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.deciding.policy_book import PolicyBook
     from streamer.deciding.trusted_policies import TrustedPolicies
     from streamer.failpoints import from_environment
-    from streamer.scoring.registry import encoder_identity
+    from streamer.scoring.encoders.registry import encoder_identity
     from streamer.stream.dead_letter_cap import DeadLetterLimits
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth

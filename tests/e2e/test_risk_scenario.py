@@ -32,7 +32,7 @@ from tests.promql import RULE_FILES, expressions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
     from streamer.store import Store
     from tests.services.kafka import KafkaBroker
     from tests.services.prometheus import Prometheus

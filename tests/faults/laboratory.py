@@ -23,7 +23,7 @@ from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments
 from streamer.journal import Partition, Record
 from streamer.recalibration.candidates import Candidate
 from streamer.recalibration.run import CalibrationRun
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings
 from streamer.store.db.schema import decisions, outbox
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streamer.scoring.registry import load_encoder
+from streamer.scoring.encoders.registry import load_encoder
 
 if TYPE_CHECKING:
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
 pytestmark = pytest.mark.encoder
 
@@ -20,7 +20,7 @@ TEXTS = ["Paris", "The capital of France is Paris, and has been for a long time.
 def test_lengths_are_those_of_the_mean_over_tokens(real_encoder: SentenceTransformerEncoder) -> None:
     from sentence_transformers import SentenceTransformer
 
-    from streamer.scoring.registry import find_encoder
+    from streamer.scoring.encoders.registry import find_encoder
 
     plain = load_encoder("all-MiniLM-L6-v2", device="cpu", unit=False)
     rows = plain.encode(TEXTS)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from streamer.errors import UsageError
-from streamer.scoring.encoder import EncoderIdentity
-from streamer.scoring.registry import encoder_identity, find_encoder, load_encoder
-from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+from streamer.scoring.encoders.encoder import EncoderIdentity
+from streamer.scoring.encoders.registry import encoder_identity, find_encoder, load_encoder
+from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.scoring.encoder import CachedEncoder
-from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity, find_encoder, load_encoder
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder, load_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
 pytestmark = pytest.mark.encoder
 
@@ -164,7 +164,7 @@ def test_another_process_writes_nothing_and_finds_the_same_bits(
 ) -> None:
     code = (
         "import hashlib, json, sys\n"
-        "from streamer.scoring.registry import load_encoder\n"
+        "from streamer.scoring.encoders.registry import load_encoder\n"
         "texts = json.load(sys.stdin)\n"
         "rows = load_encoder(device='cpu', threads=1).encode(texts[::-1])[::-1]\n"
         "print(hashlib.sha256(rows.tobytes()).hexdigest())"

@@ -11,13 +11,13 @@ import pytest
 from streamer.clouds.offline import ScoredCloud, score_clouds
 from streamer.clouds.simulation import simulate_clouds
 from streamer.research.experiments.offline_figures import ALPHAS, main, split_figures
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.clouds import first_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.scoring.encoder import Encoder
+    from streamer.scoring.encoders.encoder import Encoder
 
 SEEDS = range(20)
 

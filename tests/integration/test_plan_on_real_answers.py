@@ -12,13 +12,13 @@ from streamer.clouds.offline import score_clouds
 from streamer.planning.plan import make_plan
 from streamer.planning.prompts import past_prompts
 from streamer.research.experiments.offline_figures import split_figures
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.gates.policy import Unit
-    from streamer.scoring.encoder import Encoder
+    from streamer.scoring.encoders.encoder import Encoder
 
 RESPONSES = 5
 LEVEL = 0.99

@@ -19,7 +19,7 @@ from streamer.research.experiments.score_cache import (
     final_answer,
 )
 from streamer.scoring.compared_scorers import SCORER_NAMES
-from streamer.scoring.registry import DEFAULT_ENCODER
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,7 +182,7 @@ def _scored(
     watch: Watch,
 ) -> DataSet:
     from streamer.research.experiments.stored_encoder import StoredEncoder
-    from streamer.scoring.registry import encoder_identity
+    from streamer.scoring.encoders.registry import encoder_identity
 
     begun = ""
 

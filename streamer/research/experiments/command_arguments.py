@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamer.scoring.encoder import CachedEncoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 def alpha_argument(text: str) -> float:
@@ -33,7 +33,7 @@ def count_argument(least: int) -> Callable[[str], int]:
 
 def default_encoder() -> CachedEncoder:
     """Load the default encoder; takes seconds."""
-    from streamer.scoring.encoder import CachedEncoder
-    from streamer.scoring.registry import load_encoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.scoring.encoders.registry import load_encoder
 
     return CachedEncoder(load_encoder())

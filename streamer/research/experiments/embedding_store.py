@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamer.scoring.encoder import Encoder
+    from streamer.scoring.encoders.encoder import Encoder
 
 EMBEDDINGS_FOLDER = Path(".streamer/embeddings")
 """Where embeddings are kept unless a command is told otherwise."""

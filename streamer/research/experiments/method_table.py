@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_tables(path: Path, options: argparse.Namespace) -> None:
-    from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity
+    from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 
     scored = scored_file(
         path,

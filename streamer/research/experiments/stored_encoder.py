@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER, embedded_texts
-from streamer.scoring.registry import find_encoder, load_encoder
+from streamer.scoring.encoders.registry import find_encoder, load_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class StoredEncoder:
 
     Parameters
     ----------
-    name : see `streamer.scoring.registry.find_encoder`.
+    name : see `streamer.scoring.encoders.registry.find_encoder`.
     device, threads : of the encoder, which is loaded only when the store lacks a text.
     folder : of the store.
     progress : told how many of how many distinct texts have their rows.
@@ -63,7 +63,7 @@ class StoredEncoder:
         )
 
     def embed(self, batches: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
-        """The unit vectors of every batch, on a CPU to the last bit those of `streamer.scoring.encoder.CachedEncoder`."""
+        """The unit vectors of every batch, on a CPU to the last bit those of `streamer.scoring.encoders.encoder.CachedEncoder`."""
         import torch
 
         rows = torch.from_numpy(self.rows([text for batch in batches for text in batch]))

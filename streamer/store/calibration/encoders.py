@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from streamer.scoring.identity import EncoderIdentity
+from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store.audit import control
 from streamer.store.db.schema import encoders
 

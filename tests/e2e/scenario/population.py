@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
 _DIGITS = 4
 

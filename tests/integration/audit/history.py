@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from streamer.scoring.encoder import CachedEncoder
+    from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.store import Store
 
 PRIVATE, PUBLIC = signing.generate_keys()

@@ -16,12 +16,12 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone import verify_bundle
 from streamer.cli import main
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
 from tests.integration.audit.history import Scribe, settings_for, verify, write_history
 
 if TYPE_CHECKING:
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
 
 @pytest.fixture

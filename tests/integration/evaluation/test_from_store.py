@@ -19,7 +19,7 @@ from streamer.events.labels import encode_label
 from streamer.research.evaluation import Options, evaluate, evaluated, read_data_set, scored_data_sets
 from streamer.research.evaluation.csv_files import responses_csv
 from streamer.research.evaluation.stored import stored_data_set
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings
 from tests.integration.audit.history import Scribe
 

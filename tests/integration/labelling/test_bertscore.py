@@ -115,7 +115,7 @@ def test_scores_follow_the_definition(minilm: Path, layer: int) -> None:
 def test_the_package_itself_scores_a_pair_alone_the_same(minilm: Path, scorer: BertScorer) -> None:
     from bert_score import BERTScorer
 
-    from streamer.scoring.model_loading import quiet_libraries
+    from streamer.scoring.encoders.model_loading import quiet_libraries
 
     with quiet_libraries():
         package = BERTScorer(model_type=str(minilm), num_layers=6, device="cpu")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from streamer.scoring.identity import EncoderIdentity
+from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store.db.engine import Database
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from streamer.cli import main
 from streamer.cli.console import percent
 from streamer.errors import Unavailable
 from streamer.gates.batch_key import BatchKey
-from streamer.scoring.identity import EncoderIdentity
+from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 

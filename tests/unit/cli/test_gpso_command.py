@@ -145,7 +145,9 @@ def test_a_bad_line_is_named_with_its_file(clouds, capsys, line, message):
 def test_a_file_without_labels_or_with_one_class_is_told_before_an_encoder_is_loaded(
     tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("streamer.scoring.registry.load_encoder", None)  # a call would be an unexpected error
+    monkeypatch.setattr(
+        "streamer.scoring.encoders.registry.load_encoder", None
+    )  # a call would be an unexpected error
     path = tmp_path / "poor.jsonl"
 
     def write(*labels):

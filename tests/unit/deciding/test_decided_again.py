@@ -17,8 +17,8 @@ from streamer.events.limits import Limits
 from streamer.events.topics import Topics
 from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import ActivePolicy, Decision, Partition, Record, Redelivery
-from streamer.scoring.encoder import CachedEncoder
-from streamer.scoring.identity import EncoderIdentity
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.identity import EncoderIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

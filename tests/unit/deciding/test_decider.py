@@ -23,9 +23,9 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import ActivePolicy, DeadLetter, Decision, LabelRevision, Partition, Record, Redelivery
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
-from streamer.scoring.identity import EncoderIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

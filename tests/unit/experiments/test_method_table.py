@@ -20,7 +20,7 @@ from streamer.research.experiments.method_table import MethodFigures, main, mark
 from streamer.research.experiments.offline_figures import split_figures
 from streamer.research.experiments.score_cache import scored_file
 from streamer.scoring.compared_scorers import SCORER_NAMES
-from streamer.scoring.registry import DEFAULT_ENCODER, encoder_identity
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 
 if TYPE_CHECKING:
     from pathlib import Path

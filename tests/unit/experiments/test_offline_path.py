@@ -22,9 +22,9 @@ from streamer.clouds.simulation import simulate_clouds
 from streamer.errors import UsageError
 from streamer.gates.policy import UNITS, Unit
 from streamer.research.experiments.offline_figures import figures_table, main, split_figures
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
-from streamer.scoring.identity import EncoderIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

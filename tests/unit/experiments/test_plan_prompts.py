@@ -13,7 +13,7 @@ from streamer.gates.policy import UNITS
 from streamer.planning.guess import Guess
 from streamer.planning.prompts import SampledBatches, guessed_prompts, past_prompts
 from streamer.planning.score_quality import area_under_curve, intraclass_correlation
-from streamer.scoring.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 class LetterCounts:

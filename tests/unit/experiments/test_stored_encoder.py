@@ -7,7 +7,7 @@ import pytest
 
 from streamer.research.experiments import stored_encoder
 from streamer.research.experiments.stored_encoder import StoredEncoder
-from streamer.scoring.registry import DEFAULT_ENCODER
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 
 
 def test_unit_rows_are_those_of_the_encoder_to_the_last_bit_and_are_encoded_once(

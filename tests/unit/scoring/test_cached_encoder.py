@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.scoring.encoder import CachedEncoder, EncoderIdentity
+from streamer.scoring.encoders.encoder import CachedEncoder, EncoderIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

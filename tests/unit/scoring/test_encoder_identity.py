@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
-from streamer.scoring.encoder import EncoderIdentity
-from streamer.scoring.identity import embedding_dimension, weight_hash
-from streamer.scoring.registry import encoder_identity, find_encoder
+from streamer.scoring.encoders.encoder import EncoderIdentity
+from streamer.scoring.encoders.identity import embedding_dimension, weight_hash
+from streamer.scoring.encoders.registry import encoder_identity, find_encoder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,8 +77,8 @@ def test_another_hash_than_the_installed_one_is_refused() -> None:
 
 def test_an_identity_needs_no_torch() -> None:
     code = (
-        "import sys, streamer.scoring.encoder, streamer.scoring.sentence_transformer\n"
-        "from streamer.scoring.registry import encoder_identity\n"
+        "import sys, streamer.scoring.encoders.encoder, streamer.scoring.encoders.sentence_transformer\n"
+        "from streamer.scoring.encoders.registry import encoder_identity\n"
         "print(encoder_identity('all-MiniLM-L6-v2').id, 'torch' in sys.modules, 'transformers' in sys.modules)"
     )
     assert in_a_new_process(code) == "all-MiniLM-L6-v2@53aa5117 False False"
@@ -191,7 +191,7 @@ def test_a_hub_model_in_the_cache(model: Path, tmp_path: Path, revision: str) ->
     model.rename(home / "snapshots" / COMMIT)
     (home / "refs").mkdir()
     (home / "refs" / "main").write_text(COMMIT)
-    code = f"from streamer.scoring.registry import encoder_identity as e; i = e('lab/tiny{revision}'); print(i.id, i.revision)"
+    code = f"from streamer.scoring.encoders.registry import encoder_identity as e; i = e('lab/tiny{revision}'); print(i.id, i.revision)"
     printed = in_a_new_process(code, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="1")
     assert printed == f"lab/tiny@{hashlib.sha256(b'weights').hexdigest()[:8]} {COMMIT}"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamer.errors import UsageError
-from streamer.scoring.length_buckets import LengthBuckets, MicroBatch
-from streamer.scoring.model_loading import load_sentence_transformer, resolve_device
+from streamer.scoring.encoders.length_buckets import LengthBuckets, MicroBatch
+from streamer.scoring.encoders.model_loading import load_sentence_transformer, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
-    from streamer.scoring.identity import EncoderIdentity
+    from streamer.scoring.encoders.identity import EncoderIdentity
 
 _CPU_TOKENS = 128
 _GPU_TOKENS = 8192
@@ -47,7 +47,7 @@ class SentenceTransformerEncoder:
     Parameters
     ----------
     folder : a saved sentence-transformers model with safetensors weights.
-    identity : of what lies in `folder`; see `streamer.scoring.registry.find_encoder`.
+    identity : of what lies in `folder`; see `streamer.scoring.encoders.registry.find_encoder`.
     device : ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     threads : CPU threads, >= 1; None: as many as this process may use, at most 32. Ignored on a GPU.
     unit : False leaves out the model's own normalisation as well as ours, so that rows keep the length that pooling
@@ -102,7 +102,7 @@ class SentenceTransformerEncoder:
     def encode(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> NDArray[np.float32]:
-        """Rows of shape (len(texts), dimension), unit rows unless told otherwise; see `streamer.scoring.encoder.Encoder`."""
+        """Rows of shape (len(texts), dimension), unit rows unless told otherwise; see `streamer.scoring.encoders.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
         with self._lock:
             if self._by_tokens:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable, UsageError
-from streamer.scoring.identity import HASH_PREFIX, EncoderIdentity, embedding_dimension, weight_hash
+from streamer.scoring.encoders.identity import HASH_PREFIX, EncoderIdentity, embedding_dimension, weight_hash
 
 if TYPE_CHECKING:
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 """Ships with the installation as a package of its own, so it needs no network."""
@@ -75,9 +75,9 @@ def load_encoder(
 ) -> SentenceTransformerEncoder:
     """Find and load an encoder; imports torch, which takes seconds.
 
-    `device`, `threads` and `unit` are those of `streamer.scoring.sentence_transformer.SentenceTransformerEncoder`.
+    `device`, `threads` and `unit` are those of `streamer.scoring.encoders.sentence_transformer.SentenceTransformerEncoder`.
     """
-    from streamer.scoring.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
     found = find_encoder(name)
     return SentenceTransformerEncoder(found.folder, found.identity, device=device, threads=threads, unit=unit)

@@ -49,7 +49,7 @@ def resolve_device(device: str) -> str:
 def load_sentence_transformer(folder: Path, device: str) -> SentenceTransformer:
     """The model in `folder`, in float32 and ready for inference on `device`.
 
-    On CPU its linear layers are packed (see `streamer.scoring.packed_linear`) where that agrees with the
+    On CPU its linear layers are packed (see `streamer.scoring.encoders.packed_linear`) where that agrees with the
     plain ones.
 
     Raises
@@ -85,7 +85,7 @@ def _load(folder: Path, device: str) -> SentenceTransformer:
 
 def _pack(model: SentenceTransformer) -> bool:
     """Pack the linear layers in place; False: this is not to be used, load the model anew."""
-    from streamer.scoring.packed_linear import pack_linear_layers, packing_is_available
+    from streamer.scoring.encoders.packed_linear import pack_linear_layers, packing_is_available
 
     if not packing_is_available():
         return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from streamer.scoring.identity import EncoderIdentity
+from streamer.scoring.encoders.identity import EncoderIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
