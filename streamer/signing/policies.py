@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy
 
-DOMAIN = b"streamer.gates.policy.v1\x00"
+DOMAIN = b"streamer.policy.v1\x00"
 """Stands before what is signed, so that no signature of something else is one of a policy."""
 
 Refusal = Literal["unsigned", "unknown_key", "bad_signature", "unreadable"]

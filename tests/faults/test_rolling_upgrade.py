@@ -51,14 +51,16 @@ def next_version(tmp_path: Path, site: Site) -> dict[str, str]:
     package = Path(streamer.__file__).parent
     folder = tmp_path / "next"
     shutil.copytree(package, folder / "streamer", ignore=shutil.ignore_patterns("__pycache__"))
-    store = folder / "streamer" / "store"
+    shutil.copytree(
+        package.parent / "migrations", folder / "migrations", ignore=shutil.ignore_patterns("__pycache__")
+    )
     head = schema_state(site.settings.database.url).head
-    (store / "migrations" / "versions" / "r9999_next.py").write_text(MIGRATION.format(head=head))
+    (folder / "migrations" / "versions" / "r9999_next.py").write_text(MIGRATION.format(head=head))
     for file, column, added in (
         ("decisions.py", '    sa.Column("segment", sa.Text),\n', '"reviewed", sa.Boolean, nullable=False, server_default=sa.false()'),
         ("log.py", '    sa.Column("topic_id", ', '"remark", sa.Text'),
     ):  # fmt: skip
-        table = store / "schema" / file
+        table = folder / "streamer" / "store" / "db" / "schema" / file
         text = table.read_text()
         assert text.count(column) == 1
         table.write_text(text.replace(column, f"    sa.Column({added}),\n{column}"))

@@ -24,7 +24,7 @@ from streamer.risk.states.restarted_bets import RestartedBets
 if TYPE_CHECKING:
     from streamer.risk.states.decisions import AuditedDecisions
 
-KIND = "streamer.risk.states.risk-alarm.v1"
+KIND = "streamer.monitoring.risk-alarm.v1"
 
 _STRENGTHS = np.array([0.27 * 2.0**-j for j in range(7)])
 

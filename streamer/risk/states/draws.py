@@ -18,7 +18,7 @@ from streamer.risk.states.restarted_bets import RestartedBets
 if TYPE_CHECKING:
     from streamer.risk.states.decisions import AuditedDecisions
 
-KIND = "streamer.risk.states.draw-alarm.v1"
+KIND = "streamer.monitoring.draw-alarm.v1"
 
 _ODDS = np.array([0.5, 0.8, 1.25, 2.0])
 

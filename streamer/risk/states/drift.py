@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-KIND = "streamer.risk.states.drift-alarm.v1"
+KIND = "streamer.monitoring.drift-alarm.v1"
 
 FEWEST_REFERENCES = 20
 """Numbers that calibration must bring."""

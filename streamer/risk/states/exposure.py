@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-KIND = "streamer.risk.states.exposure.v1"
+KIND = "streamer.monitoring.exposure.v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VERSION_TABLE = "schema_version"
-_MIGRATIONS = Path(__file__).parent / "migrations"
+_PACKAGE = Path(__file__).parents[2]
+_MIGRATIONS = next(
+    folder
+    for folder in (_PACKAGE / "migrations", _PACKAGE.parent / "migrations")
+    if (folder / "env.py").is_file()
+)
+"""In a wheel they lie within the package, in the repository beside it."""
 
 _ADVISORY_LOCK = 0x53_54_52_45_41_4D  # "STREAM"
 LOCK_SECONDS: float = 10
@@ -84,14 +90,9 @@ def _upgrade(database: Database, revision: str, lock_seconds: float) -> str | No
     """Returns the revision that the database was at."""
     from alembic import command
 
-    with _alone(database, lock_seconds) as (connection, config):
+    with alone(database, lock_seconds) as connection:
         before = _known_revision(connection)
-        if not database.sqlite and before != head() and sa.inspect(connection).has_table(progress.name):
-            # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
-            connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
-        command.upgrade(config, revision)
-        if not database.sqlite:
-            roles.grant(connection)
+        command.upgrade(_config(connection), revision)
         return before
 
 
@@ -122,8 +123,8 @@ def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState
     database = Database(url, insecure=insecure)
     try:
         require_file(database)
-        with _alone(database) as (_, config):
-            command.downgrade(config, revision)
+        with alone(database) as connection:
+            command.downgrade(_config(connection), revision)
         return _state(database)
     finally:
         database.close()
@@ -228,8 +229,11 @@ def _config(connection: sa.Connection) -> Config:
 
 
 @contextmanager
-def _alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[tuple[sa.Connection, Config]]:
-    """One transaction that no other migration runs beside, with everything done or nothing."""
+def alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[sa.Connection]:
+    """Open the transaction of a migration: no other one runs beside it, and everything is done or nothing.
+
+    At its end the roles may do with the tables what they may, where roles are in use.
+    """
     with database.errors(), database.engine.begin() as connection:
         if not database.sqlite:  # there the writer's lock is enough
             connection.execute(sa.text("SET LOCAL lock_timeout = '120s'"))
@@ -239,4 +243,9 @@ def _alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[t
             if not sa.inspect(connection).has_schema(SCHEMA):
                 connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
             roles.become_owner(connection)
-        yield connection, _config(connection)
+            if _known_revision(connection) != head() and sa.inspect(connection).has_table(progress.name):
+                # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
+                connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
+        yield connection
+        if not database.sqlite:
+            roles.grant(connection)

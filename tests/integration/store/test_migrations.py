@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from streamer.errors import Unavailable, UsageError
-from streamer.store import check, downgrade, migrate, migrations, open_store, schema_state
+from streamer.store import check, downgrade, migrate, open_store, schema_state
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.migrate import head, revisions
 from streamer.store.db.schema import metadata
 from tests.integration.store.conftest import START, dead_letter_message, policy_message
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def alembic(url: str, *arguments: str, status: int = 0) -> str:
+    """Run Alembic's own command line as its users do, from the root of the repository."""
+    done = subprocess.run(
+        [sys.executable, "-m", "alembic", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"STREAMER_DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
 
 
 def tables_of(url: str) -> dict[str, Any]:
@@ -81,10 +103,58 @@ def test_migrations_and_tables_say_the_same(database_url: str) -> None:
 
 def test_revisions_are_named_by_their_files_in_the_order_that_alembic_runs_them() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("script_location", str(ROOT / "migrations"))
     scripts = ScriptDirectory.from_config(config)
     assert [script.revision for script in scripts.walk_revisions()] == list(reversed(revisions()))
     assert scripts.get_current_head() == head()
+
+
+def test_alembics_own_commands(database_url: str) -> None:
+    migrate(database_url, revisions()[-2])
+    assert revisions()[-2] in alembic(database_url, "current")
+    history = alembic(database_url, "history")
+    assert re.findall(r"-> (\d{4})", history) == list(reversed(revisions()))
+    alembic(database_url, "check", status=255)  # not at the head yet
+    alembic(database_url, "upgrade", "head")
+    assert "No new upgrade operations detected" in alembic(database_url, "check")
+    assert f"{head()} (head)" in alembic(database_url, "current")
+    assert check(database_url) is None
+    alembic(database_url, "downgrade", "-1")
+    assert schema_state(database_url).revision == revisions()[-2]
+
+
+def test_alembic_makes_no_database_to_look_at(tmp_path: Path) -> None:
+    alembic(f"sqlite:///{tmp_path / 'none.sqlite3'}", "current", status=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_printed_sql_makes_the_same_tables(database_url: str) -> None:
+    migrate(database_url)
+    migrated = tables_of(database_url)
+    script = alembic(database_url, "upgrade", "head", "--sql")
+    assert script == script.encode("ascii", "replace").decode()
+    downgrade(database_url, "base")
+    database = Database(database_url)
+    try:
+        if database.sqlite:
+            with closing(sqlite3.connect(str(database.url.database))) as file:
+                file.executescript(f"DROP TABLE IF EXISTS schema_version;{script}")
+        else:
+            with database.engine.begin() as connection:
+                connection.exec_driver_sql(f"DROP TABLE IF EXISTS {SCHEMA}.schema_version")
+            plain = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+            with psycopg.connect(plain, autocommit=True) as server:
+                server.execute(script)
+    finally:
+        database.close()
+    assert tables_of(database_url) == migrated
+    assert check(database_url) is None
+    open_it(database_url)
+
+
+def test_no_script_seals_what_is_recorded_already(database_url: str) -> None:
+    alembic(database_url, "upgrade", "0006:head", "--sql", status=1)
+    assert "control_head" not in alembic(database_url, "upgrade", "0007:head", "--sql")
 
 
 def test_no_command_pays_for_alembic_that_migrates_nothing() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from streamer.store.migrations.versions import r0004_views, r0017_review_claims
-
 revision = "0020"
 down_revision = "0019"
 branch_labels = None
@@ -48,9 +46,45 @@ GROUP BY gate, batch_id, attempt, response_id, kind
 """
 
 
+# What stood before.
+ABOVE = "(g.label_floor IS NULL OR r.score > g.label_floor)"
+ASKED = f"({ABOVE} AND (b.attempt = 1 OR r.action = 'ship'))"
+LABEL_QUEUE = """
+VIEW v_label_queue AS
+SELECT b.gate, b.batch_id, b.attempt, r.response_id, g.severity_kind AS kind, d.decided_at, b.prompt, r.text,
+       b."references", d.sampling_probability
+FROM decisions d
+JOIN batches b ON b.id = d.batch
+JOIN responses r ON r.batch = d.batch AND r.drawn
+JOIN gate_revisions g ON g.gate = d.gate
+    AND g.revision = (SELECT max(newest.revision) FROM gate_revisions newest WHERE newest.gate = d.gate)
+WHERE d.sampled AND b.erased_at IS NULL AND {asked} AND NOT EXISTS (
+    SELECT 1 FROM label_revisions l
+    WHERE l.gate = b.gate AND l.batch_id = b.batch_id AND l.attempt = b.attempt
+      AND l.response_id = r.response_id AND l.kind = g.severity_kind
+)
+"""
+
+SEVERITIES_OF_ALL = """
+VIEW v_severities AS
+SELECT gate, batch_id, attempt, response_id, kind, avg(severity) AS severity, count(*) AS labellers,
+       max(effective_at) AS effective_at
+FROM (
+    SELECT gate, batch_id, attempt, response_id, kind, severity, effective_at,
+           row_number() OVER (
+               PARTITION BY gate, batch_id, attempt, response_id, kind, labeller
+               ORDER BY effective_at DESC, id DESC
+           ) AS recency
+    FROM label_revisions
+) AS latest
+WHERE recency = 1
+GROUP BY gate, batch_id, attempt, response_id, kind
+"""
+
+
 def upgrade() -> None:
     """Add columns and table; gates that are there read everybody's labels, signed or not."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     # A column brings its own CHECK, so that SQLite need not copy the table.
     op.execute(
         "ALTER TABLE gate_revisions ADD COLUMN labellers TEXT CONSTRAINT ck_gate_revisions_labellers"
@@ -101,8 +135,8 @@ def upgrade() -> None:
         "outcomes",
         sa.Column("label_signature", BIGINT, nullable=True, comment="the signature that came with the label"),
     )
-    read = READ.format(names=NAMES[op.get_bind().dialect.name])
-    queue = r0017_review_claims.LABEL_QUEUE.format(asked=r0017_review_claims.READ)
+    read = READ.format(names=NAMES[op.get_context().dialect.name])
+    queue = LABEL_QUEUE.format(asked=ASKED)
     labelled = "AND l.kind = g.severity_kind"
     _define("v_severities", SEVERITIES.format(read=read))
     _define("v_label_queue", queue.replace(labelled, f"{labelled} AND {read}"))
@@ -110,8 +144,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Read everybody's labels again, and drop every signature."""
-    _define("v_label_queue", r0017_review_claims.LABEL_QUEUE.format(asked=r0017_review_claims.READ))
-    _define("v_severities", r0004_views.SEVERITIES.replace("CREATE VIEW", "VIEW"))
+    _define("v_label_queue", LABEL_QUEUE.format(asked=ASKED))
+    _define("v_severities", SEVERITIES_OF_ALL)
     op.drop_column("outcomes", "label_signature")
     op.drop_table("label_signatures")
     op.drop_column("gate_revisions", "signed_labels")
@@ -120,7 +154,7 @@ def downgrade() -> None:
 
 def _define(name: str, definition: str) -> None:
     # Replacing keeps what roles were granted; SQLite has no such thing, and no roles.
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     if sqlite:
         op.execute(f"DROP VIEW {name}")
     op.execute(("CREATE" if sqlite else "CREATE OR REPLACE") + definition)

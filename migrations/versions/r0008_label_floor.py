@@ -69,7 +69,7 @@ def downgrade() -> None:
 
 def _define(asked: str) -> None:
     # Replacing keeps what roles were granted; SQLite has no such thing, and no roles.
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for name, definition in (("v_label_queue", LABEL_QUEUE), ("v_risk", RISK)):
         if sqlite:
             op.execute(f"DROP VIEW {name}")

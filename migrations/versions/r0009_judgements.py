@@ -96,7 +96,7 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_judgements_response", "judgements", ["gate", "batch_id", "attempt", "response_id"])
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     refuse = (
         "BEGIN SELECT RAISE(ABORT, 'judgements is append-only'); END"
         if sqlite

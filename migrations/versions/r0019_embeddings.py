@@ -31,7 +31,7 @@ _COLUMNS = {
 
 def upgrade() -> None:
     """Add the columns."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for column, (definition, comment) in _COLUMNS.items():
         op.execute(f"ALTER TABLE gate_revisions ADD COLUMN {column} {definition}")
         if not sqlite:

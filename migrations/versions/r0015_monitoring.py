@@ -204,7 +204,7 @@ def upgrade() -> None:
         ),
     )
     op.execute(INTERVALS)
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for table in ENDED:
         when = "OLD.ended IS NOT NULL"
         op.execute(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-from alembic import op
+import secrets
 
-from streamer.store.audit.control import adopt
+import sqlalchemy as sa
+from alembic import context, op
+
+from streamer.errors import UsageError
+from streamer.store.audit.control import adopt, genesis
 
 revision = "0007"
 down_revision = "0006"  # whose columns have defaults: rows are sealed with them
@@ -54,7 +57,7 @@ def upgrade() -> None:
         sa.CheckConstraint("sequence >= 1", name=op.f("ck_checkpoints_sequence")),
         sa.PrimaryKeyConstraint("sequence", name=op.f("pk_checkpoints")),
     )
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for table in ("control_log", "checkpoints"):
         for verb in ("UPDATE", "DELETE"):
             op.execute(
@@ -65,7 +68,18 @@ def upgrade() -> None:
                     else "FOR EACH ROW EXECUTE FUNCTION refuse_change()"
                 )
             )
-    adopt(op.get_bind())
+    if not op.get_context().as_sql:
+        adopt(op.get_bind())
+    elif context.get_starting_revision_argument() in (None, "base"):
+        record_id = secrets.token_bytes(32)
+        binary = "X'{}'" if sqlite else "'\\x{}'"
+        values = (binary.format(value.hex()) for value in (record_id, genesis(record_id)))
+        op.execute("INSERT INTO control_head VALUES (1, {}, 0, {})".format(*values))  # noqa: S608  # our own bytes
+    else:
+        raise UsageError(
+            "what revisions before 0007 recorded is sealed row by row, which no SQL script can do: run"
+            " `streamer db upgrade`, or make the script from 0007 on"
+        )
 
 
 def downgrade() -> None:

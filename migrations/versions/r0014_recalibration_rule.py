@@ -158,7 +158,7 @@ _COMMENTS = {
 
 def upgrade() -> None:
     """Add the columns."""
-    dialect = op.get_bind().dialect.name
+    dialect = op.get_context().dialect.name
     for table, column, kind, name, rule, default, nullable in _COLUMNS:
         words = [f"ALTER TABLE {table} ADD COLUMN {column} {_TYPES[dialect][kind]}"]
         if not nullable:

@@ -49,7 +49,7 @@ _GUARDS = (
 
 def upgrade() -> None:
     """Set the guards."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for name, table, event, condition in _GUARDS:
         when = "" if condition is None else f" WHEN ({condition})"
         if sqlite:
@@ -66,6 +66,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Take them away."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for name, table, _, _ in reversed(_GUARDS):
         op.execute(f"DROP TRIGGER {name}" + ("" if sqlite else f" ON {table}"))

@@ -22,7 +22,7 @@ _COLUMNS = (
 
 def upgrade() -> None:
     """Add the columns; policies that are there are not signed."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for column, rule, comment in _COLUMNS:
         op.execute(
             f"ALTER TABLE policies ADD COLUMN {column} TEXT CONSTRAINT ck_policies_{column} CHECK ({rule})"

@@ -26,7 +26,7 @@ def upgrade() -> None:
         sa.CheckConstraint("dimension >= 1", name=op.f("ck_encoders_dimension")),
         sa.PrimaryKeyConstraint("id", "revision", "weight_hash", name=op.f("pk_encoders")),
     )
-    if op.get_bind().dialect.name == "sqlite":
+    if op.get_context().dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):
             op.execute(
                 f"CREATE TRIGGER append_only_encoders_{verb.lower()} BEFORE {verb} ON encoders BEGIN"

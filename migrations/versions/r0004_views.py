@@ -119,7 +119,7 @@ def upgrade() -> None:
         op.execute(statement)
     guarded = [(table, "UPDATE") for table in (*NEVER_CHANGED_OR_DELETED, *NEVER_CHANGED)]
     guarded += [(table, "DELETE") for table in NEVER_CHANGED_OR_DELETED]
-    if op.get_bind().dialect.name == "sqlite":
+    if op.get_context().dialect.name == "sqlite":
         for table, verb in guarded:
             op.execute(
                 f"CREATE TRIGGER append_only_{table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN"
@@ -140,7 +140,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     guarded = [(table, "UPDATE") for table in (*NEVER_CHANGED_OR_DELETED, *NEVER_CHANGED)]
     guarded += [(table, "DELETE") for table in NEVER_CHANGED_OR_DELETED]
     for table, verb in guarded:

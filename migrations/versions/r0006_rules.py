@@ -54,7 +54,7 @@ _COMMENTS = {
 
 def upgrade() -> None:
     """Add the columns; what is there already gets what it was decided with."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     for table, column, kind, rule, default in _COLUMNS:
         needed = "" if default is None else f" NOT NULL DEFAULT {default}"
         name = "DOUBLE" if sqlite and kind == "DOUBLE PRECISION" else kind

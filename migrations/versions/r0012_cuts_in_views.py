@@ -35,7 +35,7 @@ THRESHOLD = "CASE WHEN d.cut_state IS NULL THEN p.threshold ELSE d.cut_threshold
 
 def upgrade() -> None:
     """Show the cut of the batch, its segment, and the shape of the gate."""
-    sqlite = op.get_bind().dialect.name == "sqlite"
+    sqlite = op.get_context().dialect.name == "sqlite"
     if sqlite:
         op.execute("DROP VIEW v_decisions")
     op.execute(

@@ -1,1 +1,0 @@
-"""Alembic's folder: the environment and the revisions. `streamer.store.db.migrate` runs them."""
