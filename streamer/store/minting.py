@@ -7,7 +7,6 @@ the outbox row are there together or not at all.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -16,11 +15,11 @@ from streamer.errors import UsageError
 from streamer.signed_policy import NO_KEYS, REFUSAL_TEXTS
 from streamer.store import control, fence
 from streamer.store.outbox import enqueue
-from streamer.store.policy_rows import keys_below, newest_keys, no_gate, policy_row, read_versions
+from streamer.store.policy_rows import from_newest, newest_keys, no_gate, policy_row, read_versions
 from streamer.store.schema import gates, policies, policy_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import datetime
 
     from streamer.journal import OutboxMessage
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from streamer.signed_policy import PolicyKeys, PolicySignature, PolicyVersion, Refusal
 
     PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
-
-_PAGE = 50
 
 
 class Mint:
@@ -61,7 +58,7 @@ class Mint:
         Settings come from the newest policy that is trusted. Raises `UsageError` when none is.
         """
         newest = _newest(connection, gate)
-        for found in chain([newest], _before(connection, gate, newest.version)):
+        for found in from_newest(connection, newest):
             if found.active is not None and self.trusts(found):
                 return replace(found.active.policy, version=newest.version)
         raise UsageError(
@@ -230,12 +227,6 @@ def _newest(connection: sa.Connection, gate: str) -> PolicyVersion:
     if not keys:
         raise no_gate(gate)
     return read_versions(connection, keys)[0]
-
-
-def _before(connection: sa.Connection, gate: str, below: int) -> Iterator[PolicyVersion]:
-    while keys := keys_below(connection, gate, below, _PAGE):
-        yield from read_versions(connection, keys)
-        below = keys[-1][1]
 
 
 def _write_event(
