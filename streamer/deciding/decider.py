@@ -14,6 +14,7 @@ from streamer.dither import uniforms_for
 from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.actions import action_message
+from streamer.events.codec import stored_number
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
@@ -266,7 +267,7 @@ class BatchDecider:
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
         if p.active.policy.settings.scorer == "external":
             p.scores = tuple(
-                0.0 if blank else round(float(r.score), 6) + 0.0  # -0.0 is 0.0: SQLite does not keep the sign
+                0.0 if blank else stored_number(round(float(r.score), 6))
                 for r, blank in zip(p.event.responses, p.blank, strict=True)
                 if r.score is not None
             )
