@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import labeller_names
 from streamer.cli import options as opt
 from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
 from streamer.policy import EXTERNAL_PREFIX, NO_ENCODER, GateSettings, calibrated_for_another, unread
@@ -370,14 +371,14 @@ def _given(
     if monitor_deadline is not None:
         given["monitor_deadline_seconds"] = opt.seconds(monitor_deadline, "--monitor-deadline")
     if labellers is not None:
-        given["labellers"] = None if labellers.lower() == "none" else _names(labellers)
+        given["labellers"] = (
+            None
+            if labellers.lower() == "none"
+            else opt.names(labellers, "--labellers", spelt=labeller_names.normalised)
+        )
     if judge_kind is not None:
         given["judge_kind"] = None if judge_kind.lower() == "none" else judge_kind
     return given
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name.strip())
 
 
 def gate_settings(

@@ -3,6 +3,7 @@
 import getpass
 import math
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Annotated, Any
 
@@ -39,8 +40,8 @@ GateFilter = Annotated[str | None, typer.Option("--gate", metavar="GATE", help="
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
-def who(by: str | None) -> str:
-    """Name whoever acts: `by`, or the login name.
+def who(by: str | None, option: str = "--by") -> str:
+    """Name whoever acts: `by`, which `option` gives, or the login name.
 
     Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
     what an alarm did is told apart from what a person did by it.
@@ -48,9 +49,9 @@ def who(by: str | None) -> str:
     try:
         name = by or getpass.getuser()
     except (KeyError, OSError, ImportError):
-        raise UsageError("this system has no name for you; say who you are with --by") from None
+        raise UsageError(f"this system has no name for you; say who you are with {option}") from None
     if name in (RECALIBRATOR, MONITOR):
-        raise UsageError(f"the program itself acts as {name!r}; say who you are with --by")
+        raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
     return name
 
 
@@ -78,6 +79,20 @@ def whole_number(text: str, option: str) -> int:
     if re.fullmatch(r"\d{1,18}", text.strip()) is None:
         raise UsageError(f"{option} must be a whole number, or none, not {text!r}")
     return int(text)
+
+
+def names(text: str, option: str, *, spelt: Callable[[str], str] = str.strip) -> tuple[str, ...]:
+    """Split a text at its commas; `spelt` gives each name its one spelling.
+
+    Raises `UsageError` when a name is empty or given twice.
+    """
+    found = [spelt(part) for part in text.split(",")]
+    for name in found:
+        if not name:
+            raise UsageError(f"{option} has an empty name; it is names separated by commas, not {text!r}")
+        if found.count(name) > 1:
+            raise UsageError(f"{option} names {name!r} twice")
+    return tuple(found)
 
 
 def duration(value: float | None) -> str:
