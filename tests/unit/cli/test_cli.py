@@ -488,7 +488,7 @@ def test_who_is_logged_in_labels_only_what_nobody_is_named_for(
     assert run(capsys, "label", "import", "mixed.csv")[0] == 0
     with open_store(load_settings()) as store:
         assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "c") == 1.0
-    with sqlite3.connect("streamer.db") as database:
+    with sqlite3.connect(load_settings().database.url.removeprefix("sqlite:///")) as database:
         labelled = database.execute("SELECT response_id, labeller FROM label_revisions").fetchall()
     assert sorted(labelled) == [("a", "ann"), ("c", "olga")]
 
