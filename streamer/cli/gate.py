@@ -437,11 +437,13 @@ def _dimension_of(
                 with suppress(UsageError):
                     identity = encoder_identity(name)
                     known = identity.dimension if identity.id == encoder else None
-    if given is None and known is None:
-        raise UsageError(f"give --dimension D, that of the embeddings of {encoder}: it is not known here")
-    if given is not None and known not in (None, given):
+    if given is None:
+        if known is None:
+            raise UsageError(f"give --dimension D, that of the embeddings of {encoder}: it is not known here")
+        return known
+    if known not in (None, given):
         raise UsageError(f"--dimension must be {known}, that of {encoder}, not {given}")
-    return given or known  # type: ignore[return-value]
+    return given
 
 
 def _as_options(text: str) -> str:

@@ -350,6 +350,7 @@ def test_a_gate_says_whose_embeddings_it_takes(
         (["create", "x"], "--encoder external:NAME --dimension D"),
         (["create", "x", *external], f"give --dimension D, that of the embeddings of {outer}"),
         (["create", "x", *external, "--dimension", "1"], "--dimension must be in 2..4096"),
+        (["create", "x", *external, "--dimension", "0"], "--dimension must be in 2..4096"),
         (["create", "x", *external, "--embeddings", "refuse"], "--embeddings must be accept"),
         (["create", "x", "--encoder", "external:"], "--dimension"),
         (
