@@ -119,7 +119,7 @@ def _gate_option(field: str, metavar: str, text: str, panel: str) -> Any:
     """Make the option of a gate's setting; its help ends with what a new gate has."""
     default = _DEFAULTS[field]
     if default is not MISSING:
-        text += f" New gates: {duration(default) if field.endswith('_seconds') else default}."
+        text += f" New gates: {'none' if default is None else duration(default) if field.endswith('_seconds') else default}."
     name = "--" + field.removesuffix("_seconds").replace("_", "-")
     return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
 
