@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.cli import main
 from streamer.errors import Outdated, Unavailable
 from streamer.events.topics import Topics
 from streamer.journal import OutboxMessage
@@ -20,6 +22,7 @@ from tests.integration.store.conftest import START, World, dead_letter_message, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from streamer.journal import Decision
     from streamer.policy import Policy
@@ -250,6 +253,48 @@ def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
             commit.result(30)
     assert written(world) == [(0, 0)]
     world.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "closed"),
+    [("policies", False), ("pending_messages", True)],
+    ids=["before closing", "while counting"],
+)
+def test_whoever_closes_under_a_lock_reads_whether_the_gate_is_closed(
+    postgres_world: World,
+    table: str,
+    closed: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", postgres_world.url)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 1)
+    words = ("threshold", "close", "support-bot", "--reason", "a complaint")
+    with postgres_world.store._database.engine.connect() as other:
+        other.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
+        other.exec_driver_sql(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        status = main(words)
+        captured = capsys.readouterr()
+        text = " ".join((captured.out + captured.err).split())
+        as_json = main([*words, "--json"])
+        printed = capsys.readouterr().out
+        other.rollback()
+        other.invalidate()
+    if closed:
+        assert (status, as_json) == (0, 0)
+        assert "is closed, not calibrated (version 2)" in text
+        assert "cannot be counted now" in text
+        assert json.loads(printed)["unpublished_ships"] is None
+    else:
+        assert (status, as_json) == (1, 1)
+        assert "may still be open" in text
+        assert not printed
+    assert (postgres_world.store.policies.newest("support-bot").reason == "a complaint") is closed
+    assert main(words) == 0
+    assert "No ship waits to be published" in capsys.readouterr().out
 
 
 def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
