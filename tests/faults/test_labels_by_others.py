@@ -15,11 +15,10 @@ from streamer import wiring
 from streamer.audit import signing
 from streamer.events.labels import SCHEMA
 from streamer.journal import BatchKey, LabelRevision
-from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.settings import load_settings
 from streamer.signed_label import statement
 from streamer.store.schema import batches, control_head, label_revisions, responses
-from tests.faults.site import GATE, publish, wait_until
+from tests.faults.site import GATE, calibrated_now, publish, wait_until
 
 if TYPE_CHECKING:
     from streamer.store import Store
@@ -101,15 +100,7 @@ class Labelled:
         """What the labels say: to the queue, to those who watch, and to a calibration."""
         store = store or self.store
         severities = store.labels.severities(GATE, "human")
-        run = recalibrate_by_hand(
-            store.calibration,
-            store.policies,
-            store.gates.get(GATE),
-            clock=wiring.now,
-            by="ana",
-            reason="",
-            dry_run=True,
-        ).run
+        run = calibrated_now(store)
         return (
             [severities.get(BatchKey(GATE, batch, 1), response) for batch, response in self.drawn],
             store.labels.pending()[GATE],

@@ -17,8 +17,8 @@ from streamer.cli import main
 from streamer.errors import Outdated, Unavailable
 from streamer.events.topics import Topics
 from streamer.journal import OutboxMessage
-from streamer.store import engine, fence, open_store
-from tests.integration.store.conftest import START, World, dead_letter_message, policy_message
+from streamer.store import engine, fence
+from tests.integration.store.conftest import START, World, dead_letter_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,8 +129,7 @@ def test_the_deadline_is_looked_at_when_the_commit_ends(new_world: Callable[...,
         world.clock.now += timedelta(seconds=120)
         return dead_letter_message(record, code, detail)
 
-    store = open_store(world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=slow)
-    world.stores.append(store)
+    store = world.open(dead_letter_message=slow)
     ship, conflict = world.decision(0, actions=SHIPS), world.decision(1, "b0-0", content="other")
     with pytest.raises(Outdated, match="deadline"):
         world.commit(world.slice(lease, ship, conflict), store=store)
@@ -146,15 +145,7 @@ def pausing(world: World, point: str, seconds: float) -> tuple[Store, threading.
             there.set()
             time.sleep(seconds)
 
-    store = open_store(
-        world.url,
-        clock=world.clock,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        failpoint=failpoint,
-    )
-    world.stores.append(store)
-    return store, there
+    return world.open(failpoint=failpoint), there
 
 
 def test_closing_waits_for_a_commit_that_has_passed_the_fence(postgres_world: World) -> None:
@@ -307,14 +298,7 @@ def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch:
         if name == "in_transaction":
             held.extend(world.rows("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"))
 
-    store = open_store(
-        world.url,
-        clock=world.clock,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        failpoint=look,
-    )
-    world.stores.append(store)
+    store = world.open(failpoint=look)
     lease = world.lease()
     group = [world.decision(offset, policy=policy) for offset, policy in enumerate(policies)]
     world.commit(world.slice(lease, *group), store=store)
