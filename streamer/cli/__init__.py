@@ -80,9 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     finally:
         log_lines(False)
-        if (
-            arguments is not None
-        ):  # whoever calls us goes on; of a process of ours the last word is to be logged too
+        # Whoever calls us goes on; of a process of ours the last word is to be logged, too.
+        if arguments is not None:
             sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamer.cli.options import JsonOption
+from streamer.cli.options import JsonOption, names
 
 if TYPE_CHECKING:
     from streamer.labels.judge.client import Judge
@@ -159,7 +159,7 @@ def evaluate(
             units=tuple(unit or Options().units),
             splits=splits,
             seed=seed,
-            scorers=tuple(name.strip() for name in scorers.split(",") if name.strip()),
+            scorers=names(scorers, "--scorers"),
             external=tuple(score_field or ()),
             judge_field=judge_field,
             answer_pattern=answer_pattern,

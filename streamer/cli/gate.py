@@ -9,6 +9,7 @@ import typer
 
 from streamer.cli import options as opt
 from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
+from streamer.gates import labeller_names
 from streamer.gates.policy import EXTERNAL_PREFIX, NO_ENCODER, GateSettings, calibrated_for_another, unread
 
 if TYPE_CHECKING:
@@ -370,14 +371,14 @@ def _given(
     if monitor_deadline is not None:
         given["monitor_deadline_seconds"] = opt.seconds(monitor_deadline, "--monitor-deadline")
     if labellers is not None:
-        given["labellers"] = None if labellers.lower() == "none" else _names(labellers)
+        given["labellers"] = (
+            None
+            if labellers.lower() == "none"
+            else opt.names(labellers, "--labellers", spelt=labeller_names.normalised)
+        )
     if judge_kind is not None:
         given["judge_kind"] = None if judge_kind.lower() == "none" else judge_kind
     return given
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name.strip())
 
 
 def gate_settings(
@@ -436,11 +437,13 @@ def _dimension_of(
                 with suppress(UsageError):
                     identity = encoder_identity(name)
                     known = identity.dimension if identity.id == encoder else None
-    if given is None and known is None:
-        raise UsageError(f"give --dimension D, that of the embeddings of {encoder}: it is not known here")
-    if given is not None and known not in (None, given):
+    if given is None:
+        if known is None:
+            raise UsageError(f"give --dimension D, that of the embeddings of {encoder}: it is not known here")
+        return known
+    if known not in (None, given):
         raise UsageError(f"--dimension must be {known}, that of {encoder}, not {given}")
-    return given or known  # type: ignore[return-value]
+    return given
 
 
 def _as_options(text: str) -> str:

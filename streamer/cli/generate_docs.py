@@ -166,7 +166,8 @@ def _parameter(one: Any) -> str:
     if one.param_type_name == "argument":
         return f"`{one.metavar or f'[{one.name.upper()}]'}`"
     value = "" if one.is_flag else f" {one.metavar or '|'.join(_choices(one)) or 'VALUE'}"
-    return f"`{', '.join(one.opts)}{value}`".replace("|", "\\|")
+    forms = " / ".join(filter(None, (", ".join(one.opts), ", ".join(one.secondary_opts))))
+    return f"`{forms}{value}`".replace("|", "\\|")
 
 
 def _parameter_help(one: Any) -> str:
@@ -174,6 +175,8 @@ def _parameter_help(one: Any) -> str:
     if one.param_type_name == "argument" and _choices(one):
         text += f" One of {', '.join(_choices(one))}."
     default = one.default
+    if isinstance(default, bool) and one.secondary_opts:
+        default = (one.opts if default else one.secondary_opts)[0]
     if default is not None and default is not False and default != () and not callable(default):
         text += f" Default: {getattr(default, 'value', default)}."
     return text

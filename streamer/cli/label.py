@@ -1,6 +1,7 @@
 """`streamer label`: what waits for a severity, severities that come back in a file, and those that programs give."""
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -106,19 +107,18 @@ def _read(
     file: Path, gate: str | None, kind: str | None, labeller: str | None
 ) -> tuple[list["LabelRevision"], int]:
     """Read a whole label file, so that a fault in its last row keeps all of it out."""
-    from streamer.labels.label_files import LabelFileError, open_labels
+    from streamer.labels.label_files import open_labels
 
-    def read(who: str | None) -> tuple[list["LabelRevision"], int]:
-        with open_labels(file, now=_last_changed(file), gate=gate, kind=kind, labeller=who) as reader:
-            labels = list(reader)
-            return labels, reader.unlabelled
-
-    try:
-        return read(labeller)
-    except LabelFileError as error:
-        if error.column != "labeller" or labeller is not None:
-            raise
-        return read(opt.who(None))
+    with open_labels(
+        file,
+        now=_last_changed(file),
+        gate=gate,
+        kind=kind,
+        labeller=labeller,
+        default_labeller=cache(lambda: opt.who(None, "--labeller")),
+    ) as reader:
+        labels = list(reader)
+        return labels, reader.unlabelled
 
 
 def _last_changed(file: Path) -> "datetime":

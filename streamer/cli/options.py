@@ -3,6 +3,7 @@
 import getpass
 import math
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Annotated, Any
 
@@ -39,8 +40,8 @@ GateFilter = Annotated[str | None, typer.Option("--gate", metavar="GATE", help="
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
-def who(by: str | None) -> str:
-    """Name whoever acts: `by`, or the login name.
+def who(by: str | None, option: str = "--by") -> str:
+    """Name whoever acts: `by`, which `option` gives, or the login name.
 
     Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
     what an alarm did is told apart from what a person did by it.
@@ -48,9 +49,9 @@ def who(by: str | None) -> str:
     try:
         name = by or getpass.getuser()
     except (KeyError, OSError, ImportError):
-        raise UsageError("this system has no name for you; say who you are with --by") from None
+        raise UsageError(f"this system has no name for you; say who you are with {option}") from None
     if name in (RECALIBRATOR, MONITOR):
-        raise UsageError(f"the program itself acts as {name!r}; say who you are with --by")
+        raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
     return name
 
 
@@ -80,6 +81,20 @@ def whole_number(text: str, option: str) -> int:
     return int(text)
 
 
+def names(text: str, option: str, *, spelt: Callable[[str], str] = str.strip) -> tuple[str, ...]:
+    """Split a text at its commas; `spelt` gives each name its one spelling.
+
+    Raises `UsageError` when a name is empty or given twice.
+    """
+    found = [spelt(part) for part in text.split(",")]
+    for name in found:
+        if not name:
+            raise UsageError(f"{option} has an empty name; it is names separated by commas, not {text!r}")
+        if found.count(name) > 1:
+            raise UsageError(f"{option} names {name!r} twice")
+    return tuple(found)
+
+
 def duration(value: float | None) -> str:
     """Write seconds the way that `seconds` reads them; ``none`` for None."""
     if value is None:
@@ -104,7 +119,7 @@ def _gate_option(field: str, metavar: str, text: str, panel: str) -> Any:
     """Make the option of a gate's setting; its help ends with what a new gate has."""
     default = _DEFAULTS[field]
     if default is not MISSING:
-        text += f" New gates: {duration(default) if field.endswith('_seconds') else default}."
+        text += f" New gates: {'none' if default is None else duration(default) if field.endswith('_seconds') else default}."
     name = "--" + field.removesuffix("_seconds").replace("_", "-")
     return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
 

@@ -25,6 +25,7 @@ from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, Sc
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.cloud import cloud_numbers
 from streamer.scoring.gram import score_rows, unit_rows
+from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -267,7 +268,7 @@ class BatchDecider:
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
         if p.active.policy.settings.scorer == "external":
             p.scores = tuple(
-                0.0 if blank else round(float(r.score), 6) + 0.0  # -0.0 is 0.0: SQLite does not keep the sign
+                0.0 if blank else stored_number(round(float(r.score), 6))
                 for r, blank in zip(p.event.responses, p.blank, strict=True)
                 if r.score is not None
             )

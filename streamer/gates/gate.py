@@ -30,12 +30,14 @@ _UNSEEN_OTHERS = frozenset(
         chr,
         (
             0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
-            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000),
+            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000), *range(0xFDD0, 0xFDF0),
+            *range(0xFFFE, 0x110000, 0x10000), *range(0xFFFF, 0x110000, 0x10000),
         ),
     )
 )  # fmt: skip
 """Default-ignorable characters of other categories (Hangul fillers, unassigned ones), and glyphs that are empty: the
-blank pattern of Braille, the object replacement character, blanks of hieroglyphs, the null notehead."""
+blank pattern of Braille, the object replacement character, blanks of hieroglyphs, the null notehead; and the code points
+that are no characters and never will be."""
 
 
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:

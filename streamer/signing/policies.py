@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from streamer.gates.policy import GateSettings
 from streamer.gates.rule import rule_from_json, rule_to_json
-from streamer.signing.canonical_json import canonical_json
+from streamer.signing.canonical_json import canonical_json, stored_number
 from streamer.signing.commitments import salt_commitment, seed_commitment
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
             "gate_revision": policy.gate_revision,
             "settings": _settings(policy.settings),
             "state": policy.state,
-            "lambda": None if policy.threshold is None else _number(policy.threshold),
+            "lambda": None if policy.threshold is None else stored_number(policy.threshold),
             # Through its JSON: there whole numbers of a rule become floats, as when it is read back.
             "rule": rule_to_json(rule_from_json(rule_to_json(policy.rule))),
             "calibrated": policy.calibrated,
@@ -237,12 +237,7 @@ NO_KEYS = PolicyKeys(verify=_no_signature_is_good, key_id=bytes.hex)
 def _settings(settings: GateSettings) -> dict[str, Any]:
     values = {name: getattr(settings, name) for name in GateSettings.__dataclass_fields__}
     return {
-        name: _number(value) if name in _NUMBERS and value is not None else value
+        name: stored_number(value) if name in _NUMBERS and value is not None else value
         for name, value in values.items()
         if name not in YOUNGER_SETTINGS or value != YOUNGER_SETTINGS[name]
     }
-
-
-def _number(value: float) -> float:
-    """A number as it comes back from every database: 1 and 1.0 are one, and so are 0.0 and -0.0."""
-    return float(value) + 0.0

@@ -221,7 +221,8 @@ _UNSEEN_OTHERS = frozenset(
         chr,
         (
             0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
-            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000),
+            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000), *range(0xFDD0, 0xFDF0),
+            *range(0xFFFE, 0x110000, 0x10000), *range(0xFFFF, 0x110000, 0x10000),
         ),
     )
 )  # fmt: skip
@@ -238,15 +239,15 @@ def is_blank(text: str) -> bool:
 def decided_as_blank(texts: Sequence[str], responses: Sequence[Sequence[Any]], unit: str) -> list[bool]:
     """Report which answers of a scored batch its decision took for blank.
 
-    Earlier versions took only white space for blank. What is not seen otherwise has a score of 0 if it was taken
-    for blank, and of a batch that such answers hold altogether there are no scores at all.
+    Earlier versions took less for blank, the first one only white space. What is not seen otherwise has a score of 0 if
+    it was taken for blank, and of a batch that such answers hold altogether there are no scores at all.
     """
-    unseen = [is_blank(text) for text in texts]
-    earlier = all(unseen) or (unit == "batch" and any(unseen))
-    return [
-        not text.strip() or (blank and not earlier and not score and not raw and action != "ship")
-        for text, blank, (_, score, raw, action, _) in zip(texts, unseen, responses, strict=True)
+    unseen = [
+        is_blank(text) and not score and not raw and action != "ship"
+        for text, (_, score, raw, action, _) in zip(texts, responses, strict=True)
     ]
+    earlier = all(unseen) or (unit == "batch" and any(unseen))
+    return [not text.strip() or (blank and not earlier) for text, blank in zip(texts, unseen, strict=True)]
 
 
 Derived = tuple[list[bool], int | None, tuple[str, float | None]]

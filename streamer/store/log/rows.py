@@ -6,6 +6,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streamer.signing.canonical_json import stored_number
 from streamer.store.db.schema.types import HASH_BYTES
 from streamer.store.log.chain import batch_mac, dead_letter_mac
 
@@ -144,8 +145,8 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
         "response_id": label.response_id,
         "kind": label.kind,
         "labeller": label.labeller,
-        "severity": _unsigned_zero(label.severity),
-        "raw_severity": None if label.raw_severity is None else _unsigned_zero(label.raw_severity),
+        "severity": stored_number(label.severity),
+        "raw_severity": None if label.raw_severity is None else stored_number(label.raw_severity),
         "labelled_at": label.labelled_at,
         "received_at": now,
         "effective_at": min(label.labelled_at, now),
@@ -167,11 +168,6 @@ def signature_row(label: LabelRevision, number: int, *, source: str, now: dateti
 def withheld(record: Record) -> Record:
     """A refused record as it may be kept where somebody's texts must not be: its place and its key."""
     return replace(record, value=None, headers=())
-
-
-def _unsigned_zero(number: float) -> float:
-    # SQLite reads -0.0 back as 0.0, and what the chain has hashed must come out the same from the table.
-    return float(number) + 0.0
 
 
 def _kept(response: ScoredResponse, keep: bool) -> str | None:

@@ -70,10 +70,14 @@ class World:
         self.store = self.open()
         self.policy: Policy | None = None
 
-    def open(self) -> Store:
-        store = open_store(
-            self.url, clock=self.clock, policy_message=policy_message, dead_letter_message=dead_letter_message
-        )
+    def open(self, **changes: Any) -> Store:
+        """Another store on the same database, with what is given in place of the world's."""
+        parts: dict[str, Any] = {
+            "clock": self.clock,
+            "policy_message": policy_message,
+            "dead_letter_message": dead_letter_message,
+        }
+        store = open_store(self.url, **parts | changes)
         self.stores.append(store)
         return store
 

@@ -13,15 +13,17 @@ import lz4.frame
 import pytest
 import zstandard
 from aiokafka.codec import snappy_encode
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED, Truncation
 from streamer.stream.header_names import EscapingBatch, EscapingRecords
 from streamer.stream.unpacking import AT_ONCE, GZIP, LZ4, SNAPPY, ZSTD, UnreadableBatch, unpacked
+from tests.unit.stream.record_batches import packed, plain_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from tests.unit.stream.record_batches import Sent
 
 MOST = EscapingBatch.most
 
@@ -38,31 +40,10 @@ PACKED: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
         lambda data: zstandard.ZstdCompressor(write_content_size=False).compress(data),
     ),
 }
-Sent = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 def batch_of(records: Sequence[Sent], packing: str | None = None, *, first: int = 0) -> bytes:
-    """A batch of format 2, compressed as asked; its CRC is not right, which nothing here looks at."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 31,
-    )
-    for number, (key, value, headers) in enumerate(records):
-        builder.append(number, timestamp=1000 + number, key=key, value=value, headers=headers)
-    plain = bytes(builder.build())
-    head, content = bytearray(plain[:61]), plain[61:]
-    head[0:8] = first.to_bytes(8, "big")
-    if packing is not None:
-        codec, pack = PACKED[packing]
-        content = pack(content)
-        head[8:12] = (49 + len(content)).to_bytes(4, "big")
-        head[22] |= codec
-    return bytes(head) + content
+    return packed(plain_batch(records), None if packing is None else PACKED[packing], first=first)
 
 
 def seen(data: bytes) -> list[Any]:
