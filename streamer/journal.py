@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import HoldAction, Mode, Policy, Unit
+    from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut
+    from streamer.gates.settings import HoldAction, Mode, Unit
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

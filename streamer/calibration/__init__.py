@@ -1,18 +1,18 @@
 """Calibration: labelled groups in, a threshold with a guarantee out. Pure: no I/O, no clock, no global randomness."""
 
-from streamer.calibration.band import calibrate_clt
+from streamer.calibration.calibrators.age import calibrate_by_age
+from streamer.calibration.calibrators.clt import calibrate_clt
+from streamer.calibration.calibrators.pooled import calibrate_pooled
+from streamer.calibration.calibrators.selective import calibrate_selective
+from streamer.calibration.calibrators.transductive import TransductiveRule, prepare_transductive
 from streamer.calibration.crc import calibrate, calibrate_groups
-from streamer.calibration.drift import calibrate_by_age
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import groups_needed
 from streamer.calibration.high_probability import calibrate_high_probability
 from streamer.calibration.loss_curve import LossCurve
-from streamer.calibration.pooled import calibrate_pooled
 from streamer.calibration.segments import SegmentedThreshold, calibrate_segments
-from streamer.calibration.selective import calibrate_selective
 from streamer.calibration.soft import SoftThreshold, calibrate_soft
 from streamer.calibration.threshold import Threshold
-from streamer.calibration.transductive import TransductiveRule, prepare_transductive
 
 __all__ = [
     "LabelledGroup",

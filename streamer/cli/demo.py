@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamer.cli.options import JsonOption
-from streamer.gates.policy import METHODS
+from streamer.gates.settings import METHODS
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -139,7 +139,7 @@ def _settings(settings: "Settings") -> Iterator[Finding]:
 
 
 def _encoder(settings: "Settings") -> Iterator[Finding]:
-    from streamer.gates.policy import NO_ENCODER
+    from streamer.gates.settings import NO_ENCODER
     from streamer.scoring.encoders.registry import encoder_identity
 
     if settings.encoder.name == NO_ENCODER:
@@ -238,7 +238,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
     from streamer.cli.policies import cut_text, standing
-    from streamer.gates.policy import NO_ENCODER
+    from streamer.gates.settings import NO_ENCODER
     from streamer.scoring.encoders.registry import encoder_identity
 
     with wiring.open_store(settings) as store:

@@ -220,7 +220,7 @@ def _with_scores(
     watch: "Watch",
 ) -> "list[DataSet]":
     from streamer.errors import UsageError
-    from streamer.gates.policy import NO_ENCODER
+    from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import judged_data_sets, scored_data_sets
     from streamer.research.evaluation.stored import keeps_texts
     from streamer.scoring.compared_scorers import GRAM

@@ -147,8 +147,8 @@ def cli_page() -> str:
     for path, command in _commands(root, "streamer"):
         lines += [f"## `{path}`", _paragraphs(command.help)]
         if command.params:
-            rows = [[_parameter(one), _parameter_help(one)] for one in command.params if not one.hidden]
-            rows = [row for row in rows if row[0] != "`--help`"]
+            rows = [[_parameter(one), _parameter_help(one)] for one in command.params]
+            rows = [row for row in rows if row[0] not in ("`--help`", "`--help-all`")]
             if rows:
                 lines.append(_table(["", ""], rows))
     return _page(lines)

@@ -14,7 +14,7 @@ from streamer.gates.gate import is_blank, mean_score
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

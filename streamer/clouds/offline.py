@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamer.calibration import Threshold
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 _CLOUDS_AT_ONCE = 64

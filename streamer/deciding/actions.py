@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from streamer.events.actions import BatchAction
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut
+    from streamer.gates.settings import GateSettings
     from streamer.journal import EmbeddingSource, Record, ScoredResponse
 
 

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Ruling
+    from streamer.gates.settings import GateSettings
     from streamer.journal import ActivePolicy, EmbeddingSource, Outcome, Record
     from streamer.scoring.encoders.encoder import CachedEncoder
 

@@ -17,7 +17,7 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
-from streamer.gates.policy import Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates.settings import Unit  # noqa: TC001 - the decoder resolves annotations
 from streamer.journal import EmbeddingSource, OutboxMessage
 from streamer.signing.canonical_json import canonical_json
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.gates.policy import UNITS
+from streamer.gates.settings import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.calibration.threshold import Threshold, ThresholdState
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})

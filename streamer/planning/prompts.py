@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.planning.guess import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from streamer.gates.policy import GateSettings
 from streamer.gates.rule import rule_from_json, rule_to_json
+from streamer.gates.settings import FIRST_PARAMETERS, PARAMETERS, GateSettings
 from streamer.signing.canonical_json import canonical_json, stored_number
 from streamer.signing.commitments import salt_commitment, seed_commitment
 
@@ -58,12 +58,15 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "dimension": None,
     "labellers": None,
     "signed_labels": False,
+    "parameters": None,
 }
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
 that are there). A policy that still has this value is signed without the setting, as it was then; any other value is
 signed, and refused by a program that does not know the setting."""
 
-_NUMBERS = frozenset(field.name for field in fields(GateSettings) if str(field.type).startswith("float"))
+_NUMBERS = frozenset(field.name for field in fields(GateSettings) if str(field.type).startswith("float")) | {
+    name for name in FIRST_PARAMETERS if not PARAMETERS[name][0].whole
+}
 
 
 class PolicySigner(Protocol):
@@ -235,7 +238,7 @@ NO_KEYS = PolicyKeys(verify=_no_signature_is_good, key_id=bytes.hex)
 
 
 def _settings(settings: GateSettings) -> dict[str, Any]:
-    values = {name: getattr(settings, name) for name in GateSettings.__dataclass_fields__}
+    values = settings.flat()
     return {
         name: stored_number(value) if name in _NUMBERS and value is not None else value
         for name, value in values.items()

@@ -257,7 +257,7 @@ def test_the_demo_on_your_own_response_clouds(terminal: Terminal) -> None:
         simulate_clouds(seed=1, clouds=2 * CLOUDS, responses=ANSWERS),
         labels=True,
     )
-    out = terminal.run(["streamer", *line[1:]], seconds=55)
+    out = terminal.run(["streamer", *line[1:]], seconds=240)
     assert re.match(r"served \d+ % of prompts, wrong among the served", out), out
     for place in re.findall(r"^(?:report|database) +(?:sqlite:///)?(.+)$", out, re.MULTILINE):
         assert Path(place).is_file()
@@ -271,7 +271,7 @@ def test_a_plan_on_a_guess_and_on_your_own_response_clouds(terminal: Terminal) -
         terminal.folder / "clouds.jsonl.gz", simulate_clouds(seed=3, clouds=40, responses=4), labels=True
     )
     for words in commands(block):
-        plan = json.loads(terminal.run([*words, "--json"], seconds=55))
+        plan = json.loads(terminal.run([*words, "--json"], seconds=240))
         assert plan["alpha"] == 0.1
         assert plan["source"] == ("data" if "--data" in words else "guess")
 

@@ -18,8 +18,8 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.events import codes
 from streamer.events.actions import decode_action
 from streamer.failpoints import disarmed
-from streamer.gates.policy import GateSettings
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings

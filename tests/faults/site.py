@@ -16,8 +16,8 @@ import numpy as np
 
 from streamer import wiring
 from streamer.calibration import Threshold
-from streamer.gates.policy import GateSettings
 from streamer.gates.rule import INDICATOR
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.candidates import Candidate
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.recalibration.run import CalibrationRun

@@ -26,10 +26,10 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from streamer.gates.gate import mean_score
-from streamer.gates.policy import UNITS
+from streamer.gates.settings import UNITS
 from tests.validity.known_risk import assert_within, most_violations
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ SHAPED_UNITS = [(shape, unit) for shape in ("indicator", "quantiles") for unit i
 
 def laws_of(unit: str) -> tuple[str, ...]:
     """With one item a group all laws are one."""
-    return ("mean",) if unit == "best" else LAWS
+    return ("mean",) if unit == "best" else weighting_schemes()
 
 
 def exposures(shape: str, unit: str, find: Callable[[list[LabelledGroup], int], float]) -> np.ndarray:

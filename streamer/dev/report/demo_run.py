@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamer.calibration import LabelledGroup
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.measurement import DecidedBatch, RiskReport
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 CASES_SHOWN = 3
 WITH_PROBABILITY = ("hb", "betting")

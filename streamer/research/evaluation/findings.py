@@ -14,7 +14,7 @@ from streamer.research.evaluation.words import headline_alpha, scorer_title
 from streamer.scoring.compared_scorers import GRAM
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.clouds.offline import ScoredCloud
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
 
 UNITS: tuple[Unit, ...] = ("best", "response")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.clouds.stored_answers import AnswerStore, StoredBatch
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
 
 NOT_KEPT = "(not kept)"
 """Stands for a text that the record does not hold, or no longer does."""

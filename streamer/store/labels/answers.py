@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
     from streamer.store.labels.read_labels import ReadLabels

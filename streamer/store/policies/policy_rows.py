@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from streamer.store.db.schema.types import Row
 
-SETTINGS = tuple(field.name for field in fields(GateSettings))
+SETTINGS = FLAT_NAMES
 
 _OWN = tuple(
     field.name for field in fields(Policy) if field.name in {column.name for column in policies.columns}

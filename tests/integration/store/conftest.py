@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import (
     DeadLetter,
     Decision,
@@ -31,6 +31,7 @@ from streamer.store import Store, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from streamer.gates.policy import Policy
     from streamer.journal import Outcome
     from streamer.signing.policies import PolicySignature
 

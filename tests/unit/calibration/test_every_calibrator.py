@@ -23,9 +23,8 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import names, weighting_schemes
 from streamer.calibration.shapes import Ramp, Smooth
-from streamer.calibration.threshold import CALIBRATORS
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def kinds(some: list[LabelledGroup]) -> dict[str, str]:
 THRESHOLDS: dict[str, Found] = {
     **{
         law: lambda some, alpha, seed, law=law: calibrate_groups(some, alpha=alpha, method=law, seed=seed)
-        for law in LAWS
+        for law in weighting_schemes()
     },
     **{
         bound: lambda some, alpha, seed, bound=bound: calibrate_high_probability(
@@ -88,7 +87,7 @@ def level(found: object) -> float:
 
 
 def test_no_calibrator_is_left_out():
-    assert {*THRESHOLDS, "transductive"} == set(CALIBRATORS)
+    assert {*THRESHOLDS, "transductive"} == set(names())
 
 
 # The betting bound of `selective` bets by the spread of 1{ship} (m - alpha) + alpha, which moves with alpha: of its level

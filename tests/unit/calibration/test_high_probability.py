@@ -12,12 +12,12 @@ from scipy import stats
 
 from streamer.calibration import (
     LabelledGroup,
-    band,
     calibrate_clt,
     calibrate_high_probability,
     calibrate_selective,
     item_table,
 )
+from streamer.calibration.calibrators import clt
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting, hoeffding_bentkus
 from tests.unit.calibration.named_groups import every_level, group_loss, groups, shuffled, some_groups
@@ -245,7 +245,7 @@ def test_sums_from_a_later_level_on_are_those_of_the_whole_walk(labelled, seed, 
 def test_levels_that_are_passed_over_change_no_band(labelled, alpha, delta):
     quick = calibrate_clt(labelled, alpha=alpha, delta=delta)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(band, "_surely_inside", lambda *_: 0)
+        patch.setattr(clt, "_surely_inside", lambda *_: 0)
         assert calibrate_clt(labelled, alpha=alpha, delta=delta) == quick
 
 

@@ -21,7 +21,8 @@ from streamer.events.thresholds import encode_threshold, threshold_event
 from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import ActivePolicy, DeadLetter, Decision, LabelRevision, Partition, Record, Redelivery
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from streamer.calibration.threshold import THRESHOLD_STATES
-from streamer.gates.policy import HOLD_ACTIONS, MODES, UNITS
+from streamer.gates.settings import HOLD_ACTIONS, MODES, UNITS
 from streamer.store.db.schema.types import (
     BIGINT,
     DOCUMENT,
