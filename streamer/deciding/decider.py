@@ -21,6 +21,7 @@ from streamer.events.responses import content_hash, decode_responses
 from streamer.gate import is_blank
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labelling.audit_sample import draw_responses, is_sampled
+from streamer.policy import NO_ENCODER
 from streamer.rules import Cut, Segments, Transductive
 from streamer.ruling import PolicyGate, segment_of
 from streamer.scoring.cloud import cloud_numbers
@@ -308,6 +309,7 @@ class BatchDecider:
         probability = settings.audit_probability if p.scores is not None else 0.0
         # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
+        encoder = NO_ENCODER if source == "none" else settings.encoder
         event = action_event(
             record=p.record,
             key=p.key,
@@ -321,6 +323,7 @@ class BatchDecider:
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
+            encoder=encoder,
             embedding_source=source,
         )
         references = p.event.references
@@ -340,7 +343,7 @@ class BatchDecider:
             responses=responses,
             policy=policy,
             scorer=settings.scorer,
-            encoder=settings.encoder,
+            encoder=encoder,
             embedding_source=source,
             sampled=sampled,
             sampling_probability=probability,

@@ -693,8 +693,11 @@ class Verifier:
         self.counts["decisions"] += 1
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
+        # Where nothing was embedded none is named; earlier versions named the gate's encoder there too.
+        unscored = all(response[1] is None for response in facts["responses"])
+        nothing = {"encoder": "none"} if unscored and facts["embedding_source"] == "none" else {}
         for name in ("unit", "mode", "scorer", "encoder"):
-            if facts[name] != settings[name] and not (
+            if facts[name] not in (settings[name], nothing.get(name, settings[name])) and not (
                 untrusted and (name != "mode" or facts[name] == "enforce")
             ):
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")

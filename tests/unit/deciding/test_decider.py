@@ -303,6 +303,14 @@ def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str
     assert external.selected != "r0"
 
 
+@pytest.mark.parametrize("reason", [name for name in HELD if name not in ("no_threshold", "closed")])
+def test_where_nothing_was_embedded_no_encoder_is_named(world: World, reason: str) -> None:
+    (decision,) = world.decide(HELD[reason])
+    assert (decision.reason, decision.encoder, decision.embedding_source) == (reason, "none", "none")
+    said = decode_action(decision.action.value).scorer
+    assert (said.encoder, said.embedding_source) == ("none", "none")
+
+
 def test_an_external_score_is_used_as_it_came(world: World) -> None:
     event = batch("judge", texts=["a", "b"])
     event["responses"][0]["score"] = 0.7500004
