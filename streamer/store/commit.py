@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from streamer.journal import BatchKey, Decision
 from streamer.store import bulk, chain
-from streamer.store.fence import require_current
+from streamer.store.fence import check_current, keep_newer_out, require_current
 from streamer.store.outbox import pending_row
 from streamer.store.progress import advance, fenced, in_partition, lock
 from streamer.store.rows import check_decision, check_slice
@@ -46,12 +46,13 @@ def commit_slices(
     slices: Sequence[Slice],
     *,
     now: datetime,
+    firm: bool,
     clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` tells the present moment at the end, for deadlines.
+    `now` is when they are recorded; `clock` tells the present moment, for deadlines.
 
     Raises
     ------
@@ -77,7 +78,16 @@ def commit_slices(
         else:
             raise fenced(piece.lease, position)
     entries = [entry for _, part in due for entry in part]
+    if firm:
+        made = (entry.outcome for entry in entries)
+        keep_newer_out(connection, {one.key.gate for one in made if isinstance(one, Decision)})
     settle(connection, entries, now=now, dead_letter_message=dead_letter_message)
+    decided = [
+        entry.outcome
+        for entry in entries
+        if entry.decision is not None and isinstance(entry.outcome, Decision)
+    ]
+    check_current(connection, decided, clock)  # what is outdated by now need not be written first
 
     ledger: list[dict[str, Any]] = []
     heads: dict[int, tuple[int, bytes]] = {}
@@ -114,15 +124,7 @@ def commit_slices(
             head=heads[index],
             now=now,
         )
-    require_current(
-        connection,
-        [
-            entry.outcome
-            for entry in entries
-            if entry.decision is not None and isinstance(entry.outcome, Decision)
-        ],
-        clock,
-    )
+    require_current(connection, decided, clock)
     return kinds
 
 
