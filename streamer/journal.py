@@ -36,7 +36,10 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One Kafka record as it was read. `value` None is a tombstone; `timestamp_ms` is the broker's."""
+    """One Kafka record as it was read. `value` None is a tombstone.
+
+    `timestamp_ms` is its publisher's (CreateTime) or the broker's (LogAppendTime), by the topic's setting; -1: it has none.
+    """
 
     partition: Partition
     offset: int

@@ -305,7 +305,8 @@ DecisionDeadlineOption = Annotated[
     _gate_option(
         "decision_deadline_seconds",
         "TIME",
-        "Batches older than this are held, like 90s, 30m, 12h; or none.",
+        "Batches older than this are held, by created_at or else the timestamp of their record, like 90s, 30m, 12h; or"
+        " none.",
         _AUDIT,
     ),
 ]

@@ -57,6 +57,7 @@ class _Pending:
     active: ActivePolicy
     blank: tuple[bool, ...]
     held: str | None
+    late_at: datetime | None
     embeddings: EmbeddingSource = "none"
     scores: tuple[float, ...] | None = None
     raw: tuple[float, ...] | None = None
@@ -195,11 +196,12 @@ class BatchDecider:
         provided = bool(event.responses) and event.responses[0].embedding is not None
         held: str | None = None
         embeddings: EmbeddingSource = "none"
+        now = self._clock()
         if not active.trusted:
             held = "no_threshold"
         elif event.attempt > settings.max_attempts:
             held = "attempts_exhausted"
-        elif settings.is_late(event.created_at, self._clock()):
+        elif settings.is_late(event.created_at, record.timestamp_ms, now):
             held = "deadline_passed"
         elif len(event.responses) < self._limits.min_responses:
             held = "too_few_responses"
@@ -224,6 +226,7 @@ class BatchDecider:
             active=active,
             blank=blank,
             held=held,
+            late_at=now if held == "deadline_passed" else None,
             embeddings=embeddings,
         )
 
@@ -292,7 +295,7 @@ class BatchDecider:
         policy = p.active.policy
         settings = policy.settings
         judged = self._rule(p)
-        decided_at = self._clock()
+        decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
         sampled, drawn = self._draw(p, judged.ruling)
         responses = tuple(
             ScoredResponse(

@@ -176,7 +176,8 @@ class StampingThread(AIOKafkaConsumerThread):
         total = 0
         most = self._hooks.max_record_bytes
         for one in records:
-            record = Record(partition, one.offset, one.key, one.value, tuple(one.headers), one.timestamp)
+            timestamp = -1 if one.timestamp is None else one.timestamp  # messages of format 0 have none
+            record = Record(partition, one.offset, one.key, one.value, tuple(one.headers), timestamp)
             record = bounded(record, most)
             size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
             for name, value in record.headers:
