@@ -102,6 +102,13 @@ class StampingThread(AIOKafkaConsumerThread):
         self._hooks = cast("ReaderApp", self.app).hooks
         self._partitions: dict[TP, Partition] = {}
 
+    async def _keepalive2(self) -> None:
+        # Mode's own calls it an error that this thread was busy for three seconds. A large batch may take longer to unpack,
+        # within what heartbeats leave (`unpacking`); a reader that stands still is seen by the engine's watchdog.
+        while not self.should_stop:
+            await self.sleep(1.1)
+            await self._wakeup_timer_in_thread()
+
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.
         self._assignor = RoundRobinPartitionAssignor
