@@ -233,7 +233,7 @@ class Journal(Protocol):
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy of the decisions' gates in while it is written: for what was outdated once. Safe to
+        `firm` lets no newer policy of the decisions' gates in while it is written: for where policies keep coming. Safe to
         repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
 
         Raises

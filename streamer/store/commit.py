@@ -79,8 +79,9 @@ def commit_slices(
             raise fenced(piece.lease, position)
     entries = [entry for _, part in due for entry in part]
     if firm:
-        made = (entry.outcome for entry in entries)
-        keep_newer_out(connection, {one.key.gate for one in made if isinstance(one, Decision)})
+        made = [entry.outcome for entry in entries if isinstance(entry.outcome, Decision)]
+        keep_newer_out(connection, {one.key.gate for one in made})
+        check_current(connection, made, clock)
     settle(connection, entries, now=now, dead_letter_message=dead_letter_message)
     decided = [
         entry.outcome

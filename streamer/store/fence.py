@@ -3,9 +3,9 @@
 A commit takes its gates' locks, shared, as the last thing it does, and then reads which policies are the newest. Minting
 takes its gate's lock alone, and lets go of it with its own transaction. So a commit either ends before the new policy is
 there, or waits for it and sees it; a commit that is stuck on something else holds no lock that minting waits for. Only
-a commit that was outdated once takes the locks first (`keep_newer_out`): else policies that come faster than a group is
-written would keep that group from ever being committed. The
-locks are advisory ones because these queue: a row that commits keep locking in shared mode is never free for minting.
+where policies keep coming does a commit take the locks first (`keep_newer_out`): else policies that come faster than a
+group is written would keep that group from ever being committed. The locks are advisory ones because these queue: a row
+that commits keep locking in shared mode is never free for minting.
 
 SQLite has one writer at a time, and needs no lock.
 """

@@ -79,7 +79,7 @@ class GroupCommit:
         self._tell = tell
         self._failpoint = failpoint
         self._clock = clock
-        self._decided_again = False
+        self._decided_again = self._policies_keep_coming = False
 
     async def run(self) -> None:
         """Commit until cancelled.
@@ -106,13 +106,14 @@ class GroupCommit:
         """Decide and commit a group; while a gate's policy changes before the commit, decide its batches again."""
         records = [record for run in runs for record in run.records]
         outcomes = await self._decide(runs, records)
-        again = False
+        firm = self._policies_keep_coming  # then each group would be written twice
+        self._policies_keep_coming = False
         while outcomes is not None:
             self._failpoint("after_score")
             try:
-                await self._record(runs, outcomes, firm=again)
+                await self._record(runs, outcomes, firm=firm)
             except Outdated as error:
-                self._decided_again = again = True
+                self._decided_again = self._policies_keep_coming = firm = True
                 outcomes = await self._decide_outdated(runs, outcomes, error)
             else:
                 return
