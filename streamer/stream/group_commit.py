@@ -123,17 +123,18 @@ class GroupCommit:
         self, runs: list[Run], outcomes: list[Outcome], error: Outdated
     ) -> list[Outcome] | None:
         """Decide the batches of the gates that `error` names anew, and leave everything else as it is."""
-        at = [
-            i for i, one in enumerate(outcomes) if isinstance(one, Decision) and one.key.gate in error.gates
-        ]
-        before = [outcomes[i] for i in at]
-        log.info("stream.decided_again", records=len(at), of=len(outcomes), reason=str(error))
-        anew = await self._decide(runs, [outcomes[i].record for i in at], before)
+        again = {
+            place: one
+            for place, one in enumerate(outcomes)
+            if isinstance(one, Decision) and one.key.gate in error.gates
+        }
+        log.info("stream.decided_again", records=len(again), of=len(outcomes), reason=str(error))
+        anew = await self._decide(runs, [one.record for one in again.values()], list(again.values()))
         if anew is None:
             return None
         decided = list(outcomes)
-        for i, outcome in zip(at, anew, strict=True):
-            decided[i] = outcome
+        for place, outcome in zip(again, anew, strict=True):
+            decided[place] = outcome
         return decided
 
     async def _refuse(self, run: Run, detail: str, *, withheld: bool) -> None:
