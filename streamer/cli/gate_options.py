@@ -275,7 +275,8 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "decision_deadline_seconds",
         "TIME",
-        "Batches older than this are held, like 90s, 30m, 12h; or none.",
+        "Batches older than this are held, by created_at or else the timestamp of their record, like 90s, 30m, 12h; "
+        "or none.",
         _AUDIT,
         none=True,
         read=opt.seconds,

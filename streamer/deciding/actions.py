@@ -47,6 +47,7 @@ def action_event(
     sampled: bool,
     sampling_probability: float,
     decided_at: datetime,
+    encoder: str,
     embedding_source: EmbeddingSource,
 ) -> ActionsV1:
     """Say what was decided about one batch, under which policy, and what the audit asks for."""
@@ -71,9 +72,7 @@ def action_event(
             method=settings.method,
             segment=segment,
         ),
-        scorer=ActionScorerV1(
-            name=settings.scorer, encoder=settings.encoder, embedding_source=embedding_source
-        ),
+        scorer=ActionScorerV1(name=settings.scorer, encoder=encoder, embedding_source=embedding_source),
         audit=ActionAuditV1(
             sampled=sampled,
             probability=sampling_probability,

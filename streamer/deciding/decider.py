@@ -20,6 +20,7 @@ from streamer.events.responses import content_hash, decode_responses
 from streamer.gates.gate import is_blank
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import Cut, Segments, Transductive
+from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labels.audit_sample import draw_responses, is_sampled
@@ -59,6 +60,7 @@ class _Pending:
     active: ActivePolicy
     blank: tuple[bool, ...]
     held: str | None
+    late_at: datetime | None
     embeddings: EmbeddingSource = "none"
     scores: tuple[float, ...] | None = None
     raw: tuple[float, ...] | None = None
@@ -197,11 +199,12 @@ class BatchDecider:
         provided = bool(event.responses) and event.responses[0].embedding is not None
         held: str | None = None
         embeddings: EmbeddingSource = "none"
+        now = self._clock()
         if not active.trusted:
             held = "no_threshold"
         elif event.attempt > settings.max_attempts:
             held = "attempts_exhausted"
-        elif settings.is_late(event.created_at, self._clock()):
+        elif settings.is_late(event.created_at, record.timestamp_ms, now):
             held = "deadline_passed"
         elif len(event.responses) < self._limits.min_responses:
             held = "too_few_responses"
@@ -226,6 +229,7 @@ class BatchDecider:
             active=active,
             blank=blank,
             held=held,
+            late_at=now if held == "deadline_passed" else None,
             embeddings=embeddings,
         )
 
@@ -294,7 +298,7 @@ class BatchDecider:
         policy = p.active.policy
         settings = policy.settings
         judged = self._rule(p)
-        decided_at = self._clock()
+        decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
         sampled, drawn = self._draw(p, judged.ruling)
         responses = tuple(
             ScoredResponse(
@@ -311,6 +315,7 @@ class BatchDecider:
         probability = settings.audit_probability if p.scores is not None else 0.0
         # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
+        encoder = NO_ENCODER if source == "none" else settings.encoder
         event = action_event(
             record=p.record,
             key=p.key,
@@ -324,6 +329,7 @@ class BatchDecider:
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
+            encoder=encoder,
             embedding_source=source,
         )
         references = p.event.references
@@ -343,7 +349,7 @@ class BatchDecider:
             responses=responses,
             policy=policy,
             scorer=settings.scorer,
-            encoder=settings.encoder,
+            encoder=encoder,
             embedding_source=source,
             sampled=sampled,
             sampling_probability=probability,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import MISSING, dataclass, fields
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -19,7 +20,6 @@ from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from streamer.calibration.specification import Number, Range
 
@@ -49,6 +49,9 @@ LEAST_ALPHA = 1e-9
 
 _MOST_GROUPS = 1_000_000_000
 _MOST_LABELLERS = 200
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_10000_MS = 253_402_300_800_000
 
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
@@ -105,7 +108,7 @@ class GateSettings:
     audit_probability : chance in [0, 1] that a batch is drawn for labelling.
     audit_draws : responses drawn for labelling from a drawn batch, >= 1 (unit `best` always draws its best).
     label_deadline_seconds : a drawn batch enters calibration once it is older than this, >= 0.
-    decision_deadline_seconds : a batch whose `created_at` is older is held; None: never.
+    decision_deadline_seconds : a batch that is older is held; None: never. See `is_late`.
     keep_texts : keep prompts, responses, references and metadata; else their hash only.
     recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
         policies within the limits below (`auto`).
@@ -246,11 +249,21 @@ class GateSettings:
             for name in FLAT_NAMES
         }
 
-    def is_late(self, created_at: datetime | None, now: datetime) -> bool:
-        """Whether a batch's decision deadline has passed; never for a gate without one, or a batch without a date."""
-        if self.decision_deadline_seconds is None or created_at is None:
+    def is_late(self, created_at: datetime | None, timestamp_ms: int, now: datetime) -> bool:
+        """Whether a batch's decision deadline has passed; never for a gate without one.
+
+        It counts from `created_at`, or where the event names no date from `timestamp_ms`, that of its record in Kafka.
+        What lies further ahead than the deadline is long is taken for no date: clocks differ, but such a batch would
+        never be late. Without any date it is late, since nobody can tell that it is not.
+        """
+        deadline = self.decision_deadline_seconds
+        if deadline is None:
             return False
-        return (now - created_at).total_seconds() > self.decision_deadline_seconds
+        for moment in (created_at, _moment(timestamp_ms)):
+            age = None if moment is None else (now - moment).total_seconds()
+            if age is not None and age >= -deadline:
+                return age > deadline
+        return True
 
     def _check(self) -> None:
         if self.labellers is not None:
@@ -379,6 +392,13 @@ FLAT_NAMES = _flat_names()
 """The names of settings on the command line, on topics and in SQL; `parameters` holds those without a name of their own."""
 
 _DEFAULTS = {field.name: field.default for field in fields(GateSettings) if field.default is not MISSING}
+
+
+def _moment(timestamp_ms: int) -> datetime | None:
+    """What a record's timestamp says; None for none (-1), or one that no calendar has."""
+    if not 0 <= timestamp_ms < _YEAR_10000_MS:
+        return None
+    return _EPOCH + timedelta(milliseconds=timestamp_ms)
 
 
 def _labellers(names: tuple[str, ...]) -> tuple[str, ...]:

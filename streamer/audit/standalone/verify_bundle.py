@@ -24,6 +24,7 @@ import unicodedata
 import uuid
 import zipfile
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
@@ -171,6 +175,20 @@ def read_public_keys(text: str) -> list[bytes]:
 def decided_without_trust(facts: dict[str, Any]) -> bool:
     """Tell whether a batch was held, unscored, because the worker trusted no policy of its gate; consumers are to obey."""
     return facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"])
+
+
+def is_late(deadline: float | None, created_at: str | None, timestamp_ms: int, now: str) -> bool:
+    """Tell whether a batch was past its gate's decision deadline: by its own date, or else by its record's timestamp.
+
+    What lies further ahead than the deadline is long is no date, and a batch without any is late.
+    """
+    if deadline is None:
+        return False
+    dates = [] if created_at is None else [datetime.fromisoformat(created_at)]
+    if 0 <= timestamp_ms < _YEAR_10000_MS:
+        dates.append(_EPOCH + timedelta(milliseconds=timestamp_ms))
+    ages = [(datetime.fromisoformat(now) - date).total_seconds() for date in dates]
+    return next((age > deadline for age in ages if age >= -deadline), True)
 
 
 def keyed_number(salt: bytes, *parts: str) -> int:
@@ -694,13 +712,23 @@ class Verifier:
         self.counts["decisions"] += 1
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
+        # Where nothing was embedded none is named; earlier versions named the gate's encoder there too.
+        unscored = all(response[1] is None for response in facts["responses"])
+        nothing = {"encoder": "none"} if unscored and facts["embedding_source"] == "none" else {}
         for name in ("unit", "mode", "scorer", "encoder"):
-            if facts[name] != settings[name] and not (
+            if facts[name] not in (settings[name], nothing.get(name, settings[name])) and not (
                 untrusted and (name != "mode" or facts[name] == "enforce")
             ):
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")
         if facts["action_id"] != str(uuid.uuid5(ACTION_NAMESPACE, canonical_json(facts["batch"]).decode())):
             self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
+        if "timestamp_ms" in facts:  # earlier versions recorded none
+            deadline = settings["decision_deadline_seconds"]
+            late = is_late(deadline, facts["created_at"], facts["timestamp_ms"], facts["decided_at"])
+            if late and facts["outcome"] in ("ship", "mixed"):
+                self.fault("action", place, "it shipped after its gate's decision deadline")
+            if not late and facts["reason"] == "deadline_passed":
+                self.fault("action", place, "it was held for a deadline that had not passed")
         best = self._action(line, facts, policy, settings, place)
         if best is not False:
             self._draw(line, facts, settings, best, place)

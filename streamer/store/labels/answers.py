@@ -67,7 +67,8 @@ class Answers:
                 decisions.c.gate == gate,
                 decisions.c.decided_at < older_than,
                 decisions.c.scorer == settings.scorer,
-                decisions.c.encoder == settings.encoder,
+                # The gate's: a batch of blank answers is not embedded, and its decision names none.
+                gate_revisions.c.encoder == settings.encoder,
                 batches.c.attempt == 1,
                 (decisions.c.sampled & responses.c.score.is_not(None))
                 | ((decisions.c.reason == "empty_text") & (gate_revisions.c.audit_probability == 1)),

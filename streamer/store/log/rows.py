@@ -113,6 +113,9 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "action_value": decision.action.value,
         "action_headers": decision.action.headers,
         "cloud": None if decision.cloud is None else list(decision.cloud),
+        "timestamp_ms": None
+        if decision.policy.settings.decision_deadline_seconds is None
+        else decision.record.timestamp_ms,
     }
 
 

@@ -114,10 +114,32 @@ def test_a_ship_past_its_deadline_is_not_committed_and_a_held_one_is(new_world: 
     for actions in (SHIPS, ("ship", "abstain")):
         with pytest.raises(Outdated, match="the deadline of batch b0-1"):
             world.commit(world.slice(lease, world.decision(1, actions=actions), expected=1))
-    undated = world.decision(2, actions=SHIPS, created_at=None)
-    assert world.commit(world.slice(lease, world.decision(1), undated, expected=1)) == [
-        ["decision", "decision"]
-    ]
+    assert world.commit(world.slice(lease, world.decision(1), expected=1)) == [["decision"]]
+
+
+def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world()
+    world.gate(unit="response", decision_deadline_seconds=60.0)
+    lease = world.lease()
+    world.clock.now = START + timedelta(seconds=50)
+    made = replace(world.record(0), timestamp_ms=int(START.timestamp() * 1000))
+    undated = world.decision(0, actions=SHIPS, created_at=None, record=made)
+    late = replace(undated, decided_at=START + timedelta(seconds=61))
+    for one, now in ((undated, 70), (late, 50)):
+        world.clock.now = START + timedelta(seconds=now)
+        with pytest.raises(Outdated, match="the deadline of batch b0-0"):
+            world.commit(world.slice(lease, one))
+    world.clock.now = START + timedelta(seconds=50)
+    assert world.commit(world.slice(lease, undated)) == [["decision"]]
+    assert world.rows("SELECT timestamp_ms FROM decisions") == [(made.timestamp_ms,)]
+    assert world.store.verify_chain() == []
+
+
+def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World) -> None:
+    world.commit(world.slice(world.lease(), world.decision(0)))
+    assert world.rows("SELECT timestamp_ms FROM decisions") == [(None,)]
 
 
 def test_the_deadline_is_looked_at_when_the_commit_ends(new_world: Callable[..., World]) -> None:

@@ -105,6 +105,9 @@ decisions = sa.Table(
     sa.Column("action_value", sa.LargeBinary),
     sa.Column("action_headers", HeaderPairs, nullable=False),
     sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no chain covers them"),
+    sa.Column(
+        "timestamp_ms", BIGINT, comment="of its record in Kafka, where the gate has a decision deadline"
+    ),
     sa.ForeignKeyConstraint(["batch", "gate"], ["batches.id", "batches.gate"]),
     sa.ForeignKeyConstraint(["gate", "policy_version"], ["policies.gate", "policies.version"]),
     sa.ForeignKeyConstraint(["batch", "selected"], ["responses.batch", "responses.response_id"]),
