@@ -104,7 +104,8 @@ class StampingThread(AIOKafkaConsumerThread):
 
     async def _keepalive2(self) -> None:
         # Mode's own calls it an error that this thread was busy for three seconds. A large batch may take longer to unpack,
-        # within what heartbeats leave (`unpacking`); a reader that stands still is seen by the engine's watchdog.
+        # within what heartbeats leave (`unpacking`). A reader that stands still for longer sends no heartbeats, and its
+        # partitions go to another worker.
         while not self.should_stop:
             await self.sleep(1.1)
             await self._wakeup_timer_in_thread()

@@ -40,7 +40,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "parameters",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
