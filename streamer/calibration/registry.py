@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from streamer.calibration import calibrators
-from streamer.calibration.specification import Calibrator
+from streamer.calibration.specification import Calibrator, discovered
 from streamer.calibration.weighting import WeightingScheme
 
 if TYPE_CHECKING:
@@ -21,20 +19,7 @@ if TYPE_CHECKING:
 @cache
 def every() -> Mapping[str, type[Calibrator]]:
     """Return the classes by name, in the order of lists."""
-    found: dict[str, type[Calibrator]] = {}
-    for module in pkgutil.iter_modules(calibrators.__path__):
-        content = vars(import_module(f"{calibrators.__name__}.{module.name}"))
-        for one in content.values():
-            if not (isinstance(one, type) and issubclass(one, Calibrator) and "name" in vars(one)):
-                continue
-            if one.__module__ != content["__name__"]:
-                continue
-            if one.name in found:
-                raise TypeError(
-                    f"{one.__module__} and {found[one.name].__module__} both name themselves {one.name!r}"
-                )
-            found[one.name] = one
-    return MappingProxyType(dict(sorted(found.items(), key=lambda pair: (pair[1].place, pair[0]))))
+    return MappingProxyType(discovered(calibrators, Calibrator))
 
 
 def names() -> tuple[str, ...]:

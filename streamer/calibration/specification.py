@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import operator
+import pkgutil
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from streamer.calibration.calibrators.transductive import TransductiveRule
     from streamer.calibration.groups import LabelledGroup
@@ -91,6 +94,9 @@ def parameter(
     return field(default=default, metadata={"range": about})
 
 
+P = TypeVar("P", bound="Parametrised")
+
+
 class Parametrised:
     """A specification whose parameters are its dataclass fields, made by `parameter`. Raises `ValueError` beyond a range."""
 
@@ -98,6 +104,8 @@ class Parametrised:
 
     name: ClassVar[str]
     """How it is named on the command line, on topics and in SQL."""
+    place: ClassVar[int] = 1000
+    """Where it stands in lists; those of the same place stand by name."""
 
     @classmethod
     def ranges(cls) -> dict[str, Range]:
@@ -120,6 +128,32 @@ class Parametrised:
 
     def __post_init__(self) -> None:
         self.check()
+
+
+def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
+    """Return the specifications of a kind in a package, by name, in the order of their places.
+
+    Raises
+    ------
+    TypeError
+        When two have the same name.
+    """
+    found: dict[str, type[P]] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        content = vars(import_module(f"{package.__name__}.{module.name}"))
+        for one in content.values():
+            if not (
+                isinstance(one, type) and issubclass(one, base) and one.__module__ == content["__name__"]
+            ):
+                continue
+            if "name" not in vars(one):
+                continue
+            if one.name in found:
+                raise TypeError(
+                    f"{one.__module__} and {found[one.name].__module__} both name themselves {one.name!r}"
+                )
+            found[one.name] = one
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].place, pair[0])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +204,6 @@ class Calibrator(Parametrised):
 
     __slots__ = ()
 
-    place: ClassVar[int] = 1000
-    """Where it stands in lists; calibrators of the same place stand by name."""
     summary: ClassVar[str]
     """What it is, for lists: a few words."""
     promise: ClassVar[str]

@@ -223,7 +223,7 @@ def _with_scores(
     from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import judged_data_sets, scored_data_sets
     from streamer.research.evaluation.stored import keeps_texts
-    from streamer.scoring.compared_scorers import GRAM
+    from streamer.scoring.registry import GRAM
 
     others = [name for name in options.scorers if name != GRAM]
     made = []

@@ -163,7 +163,8 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "scorer",
         "|".join(SCORERS),
-        "gram: agreement of the responses' embeddings; external: the event brings a score.",
+        "Where scores come from. gram: agreement of the responses' embeddings; external: the event brings a score; the "
+        "others are what `streamer evaluate` compares (docs/evaluation.md).",
         _POLICY,
     ),
     SettingOption(

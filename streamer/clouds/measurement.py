@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.gate import is_blank, mean_score
+from streamer.gates.gate import mean_score
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

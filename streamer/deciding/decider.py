@@ -17,15 +17,17 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses
-from streamer.gates.gate import is_blank
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import Cut, Segments, Transductive
 from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
+from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
+from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.gram import score_rows, unit_rows
+from streamer.scoring.gram import unit_rows
+from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
@@ -210,7 +212,7 @@ class BatchDecider:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
-        elif settings.scorer == "external":
+        elif EVERY[settings.scorer].of_event:
             if any(response.score is None for response in event.responses):
                 held = "scorer_failed"
         elif provided:
@@ -271,7 +273,8 @@ class BatchDecider:
         return self._embed(batches[:half]) + self._embed(batches[half:])
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
-        if p.active.policy.settings.scorer == "external":
+        scorer = EVERY[p.active.policy.settings.scorer]
+        if scorer.of_event:
             p.scores = tuple(
                 0.0 if blank else stored_number(round(float(r.score), 6))
                 for r, blank in zip(p.event.responses, p.blank, strict=True)
@@ -285,13 +288,13 @@ class BatchDecider:
             return
         try:
             rows = unit_rows(vectors, p.blank)
-            scores, raw = score_rows(rows, p.blank)
+            scores, raw = scorer.with_raw(answer_batch([r.text for r in p.event.responses], vectors, p.blank))
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
             return
         p.scores = tuple(scores.tolist())
-        p.raw = tuple(raw.tolist())
+        p.raw = None if raw is None else tuple(raw.tolist())
         p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
 
     def _decide(self, p: _Pending) -> Decision:

@@ -29,7 +29,6 @@ from streamer.gates.settings import (
     Mode,
     OnAlarm,
     Recalibrate,
-    Scorer,
     SegmentFallback,
     Unit,
 )
@@ -86,7 +85,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     calibrated: bool
     rule: RuleV1
     unit: Unit
-    scorer: Scorer
+    scorer: str
     encoder: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
     embeddings: Annotated[
         Embeddings,

@@ -17,6 +17,8 @@ from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, shapes
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.registry import EVERY as EVERY_SCORER
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +29,6 @@ Unit = Literal["best", "response", "batch"]
 Mode = Literal["shadow", "enforce"]
 HoldAction = Literal["abstain", "regenerate", "escalate"]
 SegmentFallback = Literal["closed", "pooled"]
-Scorer = Literal["gram", "external"]
 Embeddings = Literal["refuse", "accept"]
 Recalibrate = Literal["manual", "propose", "auto"]
 OnAlarm = Literal["report", "close"]
@@ -37,7 +38,7 @@ SHAPES: tuple[str, ...] = tuple(shapes.EVERY)
 SEGMENT_FALLBACKS: tuple[SegmentFallback, ...] = get_args(SegmentFallback)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
-SCORERS: tuple[Scorer, ...] = get_args(Scorer)
+SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
 ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
@@ -87,7 +88,8 @@ class GateSettings:
     Attributes
     ----------
     unit : what ships; see `streamer.gates.gate`.
-    scorer : `gram` (Gram energy of embeddings) or `external` (a score in the event).
+    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., or `external` (a
+        score in the event).
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
         `NO_ENCODER` for the scorer `external`.
     embeddings : what becomes of a batch that brings its own embeddings: it is held (`refuse`), or decided by them
@@ -131,7 +133,7 @@ class GateSettings:
     """
 
     unit: Unit = "best"
-    scorer: Scorer = "gram"
+    scorer: str = GRAM
     encoder: str
     embeddings: Embeddings = "refuse"
     dimension: int | None = None
@@ -341,7 +343,7 @@ class GateSettings:
             ),
             (
                 "embeddings",
-                self.embeddings == "refuse" or self.scorer == "gram",
+                self.embeddings == "refuse" or not EVERY_SCORER[self.scorer].of_event,
                 f"refuse with the scorer {self.scorer}, which reads scores",
             ),
             (
@@ -357,7 +359,7 @@ class GateSettings:
         ):
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
-        if (self.scorer == "external") != (self.encoder == NO_ENCODER):
+        if EVERY_SCORER[self.scorer].of_event != (self.encoder == NO_ENCODER):
             raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)

@@ -16,7 +16,7 @@ from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow,
 from streamer.research.evaluation.spreads import excess, spread
 from streamer.research.experiments.compared_methods import METHODS_COMPARED, Labels, by_law, served_above
 from streamer.research.experiments.halves import Halves, outcomes
-from streamer.scoring.compared_scorers import GRAM
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

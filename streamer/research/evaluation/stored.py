@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamer.clouds.cloud import Cloud, CloudResponse
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import DataSet, data_set
-from streamer.scoring.compared_scorers import GRAM
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.gate import is_blank
+from streamer.scoring.blank import is_blank
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.labels.revisions import Severities
 

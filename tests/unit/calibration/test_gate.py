@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from streamer import Threshold, calibrate, decide
 from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import decided_as_blank
-from streamer.gates.gate import BatchGate, gate_batch, is_blank
+from streamer.gates.gate import BatchGate, gate_batch
+from streamer.scoring.blank import is_blank
 
 
 def threshold(state: str, value: float) -> Threshold:
