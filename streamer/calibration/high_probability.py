@@ -42,6 +42,9 @@ class BoundedRisk(Calibrator):
 
     promise: ClassVar[str] = "P(exposure risk <= alpha) >= 1 - delta, over the draw of the calibration groups"
     family: ClassVar[Family] = "with high probability"
+    against_mean: ClassVar[str] = (
+        "asks more, that the budget hold for this calibration with high probability, and mostly cuts higher."
+    )
     arrays: ClassVar[bool] = True
     bound: ClassVar[str]
     """The bound in words, for guarantees."""

@@ -233,6 +233,11 @@ class Calibrator(Parametrised):
     only_stricter: ClassVar[bool] = True
     """Whether a severity that counts as more than it is can only make the threshold stricter."""
 
+    per_batch: ClassVar[bool] = False
+    """Whether each batch gets a threshold of its own."""
+    against_mean: ClassVar[str] = ""
+    """How its threshold stands to that of `mean`, in a sentence that goes on after its name; empty for `mean` itself."""
+
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the threshold. Raises `ValueError` if a group id repeats or an argument is not valid."""
         raise NotImplementedError

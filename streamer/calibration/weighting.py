@@ -26,6 +26,9 @@ class WeightingScheme(Calibrator):
     __slots__ = ()
 
     promise = "E[exposure risk] <= alpha, over calibrations and future prompts alike"
+    against_mean: ClassVar[str] = (
+        "draws its weights at random, so that its own curve and threshold differ a little."
+    )
     by_chance: ClassVar[bool] = True
     by_segment: ClassVar[bool] = True
     random: ClassVar[bool] = True

@@ -374,9 +374,12 @@ def _spelt(name: str) -> str:
 
 def _show_all(context: typer.Context, wanted: bool) -> None:
     if wanted:
+        from streamer.cli.console import output
+
         for one in context.command.params:
             one.hidden = False  # type: ignore[attr-defined]
-        typer.echo(context.get_help())
+        if text := context.get_help():  # Typer may have printed it already
+            output().print(text)
         raise typer.Exit
 
 
@@ -397,6 +400,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**values: Any) -> None:
+        values.pop("help_all", None)
         given = {
             one.field: one.value(value) for one in SETTINGS if (value := values.pop(one.name)) is not None
         }

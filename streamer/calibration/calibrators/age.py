@@ -145,6 +145,9 @@ class Age(Calibrator):
     place: ClassVar[int] = 30
     summary: ClassVar[str] = "older groups count less, for a world that moves"
     promise: ClassVar[str] = "E[exposure risk] <= alpha + a drift term that is not measured"
+    against_mean: ClassVar[str] = (
+        "gives newer prompts more weight, so that its own curve and threshold are others."
+    )
 
     rho: float = parameter(
         0.99, "what each newer group multiplies a group's weight by", metavar="R", most=1, open_least=True

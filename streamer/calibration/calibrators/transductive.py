@@ -289,6 +289,11 @@ class Transductive(Calibrator):
     place: ClassVar[int] = 10
     summary: ClassVar[str] = "a threshold for each batch: more ships from few groups (unit response)"
     promise: ClassVar[str] = "E[exposure risk] <= alpha, with a threshold for each batch"
+    per_batch: ClassVar[bool] = True
+    against_mean: ClassVar[str] = (
+        "counts the unseen prompt at what its batch could cost, which gives every batch a threshold of its own, no higher "
+        "than the one shown."
+    )
     by_quantile: ClassVar[bool] = False
     by_rank: ClassVar[bool] = False
 

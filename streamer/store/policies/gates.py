@@ -12,7 +12,7 @@ from sqlalchemy import exc
 from streamer.errors import UsageError
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR
-from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE, calibrated_for_another
+from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE, PARAMETERS, calibrated_for_another
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies
 from streamer.store.db.schema.types import HASH_BYTES
@@ -123,9 +123,10 @@ class Gates:
         UsageError
             When there is no such gate, a setting is unknown or out of range, or nothing would change.
         """
-        unknown = sorted(set(changes) - set(SETTINGS))
+        known = dict.fromkeys((*SETTINGS, *PARAMETERS))
+        unknown = sorted(set(changes) - set(known))
         if unknown:
-            raise UsageError(f"a gate has no setting {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
+            raise UsageError(f"a gate has no setting {', '.join(unknown)}; there are {', '.join(known)}")
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> GateRevision:

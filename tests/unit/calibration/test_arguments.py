@@ -34,7 +34,10 @@ GOOD = {"scores": [0.1, 0.9], "severities": [1, 0], "groups": ["a", "b"], "alpha
         ({"alpha": float("nan")}, "alpha must be"),
         ({"alpha": "0.1"}, "alpha must be"),
         ({"alpha": True}, "alpha must be"),
-        ({"method": "median"}, "method must be one of mean, crc, bb, rbwa, hb, betting, clt, not 'median'"),
+        (
+            {"method": "median"},
+            "method must be one of mean, crc, bb, rbwa, hb, betting, bernstein, clt, not 'median'",
+        ),
         ({"method": "rbwa", "eta": 0}, "eta must be positive and finite, not 0"),
         ({"method": "rbwa", "eta": float("inf")}, "eta must be"),
         ({"method": "bb", "draws": 0}, "draws must be at least 1, not 0"),

@@ -23,6 +23,7 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
+from streamer.calibration.high_probability import bounds
 from streamer.calibration.registry import names, weighting_schemes
 from streamer.calibration.shapes import Ramp, Smooth
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
@@ -53,7 +54,7 @@ THRESHOLDS: dict[str, Found] = {
         bound: lambda some, alpha, seed, bound=bound: calibrate_high_probability(
             some, alpha=alpha, delta=0.2, method=bound, seed=seed
         )
-        for bound in ("hb", "betting")
+        for bound in bounds()
     },
     "selective": lambda some, alpha, seed: calibrate_selective(
         some, alpha=alpha, delta=0.2, grid=GRID, starts=2, seed=seed

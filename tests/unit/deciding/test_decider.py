@@ -24,9 +24,11 @@ from streamer.gates.gate import gate_batch
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import ActivePolicy, DeadLetter, Decision, LabelRevision, Partition, Record, Redelivery
+from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
+from streamer.scoring.registry import EVERY, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -595,3 +597,17 @@ class TestPolicyBook:
         held = world.book.get("bot")
         assert held is not None
         assert held.policy.version == 3
+
+
+@pytest.mark.parametrize("scorer", SCORER_NAMES)
+def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
+    world = World()
+    world.sql["scored"] = active("scored", scorer=scorer)
+    texts = ("The capital is Paris.", "the capital is Paris", "I think Lyon, but I may be wrong")
+    (found,) = world.decide(raw(batch("scored", texts)))
+    assert isinstance(found, Decision)
+    (vectors,) = CachedEncoder(HashingEncoder(), capacity_texts=9).embed([texts])
+    wanted = EVERY[scorer].score(answer_batch(texts, vectors, [False] * 3))
+    assert [one.score for one in found.responses] == wanted.tolist()
+    assert all((one.raw_energy is not None) == (scorer == "gram") for one in found.responses)
+    assert found.scorer == scorer
