@@ -67,3 +67,17 @@ def test_the_table_of_modules_is_that_of_the_contract() -> None:
     }
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     assert set(re.findall(r"^\| (\d+) \| `(\w+)` \|", page, re.MULTILINE)) == wanted
+
+
+def test_the_pages_that_the_code_names_exist() -> None:
+    named = {
+        page
+        for folder in ("streamer", "deploy", "benchmarks")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".py", ".yml", ".sh", ".json", ".html"}
+        for page in re.findall(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?", file.read_text("utf-8"))
+    }
+    assert named
+    for name, _, anchor in (page.partition("#") for page in sorted(named)):
+        assert (ROOT / name).is_file()
+        assert not anchor or anchor in anchors(ROOT / name)
