@@ -155,7 +155,8 @@ def cli_page() -> str:
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, child in command.commands.items():
+    for name, listed in command.commands.items():
+        child = getattr(listed, "command", listed)
         if hasattr(child, "commands"):
             yield from _commands(child, f"{path} {name}")
         else:
