@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from streamer.cli.deferred import DeferredCommand
+from streamer.extras import PackageMissing, needed_by
 from streamer.security.visible import visible
 
 _COMMANDS = {
@@ -16,16 +17,19 @@ _COMMANDS = {
         (
             "demo",
             "demo:demo",
+            "demo",
             "Run everything once on an embedded broker: calibrate a gate on one half of the data, stream the other.",
         ),
         (
             "dev",
             "services:dev",
+            "demo",
             "Run an embedded broker, a worker and a recalibrator until Ctrl-C, for trying and developing.",
         ),
         (
             "simulate",
             "simulate:simulate",
+            "service",
             "Publish made-up batches and their severities until Ctrl-C, to try an installation.",
         ),
     ),
@@ -33,75 +37,96 @@ _COMMANDS = {
         (
             "worker",
             "services:worker",
+            "worker",
             "Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.",
         ),
         (
             "recalibrator",
             "services:recalibrator",
+            "service",
             "Run the recalibrator until SIGTERM or Ctrl-C: calibrate each gate when it is due, as the gate's rule says.",
         ),
     ),
     "Use it": (
-        ("publish", "publish:publish", "Publish response batches to the responses topic."),
-        ("tail", "tail:tail", "Follow a topic, one line an event, until Ctrl-C."),
+        ("publish", "publish:publish", "service", "Publish response batches to the responses topic."),
+        ("tail", "tail:tail", "service", "Follow a topic, one line an event, until Ctrl-C."),
     ),
     "Own the risk": (
         (
             "plan",
             "plan:plan",
+            None,
             "Tell what a budget needs before anyone labels: labels, how to spend them, how many responses to sample.",
         ),
-        ("gate", "gate:app", "Create gates, look at them, change them."),
-        ("label", "label:app", "Severities: what waits for one, import from files, labelling by programs."),
+        ("gate", "gate:app", "service", "Create gates, look at them, change them."),
+        (
+            "label",
+            "label:app",
+            "service",
+            "Severities: what waits for one, import from files, labelling by programs.",
+        ),
         (
             "review",
             "review:review",
+            "review",
             "Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.",
         ),
         (
             "recalibrate",
             "recalibrate:recalibrate",
+            "service",
             "Calibrate from the audit sample and put the new threshold in force, or propose it.",
         ),
         (
             "risk",
             "risk:risk",
+            "service",
             "Say whether gates are inside their budgets, how sure that is, and whether an alarm stands raised.",
         ),
-        ("threshold", "threshold:app", "The thresholds that gates had and have: who, why, when."),
-        ("alert", "alert:app", "What somebody should look at, and who has."),
-        ("audit", "audit:app", "The record: told, verified, exported, sealed by checkpoints."),
+        ("threshold", "threshold:app", "service", "The thresholds that gates had and have: who, why, when."),
+        ("alert", "alert:app", "service", "What somebody should look at, and who has."),
+        ("audit", "audit:app", "service", "The record: told, verified, exported, sealed by checkpoints."),
     ),
     "Operate it": (
         (
             "doctor",
             "doctor:doctor",
+            "service",
             "Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.",
         ),
-        ("db", "database:app", "The database: its schema, its roles, what it forgets."),
-        ("topics", "topics:app", "The topics on the broker."),
-        ("dead-letters", "dead_letters:app", "Messages that were refused, why, and sending them again."),
-        ("config", "config:app", "What is configured, and where it came from."),
+        ("db", "database:app", "service", "The database: its schema, its roles, what it forgets."),
+        ("topics", "topics:app", "service", "The topics on the broker."),
+        (
+            "dead-letters",
+            "dead_letters:app",
+            "service",
+            "Messages that were refused, why, and sending them again.",
+        ),
+        ("config", "config:app", None, "What is configured, and where it came from."),
     ),
     "Research": (
         (
             "evaluate",
             "evaluate:evaluate",
+            "research",
             "Evaluate response clouds: what a gate would ship, what would get through, which score and method do best.",
         ),
         (
             "sample",
             "sample:sample",
+            "judge",
             "Sample response clouds from any endpoint that speaks OpenAI's chat protocol.",
         ),
         (
             "gpso",
             "gpso:gpso",
+            "research",
             "Tell good responses from bad ones by the subspaces that their embeddings span, as the paper's GPSO does.",
         ),
     ),
 }
-"""Under each heading: a command, where it is, and its line in `streamer --help`, the first paragraph of its own help."""
+"""Under each heading: a command, where it is, the extra that it needs, and its line in `streamer --help`: the first paragraph
+of its own help."""
 
 
 class StreamerGroup(TyperGroup):
@@ -109,16 +134,16 @@ class StreamerGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for panel, commands in _COMMANDS.items():
-            for name, home, line in commands:
-                self.add_command(DeferredCommand(name, home, line, panel))
+        for commands in _COMMANDS.values():
+            for name, home, extra, line in commands:
+                self.add_command(DeferredCommand(name, home, line, extra))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under their headings."""
         width = max(map(len, self.commands))
         for panel, commands in _COMMANDS.items():
             with formatter.section(panel):
-                formatter.write_dl([(name.ljust(width), line) for name, _home, line in commands])
+                formatter.write_dl([(name.ljust(width), line) for name, _home, _extra, line in commands])
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the command line up to the command."""
@@ -127,7 +152,7 @@ class StreamerGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Read the rest and run the command."""
-        with _visible_errors():
+        with _visible_errors(), _extra_named(ctx):
             return super().invoke(ctx)
 
 
@@ -140,6 +165,17 @@ def _visible_errors() -> Iterator[None]:
             text = visible(described())
             error.format_message = lambda: text  # type: ignore[attr-defined]
         raise
+
+
+@contextmanager
+def _extra_named(ctx: Any) -> Iterator[None]:
+    """Say which extra the command needs where one of its packages is missing."""
+    try:
+        yield
+    except (ModuleNotFoundError, PackageMissing):
+        name = ctx.invoked_subcommand
+        with needed_by(f"`streamer {name}`", ctx.command.commands[name].extra):
+            raise
 
 
 _INSECURE = "STREAMER_INSECURE"

@@ -18,12 +18,12 @@ class DeferredCommand(TyperCommand):
     name : as on the command line.
     home : where it is, ``module:attribute`` below `streamer.cli`: a function, or a `typer.Typer` with commands of its own.
     line : what `streamer --help` says of it: the first paragraph of its own help.
-    panel : the heading that it stands under.
+    extra : the extra of pyproject.toml that has what it imports; None: all is always there.
     """
 
-    def __init__(self, name: str, home: str, line: str, panel: str) -> None:
-        super().__init__(name, help=line, short_help=line, rich_help_panel=panel)
-        self.home = home
+    def __init__(self, name: str, home: str, line: str, extra: str | None) -> None:
+        super().__init__(name, help=line, short_help=line)
+        self.home, self.extra = home, extra
 
     @cached_property
     def command(self) -> Any:
