@@ -10,9 +10,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from streamer.cli.app import app
 from streamer.errors import UsageError
 from streamer.extras import EXTRAS, needed_by
 from streamer.labels.bertscore import BertScorer
@@ -118,6 +120,16 @@ import streamer.labels.bertscore, streamer.labels.severity
 assert not {"torch", "transformers", "bert_score", "openai", "pandas"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_page_on_installing_has_every_extra_and_every_command_beside_its_own() -> None:
+    lines = [
+        line.split("|") for line in (ROOT / "docs" / "install.md").read_text().splitlines() if "|" in line
+    ]
+    jobs = {cells[2].strip(" `[]"): cells[1] for cells in lines}
+    assert {*OPTIONAL, "no extra"} <= set(jobs)
+    for name, command in typer.main.get_command(app).commands.items():
+        assert f"`{name}`" in jobs[command.extra or "no extra"], name
 
 
 def test_the_image_and_the_pages_name_extras_that_there_are() -> None:
