@@ -127,7 +127,7 @@ def cli_page() -> str:
 
     from streamer.cli.app import app
 
-    root = typer.main.get_command(app)
+    root: Any = typer.main.get_command(app)
     lines = [
         "# Command line",
         _GENERATED,
