@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from streamer.cli.app import app
         from streamer.cli.console import complain, log_lines
     except ModuleNotFoundError as error:
+        if str(error.name).startswith("streamer"):
+            raise
         # The library alone, without what it depends on: nothing is there yet to say it prettily with.
         sys.stderr.write(f"streamer: the package {error.name} is missing: pip install conformal-streamer\n")
         return WRONG_USAGE
