@@ -98,10 +98,12 @@ def _guarded(
     subject: str, look: "Callable[[Settings], Iterator[Finding]]", settings: "Settings"
 ) -> Iterator[Finding]:
     from streamer.errors import StreamerError
+    from streamer.extras import needed_by
     from streamer.security.redaction import redact_text
 
     try:
-        yield from look(settings)
+        with needed_by("this check"):
+            yield from look(settings)
     except StreamerError as error:
         yield Finding("fail", subject, redact_text(" ".join(str(error).split())))
     except Exception as error:

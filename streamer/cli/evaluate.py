@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer.cli.gate_names import gate_names
 from streamer.cli.options import JsonOption, names
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def evaluate(
         typer.Option(
             "--from-store",
             metavar="GATE",
+            autocompletion=gate_names,
             help="Evaluate what this gate decided, from stored scores and labels; may be given several times.",
         ),
     ] = None,

@@ -127,7 +127,7 @@ def cli_page() -> str:
 
     from streamer.cli.app import app
 
-    root = typer.main.get_command(app)
+    root: Any = typer.main.get_command(app)
     lines = [
         "# Command line",
         _GENERATED,
@@ -144,8 +144,17 @@ def cli_page() -> str:
             ],
         ),
     ]
+    lines += [
+        "`streamer --install-completion` lets your shell (bash, zsh, fish, PowerShell) complete commands, options, topics "
+        "and, where the database answers, the names of gates; it takes effect in the next shell. `--show-completion` prints "
+        "the script for you to put where you like.",
+        "A command that needs an extra names it below; without it, it prints one line and ends: [install.md](install.md).",
+    ]
     for path, command in _commands(root, "streamer"):
+        extra = root.commands[path.split()[1]].extra
         lines += [f"## `{path}`", _paragraphs(command.help)]
+        if extra is not None:
+            lines.append(f"Needs `conformal-streamer[{extra}]`.")
         if command.params:
             rows = [[_parameter(one), _parameter_help(one)] for one in command.params]
             rows = [row for row in rows if row[0] not in ("`--help`", "`--help-all`")]
@@ -155,7 +164,8 @@ def cli_page() -> str:
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, child in command.commands.items():
+    for name, listed in command.commands.items():
+        child = getattr(listed, "command", listed)
         if hasattr(child, "commands"):
             yield from _commands(child, f"{path} {name}")
         else:

@@ -9,6 +9,7 @@ import typer
 
 from streamer.cli import label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
+from streamer.cli.gate_names import gate_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,10 @@ def import_(
             metavar="FILE", help="CSV or JSON lines with the fields of the labels event; may be gzipped."
         ),
     ],
-    gate: Annotated[str | None, typer.Option(metavar="GATE", help="For rows that name no gate.")] = None,
+    gate: Annotated[
+        str | None,
+        typer.Option(metavar="GATE", autocompletion=gate_names, help="For rows that name no gate."),
+    ] = None,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="For rows that name no kind.")] = None,
     labeller: Annotated[
         str | None,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from streamer.cli.gate_names import gate_names
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR, RECALIBRATOR
 
@@ -19,8 +20,12 @@ ByOption = Annotated[
     typer.Option("--by", metavar="WHO", help="Who does this, for the record; default: your login name."),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
-GateArgument = Annotated[str, typer.Argument(metavar="GATE", help="Name of the gate.")]
-GateFilter = Annotated[str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.")]
+GateArgument = Annotated[
+    str, typer.Argument(metavar="GATE", help="Name of the gate.", autocompletion=gate_names)
+]
+GateFilter = Annotated[
+    str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.", autocompletion=gate_names)
+]
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 

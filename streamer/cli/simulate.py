@@ -5,13 +5,17 @@ from typing import Annotated
 import typer
 
 from streamer.cli import options as opt
+from streamer.cli.gate_names import gate_names
 
 
 def simulate(
     gate: Annotated[
         str,
         typer.Option(
-            "--gate", metavar="GATE", help="The gate that decides; its severity kind must be `simulated`."
+            "--gate",
+            metavar="GATE",
+            autocompletion=gate_names,
+            help="The gate that decides; its severity kind must be `simulated`.",
         ),
     ],
     rate: Annotated[float, typer.Option(metavar="R", min=0.001, max=100.0, help="Batches per second.")] = 2.0,

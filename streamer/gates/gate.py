@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.gates.settings import UNITS
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -109,7 +107,7 @@ def gate_batch(
         mean = mean_score(scores)
         return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
     if unit != "best":
-        raise ValueError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
+        raise ValueError(f"unit must be one of best, response, batch, not {unit!r}")
     written = [position for position in range(len(scores)) if not blanks[position]]
     if not written:
         return BatchGate((False,) * len(scores), None, None, 0.0)

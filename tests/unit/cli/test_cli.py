@@ -73,6 +73,16 @@ def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[
     assert "Usage: streamer" in out
 
 
+def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
+    import typer
+
+    from streamer.cli.app import app
+
+    for name, listed in typer.main.get_command(app).commands.items():
+        assert listed.name == listed.command.name == name
+        assert listed.help == " ".join(listed.command.help.split("\n\n")[0].split())
+
+
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:
     script = (
         "import sys\nfrom streamer.cli import main\n"
