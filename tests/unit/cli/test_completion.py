@@ -78,6 +78,7 @@ def test_gates_are_completed_by_name(tmp_path: Path) -> None:
         assert made.returncode == 0, made.stderr
     assert completed(tmp_path, line) == ["support"]
     assert sorted(completed(tmp_path, "streamer simulate --gate ")) == ["other", "support"]
+    assert completed(tmp_path, "streamer gate show s") == ["support"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
