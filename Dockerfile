@@ -22,7 +22,8 @@ RUN uv venv /opt/streamer && \
         "torch==$(sed -n 's/^torch==\([^ ;]*\).*/\1/p' requirements.lock)" ;; \
     *) echo "TORCH must be locked or cpu, not $TORCH" >&2; exit 2 ;; \
     esac
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE alembic.ini ./
+COPY migrations migrations
 COPY streamer streamer
 # What builds the wheel, and what it depends on, comes from the lock; hashes that stand there are verified.
 RUN uv build --wheel --build-constraint requirements.lock --out-dir dist . && \
