@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from examples.make import COLUMNS, write
 from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
 from streamer.research.experiments.offline_figures import split_figures
+from tests.checkout import ROOT, copy_checkout
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamer.clouds.offline import ScoredCloud
     from tests.services.kafka import KafkaBroker
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 ADDRESS = "localhost:9092"
 
@@ -41,24 +42,7 @@ def lines(block: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a clone of this checkout would hold, and a command `streamer` that runs its code."""
-    folder = tmp_path_factory.mktemp("clone")
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    program = folder / ".venv" / "bin" / "streamer"
-    program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m streamer "$@"\n')
-    program.chmod(0o755)
-    return folder
+    return copy_checkout(tmp_path_factory.mktemp("clone"))
 
 
 def run(clone: Path, script: str, *, seconds: float = 240, **settings: str) -> str:
@@ -172,9 +156,8 @@ def test_the_result_in_words_is_measured(trivia: list[ScoredCloud]) -> None:
     assert said is not None
     assert len(trivia) == 500
     at_five = split_figures(trivia, unit="best", alpha=0.05, seeds=range(50))
-    no_gate = split_figures(trivia, unit="best", alpha=0.999, seeds=range(50))
-    assert no_gate.ship_rate == 1
-    measured = (at_five.ship_rate, at_five.selective_risk, at_five.exposure_risk, no_gate.exposure_risk)
+    best = [one.cloud.responses[int(np.argmax(one.scores or (0,)))].severity for one in trivia]
+    measured = (at_five.ship_rate, at_five.selective_risk, at_five.exposure_risk, np.mean(best))
     assert [int(one) for one in said.groups()] == [round(100 * (one or 0)) for one in measured]
 
 
