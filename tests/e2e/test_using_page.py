@@ -1,4 +1,4 @@
-"""docs/using.md and docs/installing.md, done as they say: their command lines and Python blocks are run."""
+"""docs/using.md and docs/deploying.md, done as they say: their command lines and Python blocks are run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
 
 ROOT = Path(__file__).parents[2]
-PAGES = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("using.md", "installing.md"))
+PAGES = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("using.md", "deploying.md"))
 
 START_SECONDS = 90
 COMMAND_SECONDS = 30

@@ -318,7 +318,7 @@ def test_the_commands_of_services_are_commands(name: str, capsys: pytest.Capture
 
 
 def test_what_the_pages_tell_to_type_is_there() -> None:
-    for page in ("docs/installing.md", "docs/operations.md"):
+    for page in ("docs/deploying.md", "docs/operations.md"):
         text = (ROOT / page).read_text("utf-8")
         for script in re.findall(r"^(deploy/\S+\.sh)", text, re.MULTILINE):
             assert os.access(ROOT / script, os.X_OK)
