@@ -22,7 +22,7 @@ RUN uv venv /opt/streamer && \
         "torch==$(sed -n 's/^torch==\([^ ;]*\).*/\1/p' requirements.lock)" ;; \
     *) echo "TORCH must be locked or cpu, not $TORCH" >&2; exit 2 ;; \
     esac
-COPY pyproject.toml README.md alembic.ini ./
+COPY pyproject.toml README.md LICENSE alembic.ini ./
 COPY streamer streamer
 COPY migrations migrations
 # What builds the wheel, and what it depends on, comes from the lock; hashes that stand there are verified.

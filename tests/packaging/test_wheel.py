@@ -14,6 +14,7 @@ import sysconfig
 import zipfile
 from email import message_from_bytes
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+"""SHA-256 of the licence's text as the Apache Software Foundation publishes it."""
 
 
 class Installation(NamedTuple):
@@ -145,22 +148,61 @@ def _check(command: list[str]) -> None:
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
+def is_source(path: Path) -> bool:
+    return path.is_file() and path.parent.name != "__pycache__"
+
+
 def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation) -> None:
     with zipfile.ZipFile(installation.wheel) as wheel:
         names = {name for name in wheel.namelist() if not name.endswith("/")}
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         described = message_from_bytes(wheel.read(metadata))
     assert {name.split("/", 1)[0] for name in names} == {"streamer", metadata.split("/", 1)[0]}
-    files = [*(ROOT / "streamer").rglob("*"), *(ROOT / "migrations").rglob("*"), ROOT / "alembic.ini"]
+    package = (ROOT / "streamer").rglob("*")
+    migrations = [ROOT / "alembic.ini", *(ROOT / "migrations").rglob("*")]
     sources = {
-        str(path.relative_to(ROOT)) for path in files if path.is_file() and path.parent.name != "__pycache__"
+        *(path.relative_to(ROOT) for path in package if is_source(path)),
+        *("streamer" / path.relative_to(ROOT) for path in migrations if is_source(path)),
     }
-    # The migrations lie at the top of the repository, where Alembic's users look, and inside the package when installed.
-    installed = {name if name.startswith("streamer/") else f"streamer/{name}" for name in sources}
-    assert {name for name in names if name.startswith("streamer/")} == installed
+    assert {Path(name) for name in names if name.startswith("streamer/")} == sources
     assert "streamer/py.typed" in names
     assert described["Name"] == "conformal-streamer"
     assert described["Requires-Python"] == "<3.14,>=3.11"
+
+
+def test_the_wheel_says_its_licence_and_carries_it(installation: Installation) -> None:
+    with zipfile.ZipFile(installation.wheel) as wheel:
+        (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        described = message_from_bytes(wheel.read(metadata))
+        carried = wheel.read(metadata.replace("METADATA", "licenses/LICENSE"))
+    assert described["License-Expression"] == "Apache-2.0"
+    assert described.get_all("License-File") == ["LICENSE"]
+    assert carried == (ROOT / "LICENSE").read_bytes()
+    assert sha256(carried).hexdigest() == APACHE_2_0
+
+
+def test_the_image_copies_all_that_the_wheel_is_built_from(tmp_path: Path) -> None:
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = set()
+    for line in (ROOT / "Dockerfile").read_text().splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            copied |= set(line.split()[1:-1])
+    assert copied == kept
+    for name in copied:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path)
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
 
 
 def test_the_package_comes_from_the_wheel(installation: Installation) -> None:

@@ -1,4 +1,4 @@
-"""The figures as PNG: heatmaps, bars, calibration curves, coverage against risk, what other scores ship.
+"""The figures as PNG: what prompts get, heatmaps, bars, calibration curves, coverage against risk, what other scores ship.
 
 Colours are Okabe and Ito's, which people with any colour vision tell apart; series differ in marker or hatch as well.
 Whiskers are the error of `Spread.error`: one standard error for other questions like these.
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from streamer.research.evaluation.figure_curves import calibration_curves, coverage_risk, scorer_dots
+from streamer.research.evaluation.figure_shares import has_shares, shares
 from streamer.research.evaluation.figure_style import (
     BLACK,
     BLUE,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 def all_figures(evaluation: Evaluation) -> dict[str, bytes]:
     """Draw every figure that there are results for; file names to PNG bytes, the same bytes for the same results."""
     with mpl.rc_context(cast("Any", STYLE)):
-        drawn: dict[str, Figure] = {}
+        drawn: dict[str, Figure] = {"shares.png": shares(evaluation)} if has_shares(evaluation) else {}
         for unit in units_shown(evaluation):
             drawn[f"severity-reduction-{unit}.png"] = reduction_heatmaps(evaluation, unit)
             for mode in _modes(evaluation):

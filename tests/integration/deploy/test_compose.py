@@ -116,7 +116,7 @@ def test_git_and_the_image_leave_secrets_out() -> None:
     context = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in context
     assert {line for line in context if line.startswith("!")} == {
-        "!streamer", "!migrations", "!alembic.ini", "!pyproject.toml", "!requirements.lock", "!README.md",
+        "!streamer", "!pyproject.toml", "!requirements.lock", "!README.md", "!LICENSE", "!alembic.ini", "!migrations",
     }  # fmt: skip
 
 
@@ -318,7 +318,7 @@ def test_the_commands_of_services_are_commands(name: str, capsys: pytest.Capture
 
 
 def test_what_the_pages_tell_to_type_is_there() -> None:
-    for page in ("README.md", "docs/operations.md"):
+    for page in ("docs/deploying.md", "docs/operations.md"):
         text = (ROOT / page).read_text("utf-8")
         for script in re.findall(r"^(deploy/\S+\.sh)", text, re.MULTILINE):
             assert os.access(ROOT / script, os.X_OK)

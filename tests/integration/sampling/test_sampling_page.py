@@ -1,4 +1,4 @@
-"""docs/sampling.md and the README, done as they say: each command planned, the Python block run."""
+"""docs/sampling.md and docs/using.md, done as they say: each command planned, the Python block run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+USING = (ROOT / "docs" / "using.md").read_text(encoding="utf-8")
 
 
 def shell_lines(page: str) -> list[str]:
@@ -27,7 +27,7 @@ def shell_lines(page: str) -> list[str]:
 
 def commands() -> list[str]:
     """Every command line of both pages that samples."""
-    return [line for line in shell_lines(PAGE + README) if line.startswith("streamer sample")]
+    return [line for line in shell_lines(PAGE + USING) if line.startswith("streamer sample")]
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from streamer.errors import UsageError
 from streamer.research import evaluation
 from streamer.research.evaluation import evaluate, outputs, run, steps
 from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
+from streamer.research.evaluation.figure_shares import shares
 from streamer.research.evaluation.findings import findings
 from streamer.research.evaluation.results import Spread
 from streamer.research.evaluation.spreads import excess
@@ -79,7 +80,7 @@ def test_the_folder_has_all_that_is_promised(done, clouds):
     assert {path.name for path in out.iterdir()} == {*listing, "contents.json"}
     assert msgspec.json.decode((out / "results.json").read_bytes(), type=evaluation.Evaluation) == found
     pictures = [name for name in listing if name.endswith(".png")]
-    assert len(pictures) == 11
+    assert len(pictures) == 12
     assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
     page = (out / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(pictures)
@@ -91,6 +92,27 @@ def test_the_folder_has_all_that_is_promised(done, clouds):
     for table in all_tables(found):
         assert f"## {table.title}" in tables
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
+
+
+def test_the_figure_of_shares_accounts_for_every_prompt(done):
+    found, _ = done
+    (result,) = found.data_sets
+    axis = shares(found).axes[0]
+    wrong, right, held = ([bar.get_width() for bar in bars] for bars in axis.containers)
+    assert np.add(wrong, np.add(right, held)) == pytest.approx(100)
+    rows = {
+        row.alpha: row
+        for alpha in (0.1, 0.3)
+        for row in result.calibrators("best", alpha)
+        if row.method == "mean"
+    }
+    assert wrong == pytest.approx(
+        [100 * result.mean_severity["best"], 100 * rows[0.3].exposure.mean, 100 * rows[0.1].exposure.mean]
+    )
+    assert held == pytest.approx(
+        [0, 100 * (1 - rows[0.3].ship_rate.mean), 100 * (1 - rows[0.1].ship_rate.mean)]
+    )
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["no gate", "budget 30 %", "budget 10 %"]
 
 
 def test_the_papers_csv_files_have_their_columns(done, clouds):

@@ -1,0 +1,61 @@
+"""Write the files of this folder: answers made up by the simulation, scored by the default encoder.
+
+`python examples/make.py`, from the root of a source checkout.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamer.clouds.offline import score_clouds
+from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
+from streamer.research.experiments.command_arguments import default_encoder
+from streamer.security.csv_cells import CsvTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.clouds.cloud import Cloud
+
+HERE = Path(__file__).parent
+PAST, NEW, ANSWERS, SEED = 80, 20, 5, 4
+COLUMNS = ("gate", "batch_id", "response_id", "prompt", "response", "score", "severity", "kind", "labeller")
+
+
+def write(folder: Path) -> None:
+    """Write the three files into `folder`."""
+    clouds = simulate_clouds(seed=SEED, clouds=PAST + NEW, responses=ANSWERS)
+    past, new = clouds[:PAST], clouds[PAST:]
+    (folder / "answers.jsonl").write_text(lines(past), "utf-8")
+    (folder / "new-answers.jsonl").write_text(lines(new), "utf-8")
+    with (folder / "labelled.csv").open("w", encoding="utf-8", newline="") as file:
+        table = CsvTable(file)
+        table.write(COLUMNS)
+        for scored in score_clouds(past, default_encoder()):
+            cloud = scored.cloud
+            for response, score in zip(cloud.responses, scored.scores or (), strict=True):
+                about = (cloud.question, response.text, f"{score:.4f}", response.severity)
+                table.write(("quiz", cloud.batch_id, response.id, *about, SIMULATED_KIND, "simulation"))
+
+
+def lines(clouds: Sequence[Cloud]) -> str:
+    """Write response clouds without severities, one JSON object a line."""
+    return "".join(
+        json.dumps(
+            {
+                "question_id": cloud.question_id,
+                "question": cloud.question,
+                "references": list(cloud.references),
+                "responses": [{"text": response.text} for response in cloud.responses],
+            },
+            ensure_ascii=False,
+        )
+        + "\n"
+        for cloud in clouds
+    )
+
+
+if __name__ == "__main__":
+    write(HERE)

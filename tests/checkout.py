@@ -1,0 +1,30 @@
+"""A copy of this checkout, as a fresh clone would have it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def copy_checkout(folder: Path) -> Path:
+    """Copy what git tracks, or would track, into `folder`, beside a command `streamer` that runs the copy's code."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    program = folder / ".venv" / "bin" / "streamer"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m streamer "$@"\n')
+    program.chmod(0o755)
+    return folder

@@ -1,0 +1,73 @@
+"""The pages "how to add", done as they say: their steps are applied to a copy of the repository, and their commands run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import ROOT, copy_checkout
+
+PAGES = ROOT / "docs" / "contributing"
+
+
+def steps(page: Path) -> list[tuple[str, str, str]]:
+    """The blocks of a page in order: language, file (where it is one), content."""
+    return re.findall(
+        r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+def change(path: Path, diff: str) -> None:
+    """Make the changes of a block: hunks between lines `@@`, each of which must fit in exactly one place."""
+    whole = path.read_text("utf-8")
+    for hunk in diff.split("@@\n"):
+        lines = hunk.splitlines()
+        before, after = (
+            "".join(f"{line[1:]}\n" for line in lines if line[:1] in kinds)
+            for kinds in ((" ", "-"), (" ", "+"))
+        )
+        assert whole.count(before) == 1, f"{path.name} has this {whole.count(before)} times:\n{before}"
+        whole = whole.replace(before, after)
+    path.write_text(whole, "utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["calibrator", "command", "scorer", "severity-kind", "topic"])
+def test_doing_what_the_page_says(name: str, tmp_path: Path) -> None:
+    copy = copy_checkout(tmp_path / "copy")
+    bin_ = Path(sys.executable).parent
+    # The copy's own code, also where a program is installed for the checkout.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
+    environment |= {"PATH": f"{copy / '.venv' / 'bin'}:{bin_}:{environment['PATH']}", "PYTHONPATH": str(copy)}
+    ran = 0
+    for language, file, text in steps(PAGES / f"{name}.md"):
+        if language == "diff":
+            change(copy / file, text)
+        elif file:
+            assert not (copy / file).exists(), f"{file} is there already: the page adds it"
+            (copy / file).parent.mkdir(parents=True, exist_ok=True)
+            (copy / file).write_text(text, "utf-8")
+        else:
+            assert language == "sh"
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", text],
+                cwd=copy,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
+            assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+            ran += 1
+    assert ran, "the page runs nothing"
+
+
+def test_every_page_is_linked() -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    for page in PAGES.glob("*.md"):
+        assert f"docs/contributing/{page.name}" in contributing
