@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamer.calibration.registry import weighting_schemes
+from streamer.calibration.high_probability import bounds
+from streamer.calibration.registry import names, weighting_schemes
 from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
@@ -49,7 +50,7 @@ def columns(**settings: Any) -> list[list[bool]]:
 ROWS: dict[str, list[dict[str, Any]]] = {
     "`mean`, `crc`, `bb`, `rbwa`": [{"method": law} for law in weighting_schemes()],
     "`transductive`": [{"method": "transductive"}],
-    "`hb`, `betting`": [{"method": "hb"}, {"method": "betting"}],
+    "`hb`, `betting`, `bernstein`": [{"method": bound} for bound in bounds()],
     "`selective`": [{"method": "selective"}],
     "`age`": [{"method": "age"}],
     "segments of `mean`, `crc`, `bb`, `rbwa`": [
@@ -71,6 +72,8 @@ def test_a_row_is_what_gates_accept(row: str) -> None:
 
 def test_every_row_is_told_and_the_rest_is_for_no_gate() -> None:
     assert set(table()) == {*ROWS, "`pooled`", "`clt`"}
+    told = {name for row in table() for name in re.findall(r"`(\w+)`", row)}
+    assert told == set(names())
     for method in ("pooled", "clt"):
         with pytest.raises(ValueError, match="method must be one of"):
             GateSettings(encoder="e@1", method=method)

@@ -21,7 +21,7 @@ from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.audit_sample import draw_responses
-from streamer.recalibration.candidates import Sample, decide
+from streamer.recalibration.candidates import RunSample, decide
 from tests.validity.known_risk import assert_over, assert_within
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def draw_batches(count: int, rng: np.random.Generator, name: str) -> list[Batch]
     return made
 
 
-def audit_sample(settings: GateSettings, batches: Sequence[Batch], salt: bytes) -> Sample:
+def audit_sample(settings: GateSettings, batches: Sequence[Batch], salt: bytes) -> RunSample:
     """What the record would give a run: drawn responses, labelled above the floor, 1 where no label was asked for."""
     groups = []
     for batch in batches:
@@ -82,7 +82,7 @@ def audit_sample(settings: GateSettings, batches: Sequence[Batch], salt: bytes) 
             drawn = draw_responses(salt, batch.key, batch.ids, settings.audit_draws)
         if settings.unit == "batch":
             scores = [mean_score(scores)] * len(scores)
-        elif settings.shape == "rank":
+        elif settings.shape.of_ranks:
             scores = rank_scores(scores).tolist()
         taken = [i for i, name in enumerate(batch.ids) if name in drawn]
         floor = -1.0 if settings.label_floor is None else settings.label_floor
@@ -94,7 +94,7 @@ def audit_sample(settings: GateSettings, batches: Sequence[Batch], salt: bytes) 
                 np.array([batch.severities[i] if scores[i] > floor else 1.0 for i in taken]),
             )
         )
-    return Sample(
+    return RunSample(
         groups=groups,
         segments={g.id: b.language for g, b in zip(groups, batches, strict=True)}
         if settings.segment_by
