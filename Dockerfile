@@ -3,13 +3,13 @@
 #
 # TORCH=locked (default): every package comes by hash from requirements.lock, PyTorch with its CUDA libraries too, as the
 # public index has it: several GB. TORCH=cpu: PyTorch of the same version from PyTorch's own index for CPUs, which is
-# smaller by far and whose hash the lock does not know; all else by hash.
+# smaller by far and whose hash the lock does not know; all else by hash. EXTRAS=all: every command, see docs/install.md.
 
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ARG TORCH=locked
-ARG EXTRAS=judge
+ARG EXTRAS=worker,review,judge
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
 RUN python -m pip install --no-cache-dir --disable-pip-version-check uv==0.13.9
 WORKDIR /build
@@ -23,8 +23,8 @@ RUN uv venv /opt/streamer && \
     *) echo "TORCH must be locked or cpu, not $TORCH" >&2; exit 2 ;; \
     esac
 COPY pyproject.toml README.md LICENSE alembic.ini ./
-COPY migrations migrations
 COPY streamer streamer
+COPY migrations migrations
 # What builds the wheel, and what it depends on, comes from the lock; hashes that stand there are verified.
 RUN uv build --wheel --build-constraint requirements.lock --out-dir dist . && \
     wheel="$(ls dist/*.whl)" && \

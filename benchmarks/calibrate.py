@@ -26,8 +26,8 @@ import numpy as np
 from streamer import calibrate
 from streamer.calibration import weight_laws
 from streamer.calibration.groups import canonical_order, index_groups
-from streamer.calibration.laws import LAWS
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
+from streamer.calibration.registry import weighting_schemes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def measure(problem: Problem, rounds: int) -> dict[str, float]:
         "threshold": problem.threshold,
     }
     slow: dict[str, Callable[[], object]] = {}
-    for law in LAWS:
+    for law in weighting_schemes():
         if law != "mean":
             slow[law] = lambda law=law: problem.calibrate(law)
             slow[f"weights {law}"] = lambda law=law: problem.weights(law)
@@ -148,7 +148,10 @@ def main() -> int:
         options.rounds = 5
     problem = Problem(options.items, options.groups)
     medians = measure(problem, options.rounds)
-    memory = {law: peak_bytes(lambda law=law: problem.calibrate(law)) / problem.nbytes for law in LAWS}
+    memory = {
+        law: peak_bytes(lambda law=law: problem.calibrate(law)) / problem.nbytes
+        for law in weighting_schemes()
+    }
     ratio = max(medians["mean"], medians["threshold"]) / medians["argsort"]
     within = ratio <= options.limit and max(memory.values()) <= options.memory_limit
     steps = (problem.grid() - problem.threshold()) * (GRID - 1)
@@ -183,7 +186,7 @@ def main() -> int:
     print(f"{'':34}{'ms':>9}{'/ argsort':>11}{'memory / input':>16}")
     for name, value in medians.items():
         used = f"{memory[name]:16.2f}" if name in memory else ""
-        called = words.get(name, f"calibrate {name}" if name in LAWS else name)
+        called = words.get(name, f"calibrate {name}" if name in weighting_schemes() else name)
         print(f"{called:34}{1e3 * value:9.1f}{value / medians['argsort']:11.2f}{used}")
     print(f"the grid's level lies {steps:.2f} of its steps above the exact one")
     verdict = "within" if within else "OVER"

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from store import databases, decision, message, refused
 
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from streamer.journal import Decision, LabelRevision
 from streamer.recalibration.one_gate import recalibrate_by_rule
 from streamer.store import migrate, open_store

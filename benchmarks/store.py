@@ -21,12 +21,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import Decision, OutboxMessage, Partition, Record, ScoredResponse, Slice
 from streamer.store import migrate, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from streamer.gates.policy import Policy
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PARTITION = Partition("bench", "streamer.responses", 0)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from store import PARTITION, databases, decision, message, refused
 
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from streamer.journal import LabelRevision, Slice
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import migrate, open_store

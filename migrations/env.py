@@ -6,6 +6,8 @@ same locks. With ``--sql`` it prints what would be done.
 
 from __future__ import annotations
 
+from typing import Any
+
 from alembic import context
 
 from streamer.settings.settings import load_settings
@@ -13,7 +15,7 @@ from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.migrate import VERSION_TABLE, alone, require_file
 from streamer.store.db.schema import metadata
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "target_metadata": metadata,
     "version_table": VERSION_TABLE,
     "compare_type": True,

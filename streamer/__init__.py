@@ -1,7 +1,26 @@
 """Risk control for language-model output: ship or hold answers inside a stated risk budget."""
 
-from streamer.calibration import LabelledGroup, Threshold, calibrate, calibrate_groups
-from streamer.gates.gate import decide
-from streamer.scoring.gram import gram_energy
+from typing import TYPE_CHECKING
+
+from streamer.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from streamer.calibration.crc import calibrate, calibrate_groups
+    from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.threshold import Threshold
+    from streamer.gates.gate import decide
+    from streamer.scoring.gram import gram_energy
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "LabelledGroup": "streamer.calibration.groups",
+            "Threshold": "streamer.calibration.threshold",
+            "calibrate": "streamer.calibration.crc",
+            "calibrate_groups": "streamer.calibration.crc",
+            "decide": "streamer.gates.gate",
+            "gram_energy": "streamer.scoring.gram",
+        },
+    )
 
 __all__ = ["LabelledGroup", "Threshold", "calibrate", "calibrate_groups", "decide", "gram_energy"]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 
 class StreamerError(Exception):
     """Root of the errors that this package raises on purpose; its text is written for people."""
@@ -67,7 +72,16 @@ class TopicRecreated(StreamerError):
 
 
 class Outdated(StreamerError):
-    """A decision that must not be recorded any more: its policy was superseded, or its deadline passed. Decide again."""
+    """Decisions that must not be recorded any more: their policy was superseded, or a deadline passed. Decide them again.
+
+    Parameters
+    ----------
+    gates : those whose batches need a new decision; what was decided for others stands.
+    """
+
+    def __init__(self, detail: str, gates: Collection[str]) -> None:
+        super().__init__(detail)
+        self.gates = frozenset(gates)
 
 
 class Fenced(StreamerError):

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import HoldAction, Mode, Policy, Unit
+    from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut
+    from streamer.gates.settings import HoldAction, Mode, Unit
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -37,7 +38,10 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One Kafka record as it was read. `value` None is a tombstone; `timestamp_ms` is the broker's."""
+    """One Kafka record as it was read. `value` None is a tombstone.
+
+    `timestamp_ms` is its publisher's (CreateTime) or the broker's (LogAppendTime), by the topic's setting; -1: it has none.
+    """
 
     partition: Partition
     offset: int
@@ -218,10 +222,13 @@ class Journal(Protocol):
         """Write a `data_gap` row and move progress past it. Raises `Fenced`."""
         ...
 
-    def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+    ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        Safe to repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
+        `firm` lets no newer policy of the decisions' gates in while it is written: for where policies keep coming. Safe to
+        repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
 
         Raises
         ------
@@ -229,7 +236,7 @@ class Journal(Protocol):
             When a lease is no longer held.
         Outdated
             When a decision's gate has a newer policy than its decider looked at, or a decision ships past its
-            deadline. Nothing is written; the records must be decided again.
+            deadline. Nothing is written; the records of its `gates` must be decided again.
         BadData
             When a value cannot be kept.
         DatabaseFault

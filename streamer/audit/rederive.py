@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from streamer.audit.standalone.verify_bundle import Derived
     from streamer.calibration.threshold import ThresholdState
-    from streamer.gates.policy import GateRevision, GateSettings, Unit
+    from streamer.gates.policy import GateRevision
+    from streamer.gates.settings import GateSettings, Unit
     from streamer.recalibration.run import CalibrationRun, SampledGroup, SeverityBasis
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit.standalone.verify_bundle import decided_as_blank
-from streamer.scoring.gram import score_batch
+from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.registry import EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.audit.standalone.verify_bundle import Verifier
+    from streamer.scoring.scorer import Scorer
 
 TOLERANCE = 1e-5
 """How far a score may lie from the stored one: ten of the steps of 1e-6 that scores are rounded to. On one machine
@@ -43,7 +45,7 @@ class Rescorer:
         self._encoder_id = encoder_id
         self._embed = embed
         self._tolerance = tolerance
-        self._waiting: list[tuple[str, list[str], list[bool], list[float]]] = []
+        self._waiting: list[tuple[str, Scorer, list[str], list[bool], list[float]]] = []
 
     def take(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score the decision of a line, now or with later ones."""
@@ -57,6 +59,8 @@ class Rescorer:
             self._left_out(
                 verifier, f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id}"
             )
+        elif facts["scorer"] not in EVERY:
+            self._left_out(verifier, f"this version has no scorer {facts['scorer']}")
         elif content is None or None in content["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
         else:
@@ -65,7 +69,7 @@ class Rescorer:
             )
             place += " ({}/{}#{})".format(*facts["batch"])
             blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
-            self._waiting.append((place, content["texts"], blank, scores))
+            self._waiting.append((place, EVERY[facts["scorer"]], content["texts"], blank, scores))
             if len(self._waiting) == _BATCHES_A_CALL:
                 self.finish(verifier)
 
@@ -74,11 +78,10 @@ class Rescorer:
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        for (place, _, blank, stored), vectors in zip(
-            waiting, self._embed([texts for _, texts, *_ in waiting]), strict=True
-        ):
+        vectors_of_each = self._embed([texts for _, _, texts, *_ in waiting])
+        for (place, scorer, texts, blank, stored), vectors in zip(waiting, vectors_of_each, strict=True):
             verifier.counts["batches scored again"] += 1
-            found, _ = score_batch(vectors, blank)
+            found = scorer.score(answer_batch(texts, vectors, blank))
             worst = max(abs(a - b) for a, b in zip(found.tolist(), stored, strict=True))
             if worst > self._tolerance:
                 verifier.fault(

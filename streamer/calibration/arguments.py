@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 
-from streamer.calibration.laws import LAWS
-
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -55,16 +53,6 @@ def check_delta(delta: float) -> float:
 def check_positive(name: str, value: float) -> float:
     """Return `value` as a positive finite float, or raise ValueError."""
     return _between(name, value, math.inf, "positive and finite")
-
-
-def check_law(method: str, eta: float, draws: int, *, also: tuple[str, ...] = ()) -> tuple[float, int]:
-    """Return `eta` and `draws` as plain numbers, or raise ValueError if the law or a parameter is not valid.
-
-    `also` names methods that the caller takes besides, for the message.
-    """
-    if method not in LAWS:
-        raise ValueError(f"method must be one of {', '.join((*LAWS, *also))}, not {method!r}")
-    return check_positive("eta", eta), whole_number("draws", draws, least=1)
 
 
 def whole_number(name: str, value: SupportsIndex, *, least: int | None = None) -> int:

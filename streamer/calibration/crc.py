@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_laws
-from streamer.calibration.arguments import check_alpha, check_law, unit_interval, whole_number
+from streamer.calibration.arguments import check_alpha, unit_interval, whole_number
 from streamer.calibration.groups import LabelledGroup, canonical_order, check_unique, index_groups
 from streamer.calibration.guarantee import guarantee_text
 from streamer.calibration.keyed_weights import KeyedWeights
@@ -27,12 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from streamer.calibration.threshold import ThresholdState
+    from streamer.calibration.weighting import WeightingScheme
 
 Floats = NDArray[np.float64]
-
-
-OTHER_PROMISES = ("hb", "betting", "clt")
-"""Methods of `calibrate` that are no laws of weights."""
 
 
 def calibrate(
@@ -90,18 +86,20 @@ def calibrate(
     [False, True]
     """
     alpha = check_alpha(alpha)
-    if method in OTHER_PROMISES:
+    from streamer.calibration.registry import weighting_scheme, weighting_schemes
+
+    if method not in weighting_schemes():
         # These stand on what is in this module.
         from streamer.calibration.other_promises import calibrate_arrays
 
         return calibrate_arrays(
             scores, severities, groups, alpha=alpha, method=method, delta=delta, seed=seed
         )
-    eta, draws = check_law(method, eta, draws, also=OTHER_PROMISES)
+    scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
     rng: np.random.Generator | None = None
     if isinstance(seed, np.random.Generator):
         rng = seed
-    elif method != "mean":
+    elif scheme.random:
         rng = np.random.default_rng(whole_number("seed", seed, least=0))
     score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
     if len(score_array) != len(severity_array):
@@ -109,16 +107,14 @@ def calibrate(
             f"scores has {len(score_array)} items and severities {len(severity_array)}: one each is needed"
         )
     index, sizes = index_groups(groups, len(score_array))
-    if rng is None or method == "mean":
+    if rng is None or not scheme.random:
         losses = sizes.astype(np.float64)[index]
         np.divide(severity_array, losses, out=losses)
     else:
         order, sizes = canonical_order(score_array, severity_array, index, sizes)
         score_array = score_array[order]
-        losses = severity_array[order] * _random_weights(method, sizes, rng, eta=eta, draws=draws)
-    return _threshold(
-        score_array, losses, groups=len(sizes), alpha=alpha, method=method, eta=eta, draws=draws
-    )
+        losses = severity_array[order] * scheme.drawn(sizes, rng)
+    return _threshold(score_array, losses, groups=len(sizes), alpha=alpha, scheme=scheme)
 
 
 def calibrate_groups(
@@ -145,14 +141,22 @@ def calibrate_groups(
     ValueError
         If a group id repeats or an argument is not valid.
     """
-    alpha = check_alpha(alpha)
-    eta, draws = check_law(method, eta, draws)
-    scores, losses = keyed_losses(groups, method=method, eta=eta, draws=draws, seed=seed)
-    return _threshold(scores, losses, groups=len(groups), alpha=alpha, method=method, eta=eta, draws=draws)
+    from streamer.calibration.registry import weighting_scheme
+
+    scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
+    return calibrate_by_scheme(groups, alpha=check_alpha(alpha), scheme=scheme, seed=seed)
+
+
+def calibrate_by_scheme(
+    groups: Sequence[LabelledGroup], *, alpha: float, scheme: WeightingScheme, seed: int
+) -> Threshold:
+    """Calibrate on named groups; see `calibrate_groups`."""
+    scores, losses = keyed_losses(groups, scheme=scheme, seed=seed)
+    return _threshold(scores, losses, groups=len(groups), alpha=alpha, scheme=scheme)
 
 
 def keyed_losses(
-    groups: Sequence[LabelledGroup], *, method: str, eta: float, draws: int, seed: int
+    groups: Sequence[LabelledGroup], *, scheme: WeightingScheme, seed: int
 ) -> tuple[Floats, Floats]:
     """Return the scores and the losses, weight times severity, of all items of named groups: both of shape (N,).
 
@@ -166,39 +170,19 @@ def keyed_losses(
     scores = np.concatenate([np.empty(0), *(group.scores for group in groups)])
     severities = np.concatenate([np.empty(0), *(group.severities for group in groups)])
     sizes = np.fromiter((len(group.item_ids) for group in groups), np.intp, len(groups))
-    if method == "mean":
+    if not scheme.random:
         return scores, severities / np.repeat(sizes, sizes)
-    # Every law gives the one item of a group the whole weight.
+    # Every scheme gives the one item of a group the whole weight.
     starts = np.cumsum(sizes) - sizes
     losses: Floats = severities.copy()
     for group, start, size in zip(groups, starts.tolist(), sizes.tolist(), strict=True):
         if size > 1:
-            losses[start : start + size] *= _keyed_weights(group, keyed, method, eta=eta, draws=draws)
+            losses[start : start + size] *= scheme.keyed(group.id, group.item_ids, keyed)
     return scores, losses
 
 
-def _random_weights(
-    method: str, sizes: NDArray[np.int64], rng: np.random.Generator, *, eta: float, draws: int
-) -> Floats:
-    if method == "crc":
-        return weight_laws.crc_weights(sizes, rng)
-    if method == "bb":
-        return weight_laws.bb_weights(sizes, draws, rng)
-    return weight_laws.rbwa_weights(sizes, eta, rng)
-
-
-def _keyed_weights(
-    group: LabelledGroup, keyed: KeyedWeights, method: str, *, eta: float, draws: int
-) -> Floats:
-    if method == "crc":
-        return keyed.crc(group.id, group.item_ids)
-    if method == "bb":
-        return keyed.bb(group.id, group.item_ids, draws)
-    return keyed.rbwa(group.id, group.item_ids, eta)
-
-
 def _threshold(
-    scores: Floats, losses: Floats, *, groups: int, alpha: float, method: str, eta: float, draws: int
+    scores: Floats, losses: Floats, *, groups: int, alpha: float, scheme: WeightingScheme
 ) -> Threshold:
     limit = budget_limit(alpha, groups)
     value = math.inf if limit < 0 else smallest_admissible(scores, losses, limit)
@@ -207,9 +191,7 @@ def _threshold(
         state=state,
         value=value,
         alpha=alpha,
-        method=method,
+        method=scheme.name,
         groups=groups,
-        guarantee=guarantee_text(
-            state=state, alpha=alpha, method=method, groups=groups, eta=eta, draws=draws
-        ),
+        guarantee=guarantee_text(state=state, alpha=alpha, scheme=scheme, groups=groups),
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamer.calibration.threshold import ThresholdState
+    from streamer.calibration.weighting import WeightingScheme
 
 
 _BESIDES = " Besides: "
@@ -43,27 +44,17 @@ def what_ships(state: ThresholdState) -> str:
     return "What scores above the threshold ships."
 
 
-def guarantee_text(
-    *, state: ThresholdState, alpha: float, method: str, groups: int, eta: float, draws: int
-) -> str:
+def guarantee_text(*, state: ThresholdState, alpha: float, scheme: WeightingScheme, groups: int) -> str:
     """Say what a calibrated threshold promises, on which basis, and under which assumptions.
 
     Parameters
     ----------
     state : of the threshold.
     alpha : budget in (0, 1).
-    method : the weight law.
+    scheme : how the items of a group share its weight.
     groups : number of calibration groups.
-    eta : Dirichlet concentration; mentioned for `rbwa` only.
-    draws : draws per group; mentioned for `bb` only.
     """
-    law = {
-        "mean": "every labelled item of a group weighs the same",
-        "crc": "one item of each group, drawn at random",
-        "bb": f"{draws} draws with replacement from the items of each group",
-        "rbwa": f"Dirichlet weights of concentration {eta:g} within each group",
-    }[method]
-    basis = f"method {method} ({law}) on {counted(groups, 'calibration group')}"
+    basis = f"method {scheme.name} ({scheme.words}) on {counted(groups, 'calibration group')}"
     floor = f"1/{groups + 1} = {1 / (groups + 1):.3g}"
     if state == "closed":
         return (
@@ -72,7 +63,7 @@ def guarantee_text(
         )
     fixed = (
         "the score, the method and the budget"
-        if method == "mean"
+        if not scheme.random
         else "the score, the method, the budget and the seed"
     )
     return (

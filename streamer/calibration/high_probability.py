@@ -15,16 +15,13 @@ score serves as a level.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.keyed_weights import KeyedWeights
-from streamer.calibration.loss_curve import LossCurve
-from streamer.calibration.p_values import betting, hoeffding_bentkus
+from streamer.calibration.specification import Calibrated, Calibrator, Family, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
 
 if TYPE_CHECKING:
@@ -32,8 +29,93 @@ if TYPE_CHECKING:
 
     from streamer.calibration.groups import LabelledGroup
 
-Bound = Literal["hb", "betting"]
-BOUNDS: tuple[Bound, ...] = get_args(Bound)
+
+def delta_parameter() -> Any:
+    """Declare the parameter that all bounds with high probability share."""
+    return parameter(0.1, "chance that the bound may fail", metavar="D", most=1, open=True)
+
+
+class BoundedRisk(Calibrator):
+    """A calibrator that differs from the others of its kind by its p-value alone; it has a parameter `delta`."""
+
+    __slots__ = ()
+
+    promise: ClassVar[str] = "P(exposure risk <= alpha) >= 1 - delta, over the draw of the calibration groups"
+    family: ClassVar[Family] = "with high probability"
+    against_mean: ClassVar[str] = (
+        "asks more, that the budget hold for this calibration with high probability, and mostly cuts higher."
+    )
+    arrays: ClassVar[bool] = True
+    bound: ClassVar[str]
+    """The bound in words, for guarantees."""
+    seeded: ClassVar[bool] = False
+    """Whether it reads the groups in an order that follows from the seed."""
+
+    delta: float
+
+    def level(self, table: ItemTable, alpha: float, keyed: KeyedWeights) -> float:
+        """Return lambda; of a table with at least one group."""
+        raise NotImplementedError
+
+    def found(self, groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, seed: int) -> Threshold:
+        """Find the threshold of named groups."""
+        keyed = KeyedWeights(whole_number("seed", seed))
+        table = ItemTable.of(groups)
+        value = self.level(table, alpha, keyed) if table.groups else math.inf
+        return Threshold.at(
+            value,
+            alpha=alpha,
+            method=self.name,
+            groups=table.groups,
+            guarantee=self._guarantee(value, alpha, table.groups),
+        )
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Test level after level."""
+        return Calibrated(self.found(sample.groups, alpha=sample.alpha, seed=sample.seed))
+
+    def why_closed(self, sample: Sample) -> str | None:
+        """Nothing was shown."""
+        return not_shown(sample, self.delta)
+
+    def _guarantee(self, value: float, alpha: float, groups: int) -> str:
+        basis = f"Basis: method {self.name} ({self.bound}) on {counted(groups, 'calibration group')}"
+        if value == math.inf:
+            return (
+                f"Nothing ships, so exposure risk is 0. {basis}, which do not show a risk of at most {alpha!r} "
+                f"with probability {1 - self.delta:.6g} at any threshold."
+            )
+        fixed = (
+            "the score, the method, alpha and delta"
+            if not self.seeded
+            else "the score, the method, alpha, delta and the seed"
+        )
+        return (
+            f"{what_ships(state_at(value))} With probability at least {1 - self.delta:.6g} over the draw of the "
+            f"calibration groups, exposure risk is at most {alpha!r}: severity where an item ships and 0 where "
+            f"it is held, averaged over future groups, each counting once and its items equally. {basis}. "
+            "Assumptions: calibration groups and future groups are independent draws from one population, which "
+            "is more than exchangeable; the labelled items of a group are all of its items, or were drawn at "
+            f"random before any label was seen; {fixed} were fixed before any label was read; severities lie in "
+            "[0, 1] and mean what the budget is about. Not promised: a joint bound over several calibrations, "
+            f"each of which may fail with probability {self.delta!r}; a bound for a single prompt or kind of prompt; "
+            "a bound on severity among the shipped alone."
+        )
+
+
+def not_shown(sample: Sample, delta: float) -> str:
+    """Say that the groups do not show the budget."""
+    return (
+        f"{len(sample.groups)} groups do not show the budget {sample.alpha:g} with probability {1 - delta:g}; more may, "
+        "if answers with high scores are good"
+    )
+
+
+def bounds() -> tuple[str, ...]:
+    """Return the names of the calibrators of this kind."""
+    from streamer.calibration.registry import every
+
+    return tuple(name for name, one in every().items() if issubclass(one, BoundedRisk))
 
 
 def calibrate_high_probability(
@@ -41,7 +123,7 @@ def calibrate_high_probability(
     *,
     alpha: float,
     delta: float = 0.1,
-    method: Bound = "betting",
+    method: str = "betting",
     seed: int,
 ) -> Threshold:
     """Find a threshold whose exposure risk is at most alpha with probability at least 1 - delta.
@@ -66,79 +148,11 @@ def calibrate_high_probability(
     ValueError
         If a group id repeats or an argument is not valid.
     """
+    from streamer.calibration.registry import calibrator
+
     alpha, delta = check_alpha(alpha), check_delta(delta)
-    if method not in BOUNDS:
-        raise ValueError(f"method must be one of {', '.join(BOUNDS)}, not {method!r}")
-    keyed = KeyedWeights(whole_number("seed", seed))
-    table = ItemTable.of(groups)
-    if not table.groups:
-        value = math.inf
-    elif method == "hb":
-        value = _by_hoeffding_bentkus(table, alpha, delta)
-    else:
-        value = _by_betting(table, alpha, delta, keyed)
-    return Threshold.at(
-        value,
-        alpha=alpha,
-        method=method,
-        groups=table.groups,
-        guarantee=_guarantee(value, alpha, delta, method, table.groups),
-    )
-
-
-def _by_hoeffding_bentkus(table: ItemTable, alpha: float, delta: float) -> float:
-    """The p-value grows with the summed loss: the first level that is not rejected is found by halving."""
-    curve = LossCurve.of(table.scores, table.losses)
-    totals = [0.0, *np.minimum(curve.totals, table.groups).tolist()]
-    rejected, first = -1, len(totals)
-    while first - rejected > 1:
-        middle = (first + rejected) // 2
-        if hoeffding_bentkus(totals[middle], table.groups, alpha) <= delta:
-            rejected = middle
-        else:
-            first = middle
-    if first == 0:
-        return math.inf
-    return -math.inf if first == len(totals) else float(curve.levels[first - 1])
-
-
-def _by_betting(table: ItemTable, alpha: float, delta: float, keyed: KeyedWeights) -> float:
-    if betting(np.zeros((1, table.groups)), alpha, delta)[0] > delta:
-        return math.inf
-    order = keyed.order(table.ids)
-    levels = table.loss_levels()
-    passed = 0
-    for rows in table.sums_by_level(table.losses, levels, reached=True):
-        kept = betting(np.minimum(rows[:, order], 1.0), alpha, delta) > delta
-        if kept.any():
-            return float(levels[passed + int(np.argmax(kept))])
-        passed += len(rows)
-    return -math.inf
-
-
-def _guarantee(value: float, alpha: float, delta: float, method: str, groups: int) -> str:
-    bound = {"hb": "Hoeffding-Bentkus", "betting": "betting, in an order of the groups that the seed fixes"}[
-        method
-    ]
-    basis = f"Basis: method {method} ({bound}) on {counted(groups, 'calibration group')}"
-    if value == math.inf:
-        return (
-            f"Nothing ships, so exposure risk is 0. {basis}, which do not show a risk of at most {alpha!r} "
-            f"with probability {1 - delta:.6g} at any threshold."
-        )
-    fixed = (
-        "the score, the method, alpha and delta"
-        if method == "hb"
-        else "the score, the method, alpha, delta and the seed"
-    )
-    return (
-        f"{what_ships(state_at(value))} With probability at least {1 - delta:.6g} over the draw of the "
-        f"calibration groups, exposure risk is at most {alpha!r}: severity where an item ships and 0 where "
-        f"it is held, averaged over future groups, each counting once and its items equally. {basis}. "
-        "Assumptions: calibration groups and future groups are independent draws from one population, which "
-        "is more than exchangeable; the labelled items of a group are all of its items, or were drawn at "
-        f"random before any label was seen; {fixed} were fixed before any label was read; severities lie in "
-        "[0, 1] and mean what the budget is about. Not promised: a joint bound over several calibrations, "
-        f"each of which may fail with probability {delta!r}; a bound for a single prompt or kind of prompt; "
-        "a bound on severity among the shipped alone."
-    )
+    if method not in bounds():
+        raise ValueError(f"method must be one of {', '.join(bounds())}, not {method!r}")
+    chosen = calibrator(method, {"delta": delta})
+    assert isinstance(chosen, BoundedRisk)
+    return chosen.found(groups, alpha=alpha, seed=seed)

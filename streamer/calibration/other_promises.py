@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamer.calibration.arguments import unit_interval, whole_number
-from streamer.calibration.band import calibrate_clt
 from streamer.calibration.groups import LabelledGroup, index_groups
-from streamer.calibration.high_probability import calibrate_high_probability
+from streamer.calibration.registry import calibrator, for_arrays
+from streamer.calibration.specification import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,19 +29,17 @@ def calibrate_arrays(
     delta: float,
     seed: int | np.random.Generator,
 ) -> Threshold:
-    """Calibrate by `hb`, `betting` or `clt`; see `streamer.calibrate` for arguments and errors."""
-    named = named_groups(scores, severities, groups)
-    if method == "clt":
-        return calibrate_clt(named, alpha=alpha, delta=delta)
+    """Calibrate by one that is no weighting scheme; see `streamer.calibrate` for arguments and errors."""
+    if method not in for_arrays():
+        raise ValueError(f"method must be one of {', '.join(for_arrays())}, not {method!r}")
     if isinstance(seed, np.random.Generator):
         seed = int(seed.integers(2**63))
-    return calibrate_high_probability(
-        named,
+    sample = Sample(
+        groups=named_groups(scores, severities, groups),
         alpha=alpha,
-        delta=delta,
-        method="hb" if method == "hb" else "betting",
         seed=whole_number("seed", seed, least=0),
     )
+    return calibrator(method, {"delta": delta}).calibrate(sample).threshold
 
 
 def named_groups(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration.arguments import check_alpha, check_law, whole_number
+from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.crc import calibrate
 from streamer.calibration.loss_curve import LossCurve
 
@@ -142,7 +142,6 @@ def predict(
         If an argument is not as described, or a split wants more items of a prompt than there are.
     """
     alpha = check_alpha(alpha)
-    eta, draws = check_law(method, eta, draws)
     repetitions = whole_number("repetitions", repetitions, least=20)
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, both excluded, not {level!r}")

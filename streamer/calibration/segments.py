@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 from streamer.calibration.arguments import check_alpha
-from streamer.calibration.crc import calibrate_groups
+from streamer.calibration.crc import calibrate_by_scheme
 from streamer.calibration.guarantee import counted, groups_needed, what_ships
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.threshold import Threshold
+    from streamer.calibration.weighting import WeightingScheme
 
 Fallback = Literal["pooled", "closed"]
 FALLBACKS: tuple[Fallback, ...] = get_args(Fallback)
@@ -149,12 +150,33 @@ def calibrate_segments(
     ValueError
         If a group id repeats, a group has no segment, or an argument is not valid.
     """
-    alpha = check_alpha(alpha)
+    from streamer.calibration.registry import weighting_scheme
+
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback must be one of {', '.join(FALLBACKS)}, not {fallback!r}")
+    return segments_by_scheme(
+        groups,
+        segments=segments,
+        alpha=check_alpha(alpha),
+        scheme=weighting_scheme(method, {"eta": eta, "draws": draws}),
+        fallback=fallback,
+        seed=seed,
+    )
+
+
+def segments_by_scheme(
+    groups: Sequence[LabelledGroup],
+    *,
+    segments: Mapping[str, str],
+    alpha: float,
+    scheme: WeightingScheme,
+    fallback: Fallback,
+    seed: int,
+) -> SegmentedThreshold:
+    """Calibrate each segment with the weights of a scheme; see `calibrate_segments`."""
 
     def calibrated(some: Sequence[LabelledGroup]) -> Threshold:
-        return calibrate_groups(some, alpha=alpha, method=method, eta=eta, draws=draws, seed=seed)
+        return calibrate_by_scheme(some, alpha=alpha, scheme=scheme, seed=seed)
 
     by_segment: dict[str, list[LabelledGroup]] = {}
     for group in groups:

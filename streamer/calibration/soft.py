@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.calibration.arguments import check_alpha, check_law
+from streamer.calibration.arguments import check_alpha
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.exact_sums import FixedPoint
 from streamer.calibration.guarantee import counted, groups_needed
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.shapes import SoftGate
     from streamer.calibration.threshold import ThresholdState
+    from streamer.calibration.weighting import WeightingScheme
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +113,17 @@ def calibrate_soft(
     ValueError
         If a group id repeats or an argument is not valid.
     """
-    alpha = check_alpha(alpha)
-    eta, draws = check_law(method, eta, draws)
-    scores, losses = keyed_losses(groups, method=method, eta=eta, draws=draws, seed=seed)
+    from streamer.calibration.registry import weighting_scheme
+
+    scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
+    return soft_by_scheme(groups, alpha=check_alpha(alpha), gate=gate, scheme=scheme, seed=seed)
+
+
+def soft_by_scheme(
+    groups: Sequence[LabelledGroup], *, alpha: float, gate: SoftGate, scheme: WeightingScheme, seed: int
+) -> SoftThreshold:
+    """Find the level with the weights of a scheme; see `calibrate_soft`."""
+    scores, losses = keyed_losses(groups, scheme=scheme, seed=seed)
     limit = budget_limit(alpha, len(groups))
     scale = FixedPoint.for_terms(len(scores))
 
@@ -127,9 +136,9 @@ def calibrate_soft(
         gate=gate,
         level=level,
         alpha=alpha,
-        method=method,
+        method=scheme.name,
         groups=len(groups),
-        guarantee=_guarantee(level, alpha, gate.words, method, len(groups)),
+        guarantee=_guarantee(level, alpha, gate.words, scheme, len(groups)),
     )
 
 
@@ -165,8 +174,10 @@ def _float_of(rank: int) -> float:
     return number if rank >= 0 else -number
 
 
-def _guarantee(level: float, alpha: float, words: str, method: str, groups: int) -> str:
-    basis = f"Basis: {words} with the weights of method {method} on {counted(groups, 'calibration group')}"
+def _guarantee(level: float, alpha: float, words: str, scheme: WeightingScheme, groups: int) -> str:
+    basis = (
+        f"Basis: {words} with the weights of method {scheme.name} on {counted(groups, 'calibration group')}"
+    )
     if level == math.inf:
         return (
             f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {alpha!r}, which needs "
@@ -177,7 +188,7 @@ def _guarantee(level: float, alpha: float, words: str, method: str, groups: int)
         if level == -math.inf
         else "A response ships by a chance that rises with its score."
     )
-    fixed = "the score, the gate, the method and the budget" + ("" if method == "mean" else ", and the seed,")
+    fixed = "the score, the gate, the method and the budget" + (", and the seed," if scheme.random else "")
     return (
         f"{shipped} On average, over calibrations, future groups and the gate's own randomness alike, "
         f"exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each "

@@ -7,13 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NoReturn, get_args
 
-from streamer.calibration.laws import LAWS
-
 ThresholdState = Literal["closed", "cut", "open"]
 THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
-
-CALIBRATORS: tuple[str, ...] = (*LAWS, "transductive", "hb", "betting", "selective", "age", "clt", "pooled")
-"""Every way to find a threshold; a gate may name all but the last two (`streamer.gates.policy.METHODS`)."""
 
 
 def state_at(value: float) -> ThresholdState:
@@ -31,7 +26,7 @@ class Threshold:
     value : lambda; +inf when closed, -inf when open, finite when cut.
     alpha : the budget that was asked for, in (0, 1): on selective risk for the method `selective`, on exposure risk
         for every other.
-    method : the calibrator, one of `CALIBRATORS`.
+    method : the calibrator, a name of `streamer.calibration.registry`.
     groups : number G >= 0 of calibration groups.
     guarantee : what is promised, on which basis and under which assumptions, in words.
 
@@ -56,8 +51,10 @@ class Threshold:
             raise ValueError(f"a threshold in state {self.state!r} cannot have the value {self.value!r}")
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha must lie between 0 and 1, both excluded, not {self.alpha!r}")
-        if self.method not in CALIBRATORS:
-            raise ValueError(f"method must be one of {', '.join(CALIBRATORS)}, not {self.method!r}")
+        from streamer.calibration.registry import names
+
+        if self.method not in names():
+            raise ValueError(f"method must be one of {', '.join(names())}, not {self.method!r}")
         if self.groups < 0:
             raise ValueError(f"groups must be 0 or more, not {self.groups!r}")
 

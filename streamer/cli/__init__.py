@@ -32,11 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
-    logged = _begin_log(words)
-    from streamer.cli.app import app
-    from streamer.cli.console import complain, log_lines
     from streamer.errors import StreamerError, UsageError
     from streamer.security.redaction import redact_text
+
+    try:
+        logged = _begin_log(words)
+        from streamer.cli.app import app
+        from streamer.cli.console import complain, log_lines
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("streamer"):
+            raise
+        # The library alone, without what it depends on: nothing is there yet to say it prettily with.
+        sys.stderr.write(f"streamer: the package {error.name} is missing: pip install conformal-streamer\n")
+        return WRONG_USAGE
 
     debug = not logged and os.environ.get("STREAMER_DEBUG", "") not in ("", "0")
     if debug:
@@ -80,9 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     finally:
         log_lines(False)
-        if (
-            arguments is not None
-        ):  # whoever calls us goes on; of a process of ours the last word is to be logged too
+        # Whoever calls us goes on; of a process of ours the last word is to be logged, too.
+        if arguments is not None:
             sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
 
 

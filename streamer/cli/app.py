@@ -8,35 +8,142 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from streamer.cli import (
-    alert,
-    audit,
-    config,
-    database,
-    dead_letters,
-    demo,
-    doctor,
-    evaluate,
-    gate,
-    gpso,
-    label,
-    plan,
-    publish,
-    recalibrate,
-    review,
-    risk,
-    sample,
-    services,
-    simulate,
-    tail,
-    threshold,
-    topics,
-)
+from streamer.cli.deferred import DeferredCommand
+from streamer.extras import PackageMissing, needed_by
 from streamer.security.visible import visible
 
+_COMMANDS = {
+    "Try it": (
+        (
+            "demo",
+            "demo:demo",
+            "demo",
+            "Run everything once on an embedded broker: calibrate a gate on one half of the data, stream the other.",
+        ),
+        (
+            "dev",
+            "services:dev",
+            "demo",
+            "Run an embedded broker, a worker and a recalibrator until Ctrl-C, for trying and developing.",
+        ),
+        (
+            "simulate",
+            "simulate:simulate",
+            "service",
+            "Publish made-up batches and their severities until Ctrl-C, to try an installation.",
+        ),
+    ),
+    "Run it": (
+        (
+            "worker",
+            "services:worker",
+            "worker",
+            "Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.",
+        ),
+        (
+            "recalibrator",
+            "services:recalibrator",
+            "service",
+            "Run the recalibrator until SIGTERM or Ctrl-C: calibrate each gate when it is due, as the gate's rule says.",
+        ),
+    ),
+    "Use it": (
+        ("publish", "publish:publish", "service", "Publish response batches to the responses topic."),
+        ("tail", "tail:tail", "service", "Follow a topic, one line an event, until Ctrl-C."),
+    ),
+    "Own the risk": (
+        (
+            "plan",
+            "plan:plan",
+            None,
+            "Tell what a budget needs before anyone labels: labels, how to spend them, how many responses to sample.",
+        ),
+        ("gate", "gate:app", "service", "Create gates, look at them, change them."),
+        (
+            "label",
+            "label:app",
+            "service",
+            "Severities: what waits for one, import from files, labelling by programs.",
+        ),
+        (
+            "review",
+            "review:review",
+            "review",
+            "Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.",
+        ),
+        (
+            "recalibrate",
+            "recalibrate:recalibrate",
+            "service",
+            "Calibrate from the audit sample and put the new threshold in force, or propose it.",
+        ),
+        (
+            "risk",
+            "risk:risk",
+            "service",
+            "Say whether gates are inside their budgets, how sure that is, and whether an alarm stands raised.",
+        ),
+        ("threshold", "threshold:app", "service", "The thresholds that gates had and have: who, why, when."),
+        ("alert", "alert:app", "service", "What somebody should look at, and who has."),
+        ("audit", "audit:app", "service", "The record: told, verified, exported, sealed by checkpoints."),
+    ),
+    "Operate it": (
+        (
+            "doctor",
+            "doctor:doctor",
+            "service",
+            "Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.",
+        ),
+        ("db", "database:app", "service", "The database: its schema, its roles, what it forgets."),
+        ("topics", "topics:app", "service", "The topics on the broker."),
+        (
+            "dead-letters",
+            "dead_letters:app",
+            "service",
+            "Messages that were refused, why, and sending them again.",
+        ),
+        ("config", "config:app", None, "What is configured, and where it came from."),
+    ),
+    "Research": (
+        (
+            "evaluate",
+            "evaluate:evaluate",
+            "research",
+            "Evaluate response clouds: what a gate would ship, what would get through, which score and method do best.",
+        ),
+        (
+            "sample",
+            "sample:sample",
+            "judge",
+            "Sample response clouds from any endpoint that speaks OpenAI's chat protocol.",
+        ),
+        (
+            "gpso",
+            "gpso:gpso",
+            "research",
+            "Tell good responses from bad ones by the subspaces that their embeddings span, as the paper's GPSO does.",
+        ),
+    ),
+}
+"""Under each heading: a command, where it is, the extra that it needs, and its line in `streamer --help`: the first paragraph
+of its own help."""
 
-class VisibleGroup(TyperGroup):
-    """Shows usage errors, which quote the command line, without what could steer a terminal."""
+
+class StreamerGroup(TyperGroup):
+    """All commands. Usage errors, which quote the command line, are shown without what could steer a terminal."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for commands in _COMMANDS.values():
+            for name, home, extra, line in commands:
+                self.add_command(DeferredCommand(name, home, line, extra))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands under their headings."""
+        width = max(map(len, self.commands))
+        for panel, commands in _COMMANDS.items():
+            with formatter.section(panel):
+                formatter.write_dl([(name.ljust(width), line) for name, _home, _extra, line in commands])
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the command line up to the command."""
@@ -45,7 +152,7 @@ class VisibleGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Read the rest and run the command."""
-        with _visible_errors():
+        with _visible_errors(), _extra_named(ctx):
             return super().invoke(ctx)
 
 
@@ -60,16 +167,24 @@ def _visible_errors() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def _extra_named(ctx: Any) -> Iterator[None]:
+    """Say which extra the command needs where one of its packages is missing."""
+    try:
+        yield
+    except (ModuleNotFoundError, PackageMissing):
+        name = ctx.invoked_subcommand
+        with needed_by(f"`streamer {name}`", ctx.command.commands[name].extra):
+            raise
+
+
 _INSECURE = "STREAMER_INSECURE"
-_TRY, _RUN, _USE, _RISK, _OPERATE = "Try it", "Run it", "Use it", "Own the risk", "Operate it"
-_RESEARCH = "Research"
 
 app = typer.Typer(
     name="streamer",
-    cls=VisibleGroup,
+    cls=StreamerGroup,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # of the list of commands and of usage errors: Rich takes longer than all else together
     pretty_exceptions_enable=False,
     help=(
         "Ship or hold language-model answers inside a stated risk budget.\n\n"
@@ -110,29 +225,3 @@ def _restore(before: str | None) -> None:
         os.environ.pop(_INSECURE, None)
     else:
         os.environ[_INSECURE] = before
-
-
-app.command("demo", rich_help_panel=_TRY)(demo.demo)
-app.command("dev", rich_help_panel=_TRY)(services.dev)
-app.command("simulate", rich_help_panel=_TRY)(simulate.simulate)
-app.command("worker", rich_help_panel=_RUN)(services.worker)
-app.command("recalibrator", rich_help_panel=_RUN)(services.recalibrator)
-app.command("publish", rich_help_panel=_USE)(publish.publish)
-app.command("tail", rich_help_panel=_USE)(tail.tail)
-app.command("plan", rich_help_panel=_RISK)(plan.plan)
-app.add_typer(gate.app, name="gate", rich_help_panel=_RISK)
-app.add_typer(label.app, name="label", rich_help_panel=_RISK)
-app.command("review", rich_help_panel=_RISK)(review.review)
-app.command("recalibrate", rich_help_panel=_RISK)(recalibrate.recalibrate)
-app.command("risk", rich_help_panel=_RISK)(risk.risk)
-app.add_typer(threshold.app, name="threshold", rich_help_panel=_RISK)
-app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
-app.add_typer(alert.app, name="alert", rich_help_panel=_RISK)
-app.add_typer(audit.app, name="audit", rich_help_panel=_RISK)
-app.add_typer(database.app, name="db", rich_help_panel=_OPERATE)
-app.add_typer(topics.app, name="topics", rich_help_panel=_OPERATE)
-app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=_OPERATE)
-app.add_typer(config.app, name="config", rich_help_panel=_OPERATE)
-app.command("evaluate", rich_help_panel=_RESEARCH)(evaluate.evaluate)
-app.command("sample", rich_help_panel=_RESEARCH)(sample.sample)
-app.command("gpso", rich_help_panel=_RESEARCH)(gpso.gpso)

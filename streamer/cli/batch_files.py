@@ -17,7 +17,7 @@ from streamer.clouds.cloud import cloud_labels, cloud_message, read_clouds
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import decode_responses
-from streamer.gates.policy import GATE_NAME, GATE_NAME_RULE
+from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE
 
 if TYPE_CHECKING:
     import io

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamer.calibration.registry import every
 from streamer.cli.options import JsonOption
-from streamer.gates.policy import METHODS
+from streamer.gates.settings import METHODS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from streamer.dev.report.page import DemoRun
 
 _WIDTH_FOR_BARS = 120
-_METHODS = tuple(method for method in METHODS if method != "selective")
+_METHODS = tuple(name for name in METHODS if every()[name].risk == "exposure")
 
 
 def demo(

@@ -98,10 +98,12 @@ def _guarded(
     subject: str, look: "Callable[[Settings], Iterator[Finding]]", settings: "Settings"
 ) -> Iterator[Finding]:
     from streamer.errors import StreamerError
+    from streamer.extras import needed_by
     from streamer.security.redaction import redact_text
 
     try:
-        yield from look(settings)
+        with needed_by("this check"):
+            yield from look(settings)
     except StreamerError as error:
         yield Finding("fail", subject, redact_text(" ".join(str(error).split())))
     except Exception as error:
@@ -139,7 +141,7 @@ def _settings(settings: "Settings") -> Iterator[Finding]:
 
 
 def _encoder(settings: "Settings") -> Iterator[Finding]:
-    from streamer.gates.policy import NO_ENCODER
+    from streamer.gates.settings import NO_ENCODER
     from streamer.scoring.encoders.registry import encoder_identity
 
     if settings.encoder.name == NO_ENCODER:
@@ -238,7 +240,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
     from streamer.cli.policies import cut_text, standing
-    from streamer.gates.policy import NO_ENCODER
+    from streamer.gates.settings import NO_ENCODER
     from streamer.scoring.encoders.registry import encoder_identity
 
     with wiring.open_store(settings) as store:

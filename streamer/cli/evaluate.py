@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamer.cli.options import JsonOption
+from streamer.cli.gate_names import gate_names
+from streamer.cli.options import JsonOption, names
 
 if TYPE_CHECKING:
     from streamer.labels.judge.client import Judge
@@ -38,6 +39,7 @@ def evaluate(
         typer.Option(
             "--from-store",
             metavar="GATE",
+            autocompletion=gate_names,
             help="Evaluate what this gate decided, from stored scores and labels; may be given several times.",
         ),
     ] = None,
@@ -159,7 +161,7 @@ def evaluate(
             units=tuple(unit or Options().units),
             splits=splits,
             seed=seed,
-            scorers=tuple(name.strip() for name in scorers.split(",") if name.strip()),
+            scorers=names(scorers, "--scorers"),
             external=tuple(score_field or ()),
             judge_field=judge_field,
             answer_pattern=answer_pattern,
@@ -220,10 +222,10 @@ def _with_scores(
     watch: "Watch",
 ) -> "list[DataSet]":
     from streamer.errors import UsageError
-    from streamer.gates.policy import NO_ENCODER
+    from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import judged_data_sets, scored_data_sets
     from streamer.research.evaluation.stored import keeps_texts
-    from streamer.scoring.compared_scorers import GRAM
+    from streamer.scoring.registry import GRAM
 
     others = [name for name in options.scorers if name != GRAM]
     made = []

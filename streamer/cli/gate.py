@@ -2,74 +2,46 @@
 
 import re
 from contextlib import suppress
-from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamer.cli import options as opt
+from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
-from streamer.gates.policy import EXTERNAL_PREFIX, NO_ENCODER, GateSettings, calibrated_for_another, unread
+from streamer.gates.settings import (
+    EXTERNAL_PREFIX,
+    FIRST_PARAMETERS,
+    FLAT_NAMES,
+    NO_ENCODER,
+    PARAMETERS,
+    GateSettings,
+    calibrated_for_another,
+    unread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streamer.gates.policy import Embeddings, Policy
+    from streamer.gates.policy import Policy
+    from streamer.gates.settings import Embeddings
     from streamer.settings.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Create gates, look at them, change them.")
 
 
 @app.command()
+@with_settings
 def create(
     gate: opt.GateArgument,
-    unit: opt.UnitOption = None,
-    alpha: opt.AlphaOption = None,
-    method: opt.MethodOption = None,
-    scorer: opt.ScorerOption = None,
-    encoder: opt.EncoderOption = None,
-    embeddings: opt.EmbeddingsOption = None,
-    dimension: opt.DimensionOption = None,
-    severity_kind: opt.SeverityKindOption = None,
-    labellers: opt.LabellersOption = None,
-    signed_labels: opt.SignedLabelsOption = None,
-    hold_action: opt.HoldActionOption = None,
-    max_attempts: opt.MaxAttemptsOption = None,
-    mode: opt.ModeOption = None,
-    eta: opt.EtaOption = None,
-    draws: opt.DrawsOption = None,
-    delta: opt.DeltaOption = None,
-    rho: opt.RhoOption = None,
-    grid: opt.GridOption = None,
-    starts: opt.StartsOption = None,
-    shape: opt.ShapeOption = None,
-    width: opt.WidthOption = None,
-    segment_by: opt.SegmentByOption = None,
-    segment_fallback: opt.SegmentFallbackOption = None,
-    label_floor: opt.LabelFloorOption = None,
-    keep_texts: opt.KeepTextsOption = None,
-    audit_probability: opt.AuditProbabilityOption = None,
-    audit_draws: opt.AuditDrawsOption = None,
-    label_deadline: opt.LabelDeadlineOption = None,
-    decision_deadline: opt.DecisionDeadlineOption = None,
-    recalibrate: opt.RecalibrateOption = None,
-    recalibrate_every: opt.RecalibrateEveryOption = None,
-    recalibrate_after_groups: opt.RecalibrateAfterGroupsOption = None,
-    max_lambda_step: opt.MaxLambdaStepOption = None,
-    max_ship_rate_step: opt.MaxShipRateStepOption = None,
-    least_groups: opt.LeastGroupsOption = None,
-    on_alarm: opt.OnAlarmOption = None,
-    monitor_delta: opt.MonitorDeltaOption = None,
-    alarm_delta: opt.AlarmDeltaOption = None,
-    alarm_tolerance: opt.AlarmToleranceOption = None,
-    monitor_deadline: opt.MonitorDeadlineOption = None,
-    budget_period_days: opt.BudgetPeriodDaysOption = None,
-    drift_delta: opt.DriftDeltaOption = None,
-    judge_kind: opt.JudgeKindOption = None,
+    *,
+    given: dict[str, Any],
     seed: Annotated[
         int | None,
         typer.Option(
-            metavar="S", help="Seed of calibration's randomness, fixed for ever; default: drawn at random."
+            metavar="S",
+            help="Seed of calibration's randomness, fixed for ever; default: drawn at random.",
+            hidden=True,
         ),
     ] = None,
     reason: opt.ReasonOption = "created",
@@ -83,24 +55,9 @@ def create(
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
-    given = _given(
-        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, embeddings=embeddings,
-        dimension=dimension, severity_kind=severity_kind, labellers=labellers, signed_labels=signed_labels,
-        hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
-        delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
-        segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
-        audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
-        decision_deadline=decision_deadline,
-        recalibrate=recalibrate, recalibrate_every=recalibrate_every,
-        recalibrate_after_groups=recalibrate_after_groups, max_lambda_step=max_lambda_step,
-        max_ship_rate_step=max_ship_rate_step, least_groups=least_groups, on_alarm=on_alarm,
-        monitor_delta=monitor_delta, alarm_delta=alarm_delta, alarm_tolerance=alarm_tolerance,
-        monitor_deadline=monitor_deadline, budget_period_days=budget_period_days, drift_delta=drift_delta,
-        judge_kind=judge_kind,
-    )  # fmt: skip
     settings = load_settings()
     with wiring.open_store(settings) as store:
-        chosen = gate_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
+        chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
     if json:
@@ -126,51 +83,11 @@ def create(
 
 
 @app.command("set")
+@with_settings
 def set_(
     gate: opt.GateArgument,
-    unit: opt.UnitOption = None,
-    alpha: opt.AlphaOption = None,
-    method: opt.MethodOption = None,
-    scorer: opt.ScorerOption = None,
-    encoder: opt.EncoderOption = None,
-    embeddings: opt.EmbeddingsOption = None,
-    dimension: opt.DimensionOption = None,
-    severity_kind: opt.SeverityKindOption = None,
-    labellers: opt.LabellersOption = None,
-    signed_labels: opt.SignedLabelsOption = None,
-    hold_action: opt.HoldActionOption = None,
-    max_attempts: opt.MaxAttemptsOption = None,
-    mode: opt.ModeOption = None,
-    eta: opt.EtaOption = None,
-    draws: opt.DrawsOption = None,
-    delta: opt.DeltaOption = None,
-    rho: opt.RhoOption = None,
-    grid: opt.GridOption = None,
-    starts: opt.StartsOption = None,
-    shape: opt.ShapeOption = None,
-    width: opt.WidthOption = None,
-    segment_by: opt.SegmentByOption = None,
-    segment_fallback: opt.SegmentFallbackOption = None,
-    label_floor: opt.LabelFloorOption = None,
-    keep_texts: opt.KeepTextsOption = None,
-    audit_probability: opt.AuditProbabilityOption = None,
-    audit_draws: opt.AuditDrawsOption = None,
-    label_deadline: opt.LabelDeadlineOption = None,
-    decision_deadline: opt.DecisionDeadlineOption = None,
-    recalibrate: opt.RecalibrateOption = None,
-    recalibrate_every: opt.RecalibrateEveryOption = None,
-    recalibrate_after_groups: opt.RecalibrateAfterGroupsOption = None,
-    max_lambda_step: opt.MaxLambdaStepOption = None,
-    max_ship_rate_step: opt.MaxShipRateStepOption = None,
-    least_groups: opt.LeastGroupsOption = None,
-    on_alarm: opt.OnAlarmOption = None,
-    monitor_delta: opt.MonitorDeltaOption = None,
-    alarm_delta: opt.AlarmDeltaOption = None,
-    alarm_tolerance: opt.AlarmToleranceOption = None,
-    monitor_deadline: opt.MonitorDeadlineOption = None,
-    budget_period_days: opt.BudgetPeriodDaysOption = None,
-    drift_delta: opt.DriftDeltaOption = None,
-    judge_kind: opt.JudgeKindOption = None,
+    *,
+    given: dict[str, Any],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     reason: opt.ReasonOption = "changed",
     by: opt.ByOption = None,
@@ -190,28 +107,13 @@ def set_(
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
-    given = _given(
-        unit=unit, alpha=alpha, method=method, scorer=scorer, encoder=encoder, embeddings=embeddings,
-        dimension=dimension, severity_kind=severity_kind, labellers=labellers, signed_labels=signed_labels,
-        hold_action=hold_action, max_attempts=max_attempts, mode=mode, eta=eta, draws=draws,
-        delta=delta, rho=rho, grid=grid, starts=starts, shape=shape, width=width, segment_by=segment_by,
-        segment_fallback=segment_fallback, label_floor=label_floor, keep_texts=keep_texts,
-        audit_probability=audit_probability, audit_draws=audit_draws, label_deadline=label_deadline,
-        decision_deadline=decision_deadline,
-        recalibrate=recalibrate, recalibrate_every=recalibrate_every,
-        recalibrate_after_groups=recalibrate_after_groups, max_lambda_step=max_lambda_step,
-        max_ship_rate_step=max_ship_rate_step, least_groups=least_groups, on_alarm=on_alarm,
-        monitor_delta=monitor_delta, alarm_delta=alarm_delta, alarm_tolerance=alarm_tolerance,
-        monitor_deadline=monitor_deadline, budget_period_days=budget_period_days, drift_delta=drift_delta,
-        judge_kind=judge_kind,
-    )  # fmt: skip
     if not given:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
     settings = load_settings()
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
         calibrated = store.policies.newest(gate).calibrated
-        chosen = gate_settings(asdict(before.settings), given, settings, store.encoders.dimension)
+        chosen = chosen_settings(before.settings.flat(), given, settings, store.encoders.dimension)
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
         closes = bool(another)
@@ -247,7 +149,7 @@ def _say_what_is_unread(chosen: GateSettings, given: "Mapping[str, object]") -> 
 
     for name in sorted(unread(chosen) & given.keys()):
         warn(
-            f"--{name.replace('_', '-')} means nothing to this gate: method {chosen.method}, shape {chosen.shape}"
+            f"--{name.replace('_', '-')} means nothing to this gate: method {chosen.method}, shape {chosen.shape.name}"
             + (", no segments" if name == "segment_fallback" else "")
             + (f", embeddings {chosen.embeddings}" if name == "dimension" else "")
         )
@@ -314,7 +216,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     print_fields(
         {
             name.replace("_", " ").removesuffix(" seconds"): _written(name, value)
-            for name, value in asdict(revision.settings).items()
+            for name, value in _meant(revision.settings).items()
         }
         | {
             **({"labels not read": unread_text(unread[gate])} if gate in unread else {}),
@@ -326,61 +228,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     )
 
 
-def _given(
-    *,
-    label_deadline: str | None,
-    decision_deadline: str | None,
-    segment_by: str | None,
-    label_floor: str | None,
-    recalibrate_every: str | None,
-    recalibrate_after_groups: str | None,
-    monitor_deadline: str | None,
-    judge_kind: str | None,
-    labellers: str | None,
-    **plain: object,
-) -> dict[str, Any]:
-    """Collect the options that were given, under the names that `GateSettings` has."""
-    given = {name: value for name, value in plain.items() if value is not None}
-    if segment_by is not None:
-        given["segment_by"] = None if segment_by.lower() == "none" else segment_by
-    if label_floor is not None:
-        given["label_floor"] = (
-            None if label_floor.lower() == "none" else opt.number(label_floor, "--label-floor")
-        )
-    if label_deadline is not None:
-        given["label_deadline_seconds"] = opt.seconds(label_deadline, "--label-deadline")
-    if decision_deadline is not None:
-        given["decision_deadline_seconds"] = (
-            None
-            if decision_deadline.lower() == "none"
-            else opt.seconds(decision_deadline, "--decision-deadline")
-        )
-    if recalibrate_every is not None:
-        given["recalibrate_every_seconds"] = (
-            None
-            if recalibrate_every.lower() == "none"
-            else opt.seconds(recalibrate_every, "--recalibrate-every")
-        )
-    if recalibrate_after_groups is not None:
-        given["recalibrate_after_groups"] = (
-            None
-            if recalibrate_after_groups.lower() == "none"
-            else opt.whole_number(recalibrate_after_groups, "--recalibrate-after-groups")
-        )
-    if monitor_deadline is not None:
-        given["monitor_deadline_seconds"] = opt.seconds(monitor_deadline, "--monitor-deadline")
-    if labellers is not None:
-        given["labellers"] = None if labellers.lower() == "none" else _names(labellers)
-    if judge_kind is not None:
-        given["judge_kind"] = None if judge_kind.lower() == "none" else judge_kind
-    return given
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name.strip())
-
-
-def gate_settings(
+def chosen_settings(
     present: "Mapping[str, Any]",
     given: "Mapping[str, Any]",
     settings: "Settings",
@@ -436,11 +284,13 @@ def _dimension_of(
                 with suppress(UsageError):
                     identity = encoder_identity(name)
                     known = identity.dimension if identity.id == encoder else None
-    if given is None and known is None:
-        raise UsageError(f"give --dimension D, that of the embeddings of {encoder}: it is not known here")
-    if given is not None and known not in (None, given):
+    if given is None:
+        if known is None:
+            raise UsageError(f"give --dimension D, that of the embeddings of {encoder}: it is not known here")
+        return known
+    if known not in (None, given):
         raise UsageError(f"--dimension must be {known}, that of {encoder}, not {given}")
-    return given or known  # type: ignore[return-value]
+    return given
 
 
 def _as_options(text: str) -> str:
@@ -452,7 +302,7 @@ def _as_options(text: str) -> str:
 
 
 _IDENTITY = re.compile(r"[^/\s]+@[0-9a-f]{8}")
-_FIELDS = frozenset(field.name for field in fields(GateSettings))
+_FIELDS = frozenset((*FLAT_NAMES, *PARAMETERS))
 
 
 def _encoder_id(name: str) -> str:
@@ -471,12 +321,24 @@ def _encoder_id(name: str) -> str:
 
 
 def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:
-    """Return the fields that differ: name -> (before, after)."""
-    return {
-        field.name: (getattr(before, field.name), getattr(after, field.name))
-        for field in fields(GateSettings)
-        if getattr(before, field.name) != getattr(after, field.name)
-    }
+    """Return the settings that differ: name -> (before, after)."""
+    was, now = (
+        {**one.flat(), **{name: one.parameter(name) for name in PARAMETERS}} for one in (before, after)
+    )
+    return {name: (was[name], now[name]) for name in was if name != "parameters" and was[name] != now[name]}
+
+
+def _meant(settings: GateSettings) -> dict[str, object]:
+    """The settings that mean something to this gate."""
+    own = settings.calibrator.parameters() | settings.shape.parameters()
+    shown: dict[str, object] = {}
+    for name, value in settings.flat().items():
+        if name in unread(settings) or name == "parameters":
+            continue
+        shown[name] = value
+        if name == "shape":
+            shown |= {one: number for one, number in own.items() if one not in FIRST_PARAMETERS}
+    return shown
 
 
 def _written(name: str, value: object) -> object:

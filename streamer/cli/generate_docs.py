@@ -127,7 +127,7 @@ def cli_page() -> str:
 
     from streamer.cli.app import app
 
-    root = typer.main.get_command(app)
+    root: Any = typer.main.get_command(app)
     lines = [
         "# Command line",
         _GENERATED,
@@ -144,18 +144,28 @@ def cli_page() -> str:
             ],
         ),
     ]
+    lines += [
+        "`streamer --install-completion` lets your shell (bash, zsh, fish, PowerShell) complete commands, options, topics "
+        "and, where the database answers, the names of gates; it takes effect in the next shell. `--show-completion` prints "
+        "the script for you to put where you like.",
+        "A command that needs an extra names it below; without it, it prints one line and ends: [install.md](install.md).",
+    ]
     for path, command in _commands(root, "streamer"):
+        extra = root.commands[path.split()[1]].extra
         lines += [f"## `{path}`", _paragraphs(command.help)]
+        if extra is not None:
+            lines.append(f"Needs `conformal-streamer[{extra}]`.")
         if command.params:
-            rows = [[_parameter(one), _parameter_help(one)] for one in command.params if not one.hidden]
-            rows = [row for row in rows if row[0] != "`--help`"]
+            rows = [[_parameter(one), _parameter_help(one)] for one in command.params]
+            rows = [row for row in rows if row[0] not in ("`--help`", "`--help-all`")]
             if rows:
                 lines.append(_table(["", ""], rows))
     return _page(lines)
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, child in command.commands.items():
+    for name, listed in command.commands.items():
+        child = getattr(listed, "command", listed)
         if hasattr(child, "commands"):
             yield from _commands(child, f"{path} {name}")
         else:
@@ -166,7 +176,8 @@ def _parameter(one: Any) -> str:
     if one.param_type_name == "argument":
         return f"`{one.metavar or f'[{one.name.upper()}]'}`"
     value = "" if one.is_flag else f" {one.metavar or '|'.join(_choices(one)) or 'VALUE'}"
-    return f"`{', '.join(one.opts)}{value}`".replace("|", "\\|")
+    forms = " / ".join(filter(None, (", ".join(one.opts), ", ".join(one.secondary_opts))))
+    return f"`{forms}{value}`".replace("|", "\\|")
 
 
 def _parameter_help(one: Any) -> str:
@@ -174,6 +185,8 @@ def _parameter_help(one: Any) -> str:
     if one.param_type_name == "argument" and _choices(one):
         text += f" One of {', '.join(_choices(one))}."
     default = one.default
+    if isinstance(default, bool) and one.secondary_opts:
+        default = (one.opts if default else one.secondary_opts)[0]
     if default is not None and default is not False and default != () and not callable(default):
         text += f" Default: {getattr(default, 'value', default)}."
     return text

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamer.cli.options import JsonOption
+from streamer.cli.options import JsonOption, names
 
 if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
@@ -153,9 +153,8 @@ def _pipelines(text: str) -> tuple[str, ...]:
 
     if text.strip().lower() == "all":
         return tuple(PIPELINES)
-    wanted = {part.strip().upper() for part in text.split(",")}
     # In the paper's order; what is not a pipeline stays, to be named by the complaint.
-    return tuple(sorted(wanted))
+    return tuple(sorted(names(text, "--pipeline", spelt=lambda part: part.strip().upper())))
 
 
 def _names(files: list[Path]) -> dict[str, Path]:

@@ -1,6 +1,7 @@
 """`streamer label`: what waits for a severity, severities that come back in a file, and those that programs give."""
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,6 +9,7 @@ import typer
 
 from streamer.cli import label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
+from streamer.cli.gate_names import gate_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +34,10 @@ def import_(
             metavar="FILE", help="CSV or JSON lines with the fields of the labels event; may be gzipped."
         ),
     ],
-    gate: Annotated[str | None, typer.Option(metavar="GATE", help="For rows that name no gate.")] = None,
+    gate: Annotated[
+        str | None,
+        typer.Option(metavar="GATE", autocompletion=gate_names, help="For rows that name no gate."),
+    ] = None,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="For rows that name no kind.")] = None,
     labeller: Annotated[
         str | None,
@@ -106,19 +111,18 @@ def _read(
     file: Path, gate: str | None, kind: str | None, labeller: str | None
 ) -> tuple[list["LabelRevision"], int]:
     """Read a whole label file, so that a fault in its last row keeps all of it out."""
-    from streamer.labels.label_files import LabelFileError, open_labels
+    from streamer.labels.label_files import open_labels
 
-    def read(who: str | None) -> tuple[list["LabelRevision"], int]:
-        with open_labels(file, now=_last_changed(file), gate=gate, kind=kind, labeller=who) as reader:
-            labels = list(reader)
-            return labels, reader.unlabelled
-
-    try:
-        return read(labeller)
-    except LabelFileError as error:
-        if error.column != "labeller" or labeller is not None:
-            raise
-        return read(opt.who(None))
+    with open_labels(
+        file,
+        now=_last_changed(file),
+        gate=gate,
+        kind=kind,
+        labeller=labeller,
+        default_labeller=cache(lambda: opt.who(None, "--labeller")),
+    ) as reader:
+        labels = list(reader)
+        return labels, reader.unlabelled
 
 
 def _last_changed(file: Path) -> "datetime":

@@ -3,27 +3,14 @@
 import getpass
 import math
 import re
-from dataclasses import MISSING, fields
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
+from streamer.cli.gate_names import gate_names
 from streamer.errors import UsageError
-from streamer.gates.policy import (
-    EMBEDDINGS,
-    HOLD_ACTIONS,
-    METHODS,
-    MODES,
-    MONITOR,
-    ON_ALARM,
-    RECALIBRATE,
-    RECALIBRATOR,
-    SCORERS,
-    SEGMENT_FALLBACKS,
-    SHAPES,
-    UNITS,
-    GateSettings,
-)
+from streamer.gates.policy import MONITOR, RECALIBRATOR
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -33,14 +20,18 @@ ByOption = Annotated[
     typer.Option("--by", metavar="WHO", help="Who does this, for the record; default: your login name."),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
-GateArgument = Annotated[str, typer.Argument(metavar="GATE", help="Name of the gate.")]
-GateFilter = Annotated[str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.")]
+GateArgument = Annotated[
+    str, typer.Argument(metavar="GATE", help="Name of the gate.", autocompletion=gate_names)
+]
+GateFilter = Annotated[
+    str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.", autocompletion=gate_names)
+]
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
-def who(by: str | None) -> str:
-    """Name whoever acts: `by`, or the login name.
+def who(by: str | None, option: str = "--by") -> str:
+    """Name whoever acts: `by`, which `option` gives, or the login name.
 
     Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
     what an alarm did is told apart from what a person did by it.
@@ -48,9 +39,9 @@ def who(by: str | None) -> str:
     try:
         name = by or getpass.getuser()
     except (KeyError, OSError, ImportError):
-        raise UsageError("this system has no name for you; say who you are with --by") from None
+        raise UsageError(f"this system has no name for you; say who you are with {option}") from None
     if name in (RECALIBRATOR, MONITOR):
-        raise UsageError(f"the program itself acts as {name!r}; say who you are with --by")
+        raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
     return name
 
 
@@ -80,6 +71,20 @@ def whole_number(text: str, option: str) -> int:
     return int(text)
 
 
+def names(text: str, option: str, *, spelt: Callable[[str], str] = str.strip) -> tuple[str, ...]:
+    """Split a text at its commas; `spelt` gives each name its one spelling.
+
+    Raises `UsageError` when a name is empty or given twice.
+    """
+    found = [spelt(part) for part in text.split(",")]
+    for name in found:
+        if not name:
+            raise UsageError(f"{option} has an empty name; it is names separated by commas, not {text!r}")
+        if found.count(name) > 1:
+            raise UsageError(f"{option} names {name!r} twice")
+    return tuple(found)
+
+
 def duration(value: float | None) -> str:
     """Write seconds the way that `seconds` reads them; ``none`` for None."""
     if value is None:
@@ -88,338 +93,3 @@ def duration(value: float | None) -> str:
         if value and value % _SECONDS[unit] == 0:
             return f"{value / _SECONDS[unit]:g}{unit}"
     return f"{value:g}s"
-
-
-_POLICY, _METHODS, _AUDIT, _BY_ITSELF, _WATCH = (
-    "What the gate decides with",
-    "Methods, shapes and segments",
-    "Labelling and deadlines",
-    "Recalibration by the service",
-    "Watching the risk in service",
-)
-_DEFAULTS = {field.name: field.default for field in fields(GateSettings)}
-
-
-def _gate_option(field: str, metavar: str, text: str, panel: str) -> Any:
-    """Make the option of a gate's setting; its help ends with what a new gate has."""
-    default = _DEFAULTS[field]
-    if default is not MISSING:
-        text += f" New gates: {duration(default) if field.endswith('_seconds') else default}."
-    name = "--" + field.removesuffix("_seconds").replace("_", "-")
-    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
-
-
-UnitOption = Annotated[
-    str | None,
-    _gate_option(
-        "unit",
-        "|".join(UNITS),
-        "What ships: the best response of a batch, each response on its own, or the whole batch.",
-        _POLICY,
-    ),
-]
-AlphaOption = Annotated[
-    float | None,
-    _gate_option("alpha", "A", "Budget on exposure risk, between 0 and 1.", _POLICY),
-]
-MethodOption = Annotated[
-    str | None,
-    _gate_option(
-        "method", "|".join(METHODS), "Calibrator; choose it before anybody looks at labels.", _POLICY
-    ),
-]
-ScorerOption = Annotated[
-    str | None,
-    _gate_option(
-        "scorer",
-        "|".join(SCORERS),
-        "gram: agreement of the responses' embeddings; external: the event brings a score.",
-        _POLICY,
-    ),
-]
-EncoderOption = Annotated[
-    str | None,
-    _gate_option(
-        "encoder",
-        "NAME",
-        "Encoder of the scorer gram; external:NAME for one that no worker runs: events bring its embeddings. "
-        "New gates: the configured one.",
-        _POLICY,
-    ),
-]
-EmbeddingsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--embeddings",
-        metavar="|".join(EMBEDDINGS),
-        rich_help_panel=_POLICY,
-        help="Batches that bring their own embeddings: hold them, or decide by them if their embedding_encoder is the "
-        "gate's. New gates: refuse; accept with an external encoder, or where encoder.name is none.",
-    ),
-]
-DimensionOption = Annotated[
-    int | None,
-    typer.Option(
-        "--dimension",
-        metavar="D",
-        rich_help_panel=_POLICY,
-        help="Dimension of the embeddings that are accepted; needed where the encoder is not known.",
-    ),
-]
-SeverityKindOption = Annotated[
-    str | None,
-    _gate_option("severity_kind", "KIND", "Kind of label that controls the gate.", _POLICY),
-]
-LabellersOption = Annotated[
-    str | None,
-    _gate_option(
-        "labellers",
-        "WHO,...",
-        "Read labels by these labellers alone, separated by commas; `none`: by everybody.",
-        _POLICY,
-    ),
-]
-SignedLabelsOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--signed-labels/--no-signed-labels",
-        rich_help_panel=_POLICY,
-        help="Read only labels that their labeller has signed (`streamer label keygen`), or all. New gates: all.",
-        show_default=False,
-    ),
-]
-HoldActionOption = Annotated[
-    str | None,
-    _gate_option(
-        "hold_action", "ACTION", f"What happens to what is not shipped: {', '.join(HOLD_ACTIONS)}.", _POLICY
-    ),
-]
-MaxAttemptsOption = Annotated[
-    int | None,
-    _gate_option(
-        "max_attempts",
-        "R",
-        "Attempts per prompt when held batches are regenerated; calibration then uses alpha / R.",
-        _POLICY,
-    ),
-]
-ModeOption = Annotated[
-    str | None,
-    _gate_option(
-        "mode", "|".join(MODES), "shadow: decide and record, but tell consumers not to enforce.", _POLICY
-    ),
-]
-EtaOption = Annotated[
-    float | None,
-    _gate_option("eta", "E", "Dirichlet concentration of the method rbwa.", _POLICY),
-]
-DrawsOption = Annotated[
-    int | None,
-    _gate_option("draws", "K", "Bootstrap draws per group of the method bb.", _POLICY),
-]
-DeltaOption = Annotated[
-    float | None,
-    _gate_option(
-        "delta", "D", "Chance that a bound by the methods hb, betting or selective may fail.", _METHODS
-    ),
-]
-RhoOption = Annotated[
-    float | None,
-    _gate_option(
-        "rho", "R", "Method age: what each newer group multiplies a group's weight by, up to 1.", _METHODS
-    ),
-]
-GridOption = Annotated[
-    int | None,
-    _gate_option("grid", "N", "Method selective: evenly spaced levels that are tested.", _METHODS),
-]
-StartsOption = Annotated[
-    int | None,
-    _gate_option("starts", "N", "Method selective: levels of the grid from which tests begin.", _METHODS),
-]
-ShapeOption = Annotated[
-    str | None,
-    _gate_option(
-        "shape",
-        "|".join(SHAPES),
-        "How the threshold is read: a plain cut, a chance to ship that rises with the score (smooth, ramp), "
-        "a quantile of the calibration scores, or a rank within the batch.",
-        _METHODS,
-    ),
-]
-WidthOption = Annotated[
-    float | None,
-    _gate_option("width", "W", "Width of the shapes smooth and ramp, on the scale of scores.", _METHODS),
-]
-SegmentByOption = Annotated[
-    str | None,
-    _gate_option(
-        "segment_by",
-        "KEY",
-        "Metadata key that tells kinds of prompts apart, each with a threshold of its own; none takes it away.",
-        _METHODS,
-    ),
-]
-SegmentFallbackOption = Annotated[
-    str | None,
-    _gate_option(
-        "segment_fallback",
-        "|".join(SEGMENT_FALLBACKS),
-        "What serves a kind with too few groups: nothing ships, or the threshold of all (which then promises nothing).",
-        _METHODS,
-    ),
-]
-LabelFloorOption = Annotated[
-    str | None,
-    _gate_option(
-        "label_floor",
-        "Q",
-        "Label only what scores above this; nothing below it ever ships. none takes it away.",
-        _AUDIT,
-    ),
-]
-AuditProbabilityOption = Annotated[
-    float | None,
-    _gate_option("audit_probability", "P", "Chance in [0, 1] that a batch is drawn for labelling.", _AUDIT),
-]
-AuditDrawsOption = Annotated[
-    int | None,
-    _gate_option(
-        "audit_draws",
-        "K",
-        "Responses to label of a drawn batch; the unit best always draws its best one.",
-        _AUDIT,
-    ),
-]
-LabelDeadlineOption = Annotated[
-    str | None,
-    _gate_option(
-        "label_deadline_seconds",
-        "TIME",
-        "Age at which a drawn batch enters calibration, labelled or not, like 90s, 30m, 12h, 7d.",
-        _AUDIT,
-    ),
-]
-DecisionDeadlineOption = Annotated[
-    str | None,
-    _gate_option(
-        "decision_deadline_seconds",
-        "TIME",
-        "Batches older than this are held, like 90s, 30m, 12h; or none.",
-        _AUDIT,
-    ),
-]
-KeepTextsOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--keep-texts/--hashes-only",
-        rich_help_panel=_AUDIT,
-        help="Keep prompts, responses, references and metadata in the database, or their hash only: labels must then "
-        "come by the labels topic or by file. New gates: keep them.",
-        show_default=False,
-    ),
-]
-RecalibrateOption = Annotated[
-    str | None,
-    _gate_option(
-        "recalibrate",
-        "|".join(RECALIBRATE),
-        "What `streamer recalibrator` does: nothing, runs that wait for `threshold activate`, or new thresholds within "
-        "the limits below.",
-        _BY_ITSELF,
-    ),
-]
-RecalibrateEveryOption = Annotated[
-    str | None,
-    _gate_option(
-        "recalibrate_every_seconds",
-        "TIME",
-        "Time between two runs, like 90s, 30m, 12h, 7d; none: not by time.",
-        _BY_ITSELF,
-    ),
-]
-RecalibrateAfterGroupsOption = Annotated[
-    str | None,
-    _gate_option(
-        "recalibrate_after_groups",
-        "K",
-        "Newly labelled groups that bring a run about; none: not by labels.",
-        _BY_ITSELF,
-    ),
-]
-MaxLambdaStepOption = Annotated[
-    float | None,
-    _gate_option(
-        "max_lambda_step",
-        "D",
-        "Rule auto: the most by which one run may loosen lambda; what tightens acts at once, and is reported beyond it.",
-        _BY_ITSELF,
-    ),
-]
-MaxShipRateStepOption = Annotated[
-    float | None,
-    _gate_option(
-        "max_ship_rate_step", "D", "Rule auto: the same for the predicted share that ships.", _BY_ITSELF
-    ),
-]
-LeastGroupsOption = Annotated[
-    int | None,
-    _gate_option(
-        "least_groups",
-        "N",
-        "Rule auto: groups that a looser threshold must be calibrated on, half as many of them new.",
-        _BY_ITSELF,
-    ),
-]
-OnAlarmOption = Annotated[
-    str | None,
-    _gate_option(
-        "on_alarm",
-        "|".join(ON_ALARM),
-        "When the risk in service has left the budget: close the gate, or only tell.",
-        _WATCH,
-    ),
-]
-MonitorDeltaOption = Annotated[
-    float | None,
-    _gate_option("monitor_delta", "D", "Chance that the interval of the risk in service ever fails.", _WATCH),
-]
-AlarmDeltaOption = Annotated[
-    float | None,
-    _gate_option("alarm_delta", "D", "Chance that the risk alarm is ever false.", _WATCH),
-]
-AlarmToleranceOption = Annotated[
-    float | None,
-    _gate_option(
-        "alarm_tolerance",
-        "SHARE",
-        "Share of alpha by which the expected loss must pass alpha for the alarm to be true.",
-        _WATCH,
-    ),
-]
-MonitorDeadlineOption = Annotated[
-    str | None,
-    _gate_option(
-        "monitor_deadline_seconds",
-        "TIME",
-        "Age at which a drawn decision without a label counts as overdue for monitoring, like 12h, 7d.",
-        _WATCH,
-    ),
-]
-BudgetPeriodDaysOption = Annotated[
-    float | None,
-    _gate_option("budget_period_days", "DAYS", "The period that the budget is reckoned over.", _WATCH),
-]
-DriftDeltaOption = Annotated[
-    float | None,
-    _gate_option("drift_delta", "D", "Chance that the drift alarm is ever false.", _WATCH),
-]
-JudgeKindOption = Annotated[
-    str | None,
-    _gate_option(
-        "judge_kind",
-        "KIND",
-        "Kind of label that predicts the loss of every decision, for narrower intervals; none takes it away.",
-        _WATCH,
-    ),
-]

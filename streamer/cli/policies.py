@@ -1,7 +1,6 @@
 """How gates and policies look in a terminal and in JSON."""
 
 import re
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +130,7 @@ def policy_json(policy: "Policy") -> dict[str, Any]:
         "valid_from": policy.valid_from,
         "by": policy.created_by,
         "reason": policy.reason,
-        **asdict(policy.settings),
+        **policy.settings.flat(),
     }
 
 
@@ -144,7 +143,7 @@ def gate_json(revision: "GateRevision", policy: "Policy") -> dict[str, Any]:
         "created_at": revision.created_at,
         "by": revision.created_by,
         "reason": revision.reason,
-        **asdict(revision.settings),
+        **revision.settings.flat(),
         "policy": {
             "version": policy.version,
             "state": policy.state,

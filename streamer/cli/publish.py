@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer.cli import options as opt
+from streamer.cli.gate_names import gate_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,9 @@ def publish(
     gate: Annotated[
         str | None,
         typer.Option(
-            metavar="GATE", help="The gate that decides. Events name their own, and this replaces it."
+            metavar="GATE",
+            autocompletion=gate_names,
+            help="The gate that decides. Events name their own, and this replaces it.",
         ),
     ] = None,
     labels: Annotated[

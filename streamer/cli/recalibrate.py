@@ -1,6 +1,5 @@
 """`streamer recalibrate`: one calibration now; the gate's own method decides, the others stand beside it."""
 
-import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
     from streamer.calibration import Threshold
     from streamer.gates.policy import Policy
     from streamer.recalibration.run import CalibrationRun, Recalibration
-
-
-_DIAGNOSTICS = {"clt": "diagnostic, asymptotic"}
 
 
 def recalibrate(
@@ -96,7 +92,7 @@ def _print_report(done: "Recalibration") -> None:
     rows: list[list[object]] = []
     for one in run.candidates:
         style = "bold green" if one.decides else "dim"
-        role = "decides" if one.decides else _DIAGNOSTICS.get(one.name, "diagnostic")
+        role = "decides" if one.decides else _role(one.name)
         cells = [one.name, cut_text(Cut.at(one.threshold.value), one.rule), role]
         rows.append([Text(cell, style=style) for cell in cells])
     print_table(["method", "threshold", ""], rows)
@@ -121,46 +117,34 @@ def _print_report(done: "Recalibration") -> None:
         )
 
 
+def _role(name: str) -> str:
+    """What a candidate that does not decide is: one that promises nothing at all says so."""
+    from streamer.calibration.registry import every
+
+    return "diagnostic, asymptotic" if every()[name].family == "no promise" else "diagnostic"
+
+
 def why_closed(run: "CalibrationRun") -> str:
     """Say what would open a gate that calibration has found no threshold for."""
-    least, settings = _groups_needed(run), run.gate.settings
+    from streamer.calibration.specification import Sample
+
+    settings = run.gate.settings
+    least = settings.calibrator.groups_needed(run.effective_alpha)
     if len(run.groups) < least:
         return (
             f"It stays closed: a budget of {run.effective_alpha:g} by method {settings.method} needs at least {least} "
             f"labelled groups, and there are {len(run.groups)}."
         )
-    if settings.method == "age":
-        weight = sum(settings.rho**age for age in range(len(run.groups)))
-        if run.effective_alpha < 1 / (1 + weight):
-            return (
-                f"It stays closed: with rho {settings.rho:g} the weights of the groups add up to {weight:.4g}, which "
-                f"supports no budget below {1 / (1 + weight):.3g}; more groups or a larger rho do, and the budget is "
-                f"{run.effective_alpha:g}."
-            )
-    if run.missing:
+    sample = Sample(groups=run.labelled_groups, alpha=run.effective_alpha, seed=run.seed)
+    reason = settings.calibrator.why_closed(sample)
+    if run.missing and (reason is None or settings.calibrator.family != "on average"):
         return (
             f"It stays closed: {run.missing} drawn responses have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
-    if run.gate.settings.method in ("hb", "betting", "selective"):
-        return (
-            f"It stays closed: {len(run.groups)} groups do not show the budget {run.effective_alpha:g} with "
-            f"probability {1 - run.gate.settings.delta:g}; more may, if answers with high scores are good."
-        )
-    return "It stays closed: even the highest scores carry more severity than the budget allows."
-
-
-def _groups_needed(run: "CalibrationRun") -> int:
-    """Return the fewest groups with which the gate's method could open, if none of them lost anything."""
-    from streamer.calibration import groups_needed
-
-    settings = run.gate.settings
-    alpha, unlikely = run.effective_alpha, -math.log(settings.delta)
-    if settings.method == "hb":  # (1 - alpha)^G <= delta
-        return math.ceil(unlikely / -math.log1p(-alpha))
-    if settings.method == "betting":  # a gambler who always wins has at most (1 + alpha)^G, and needs 1/delta
-        return math.ceil(unlikely / math.log1p(alpha))
-    return groups_needed(run.effective_alpha)
+    return (
+        f"It stays closed: {reason or 'even the highest scores carry more severity than the budget allows'}."
+    )
 
 
 def why_little(run: "CalibrationRun") -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer.cli.options import JsonOption
-from streamer.gates.policy import NO_ENCODER
+from streamer.gates.settings import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -5,13 +5,17 @@ from typing import Annotated
 import typer
 
 from streamer.cli import options as opt
+from streamer.cli.gate_names import gate_names
 
 
 def simulate(
     gate: Annotated[
         str,
         typer.Option(
-            "--gate", metavar="GATE", help="The gate that decides; its severity kind must be `simulated`."
+            "--gate",
+            metavar="GATE",
+            autocompletion=gate_names,
+            help="The gate that decides; its severity kind must be `simulated`.",
         ),
     ],
     rate: Annotated[float, typer.Option(metavar="R", min=0.001, max=100.0, help="Batches per second.")] = 2.0,
@@ -59,7 +63,7 @@ def simulate(
     from streamer.clouds.traffic import endless_clouds, occurrences
     from streamer.errors import UsageError
     from streamer.events.labels import encode_label
-    from streamer.gates.policy import GATE_NAME, GATE_NAME_RULE
+    from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE
     from streamer.settings.settings import load_settings
 
     if GATE_NAME.fullmatch(gate) is None:

@@ -1,5 +1,6 @@
 """`streamer threshold`: the policies of a gate, who made each, why and when, and what each promises."""
 
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ from streamer.cli.policies import (
 from streamer.cli.signatures import signature_json, styled_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from streamer.gates.policy import Policy
@@ -208,7 +209,7 @@ def close(
         gate,
         by,
         json,
-        lambda store, actor, now: _closed(store, gate, by=actor, reason=reason, now=now),
+        lambda store, actor, now: store.policies.close(gate, by=actor, reason=reason, now=now),
         closing=True,
     )
     if wait:
@@ -263,11 +264,13 @@ def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]
     return about | signature_json(found, keys)
 
 
-def _closed(store: "Store", gate: str, *, by: str, reason: str, now: "datetime") -> "Policy":
+@contextmanager
+def _may_stay_open(gate: str) -> "Iterator[None]":
+    """Say what not to rely on when the database does not answer while a gate is being closed."""
     from streamer.errors import Unavailable
 
     try:
-        return store.policies.close(gate, by=by, reason=reason, now=now)
+        yield
     except Unavailable as error:
         raise Unavailable(
             f"gate {gate} may still be open: {error}. Run this again; until it succeeds, stop the workers to ship nothing"
@@ -285,20 +288,32 @@ def _wait_until_published(gate: str, seconds: float) -> None:
 
     deadline = time.monotonic() + seconds
     with wiring.open_store(load_settings()) as store:
-        while (waiting := store.reports.unpublished_ships(gate)) > 0:
+        while True:
+            waiting, told = _unpublished(store, gate)
+            if waiting == 0:
+                break
             if time.monotonic() >= deadline:
                 raise Unavailable(
-                    f"gate {gate} is closed; after {seconds:g} s {_unpublished(waiting)}. Workers publish them as soon"
-                    " as they can: `streamer doctor` shows whether one runs and reaches the broker"
+                    f"gate {gate} is closed; after {seconds:g} s {told}. Workers publish them"
+                    " as soon as they can: `streamer doctor` shows whether one runs and reaches the broker"
                 )
             time.sleep(_POLL_SECONDS)
     note("No ship waits to be published any more.")
 
 
-def _unpublished(number: int) -> str:
+def _unpublished(store: "Store", gate: str) -> tuple[int | None, str]:
+    """Count the ships of a closed gate that may still come: a number, or None where nobody can tell; and in words."""
     from streamer.cli.console import counted
+    from streamer.errors import Unavailable
 
-    return f"{counted(number, 'ship', 'ships')} committed before {'is' if number == 1 else 'are'} not published yet"
+    try:
+        number = store.reports.unpublished_ships(gate)
+    except Unavailable as error:
+        return None, f"the ships committed before cannot be counted now: {error}"
+    if not number:
+        return 0, "no ship waits to be published"
+    ships = counted(number, "ship", "ships")
+    return number, f"{ships} committed before {'is' if number == 1 else 'are'} not published yet"
 
 
 def _change(
@@ -311,18 +326,20 @@ def _change(
 ) -> None:
     """Mint a policy, say what it is, and tell the workers; when `closing`, count the ships that may still come."""
     from streamer import wiring
-    from streamer.cli.console import print_json, say
+    from streamer.cli.console import print_json, say, warn
     from streamer.cli.outbox import announce_now
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     settings = load_settings()
-    with wiring.open_store(settings) as store:
-        before = store.policies.versions([gate]).get(gate)
-        policy = change(store, actor, wiring.now())
-        waiting = store.reports.unpublished_ships(gate) if closing else None
+    with ExitStack() as stack:
+        with _may_stay_open(gate) if closing else nullcontext():
+            store = stack.enter_context(wiring.open_store(settings))
+            before = store.policies.versions([gate]).get(gate)
+            policy = change(store, actor, wiring.now())
+        waiting, told = _unpublished(store, gate) if closing else (None, "")
     if json:
-        print_json(policy_json(policy) | ({} if waiting is None else {"unpublished_ships": waiting}))
+        print_json(policy_json(policy) | ({"unpublished_ships": waiting} if closing else {}))
     else:
         was = (
             "unreadable" if before is None or before.active is None else threshold_text(before.active.policy)
@@ -333,5 +350,7 @@ def _change(
         )
         say(standing(policy))
         if waiting is not None:
-            say(f"{_unpublished(waiting)}." if waiting else "No ship waits to be published.")
+            say(f"{told[:1].upper()}{told[1:]}.")
+    if closing and waiting is None:
+        warn(f"The gate is closed; {told}")
     announce_now(settings)

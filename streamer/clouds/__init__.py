@@ -1,0 +1,1 @@
+"""Response clouds: their files, their simulation, and the offline twin of the stream."""

@@ -22,7 +22,7 @@ from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses, encode_responses
-from streamer.gates.gate import is_blank
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.gate import is_blank, mean_score
+from streamer.gates.gate import mean_score
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

@@ -15,7 +15,8 @@ from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import DecidedBatch, RiskReport, measure, units_of
 from streamer.errors import UsageError
-from streamer.gates.gate import gate_batch, is_blank
+from streamer.gates.gate import gate_batch
+from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.calibration import Threshold
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 _CLOUDS_AT_ONCE = 64

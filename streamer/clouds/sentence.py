@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamer.clouds.measurement import RiskReport
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 UNIT_WORDS: dict[Unit, tuple[str, str]] = {
     "best": ("prompt", "prompts"),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""From records to outcomes, by the newest trusted policy of each gate."""

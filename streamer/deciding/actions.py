@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from streamer.events.actions import BatchAction
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut
+    from streamer.gates.settings import GateSettings
     from streamer.journal import EmbeddingSource, Record, ScoredResponse
 
 
@@ -46,6 +47,7 @@ def action_event(
     sampled: bool,
     sampling_probability: float,
     decided_at: datetime,
+    encoder: str,
     embedding_source: EmbeddingSource,
 ) -> ActionsV1:
     """Say what was decided about one batch, under which policy, and what the audit asks for."""
@@ -70,9 +72,7 @@ def action_event(
             method=settings.method,
             segment=segment,
         ),
-        scorer=ActionScorerV1(
-            name=settings.scorer, encoder=settings.encoder, embedding_source=embedding_source
-        ),
+        scorer=ActionScorerV1(name=settings.scorer, encoder=encoder, embedding_source=embedding_source),
         audit=ActionAuditV1(
             sampled=sampled,
             probability=sampling_probability,

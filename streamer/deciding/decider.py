@@ -17,14 +17,18 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses
-from streamer.gates.gate import is_blank
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import Cut, Segments, Transductive
+from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
+from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
+from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.gram import score_rows, unit_rows
+from streamer.scoring.gram import unit_rows
+from streamer.scoring.registry import EVERY
+from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,8 +42,9 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Ruling
+    from streamer.gates.settings import GateSettings
     from streamer.journal import ActivePolicy, EmbeddingSource, Outcome, Record
     from streamer.scoring.encoders.encoder import CachedEncoder
 
@@ -57,6 +62,7 @@ class _Pending:
     active: ActivePolicy
     blank: tuple[bool, ...]
     held: str | None
+    late_at: datetime | None
     embeddings: EmbeddingSource = "none"
     scores: tuple[float, ...] | None = None
     raw: tuple[float, ...] | None = None
@@ -195,17 +201,18 @@ class BatchDecider:
         provided = bool(event.responses) and event.responses[0].embedding is not None
         held: str | None = None
         embeddings: EmbeddingSource = "none"
+        now = self._clock()
         if not active.trusted:
             held = "no_threshold"
         elif event.attempt > settings.max_attempts:
             held = "attempts_exhausted"
-        elif settings.is_late(event.created_at, self._clock()):
+        elif settings.is_late(event.created_at, record.timestamp_ms, now):
             held = "deadline_passed"
         elif len(event.responses) < self._limits.min_responses:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
-        elif settings.scorer == "external":
+        elif EVERY[settings.scorer].of_event:
             if any(response.score is None for response in event.responses):
                 held = "scorer_failed"
         elif provided:
@@ -224,6 +231,7 @@ class BatchDecider:
             active=active,
             blank=blank,
             held=held,
+            late_at=now if held == "deadline_passed" else None,
             embeddings=embeddings,
         )
 
@@ -265,9 +273,10 @@ class BatchDecider:
         return self._embed(batches[:half]) + self._embed(batches[half:])
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
-        if p.active.policy.settings.scorer == "external":
+        scorer = EVERY[p.active.policy.settings.scorer]
+        if scorer.of_event:
             p.scores = tuple(
-                0.0 if blank else round(float(r.score), 6) + 0.0  # -0.0 is 0.0: SQLite does not keep the sign
+                0.0 if blank else stored_number(round(float(r.score), 6))
                 for r, blank in zip(p.event.responses, p.blank, strict=True)
                 if r.score is not None
             )
@@ -279,20 +288,20 @@ class BatchDecider:
             return
         try:
             rows = unit_rows(vectors, p.blank)
-            scores, raw = score_rows(rows, p.blank)
+            scores, raw = scorer.with_raw(answer_batch([r.text for r in p.event.responses], vectors, p.blank))
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
             return
         p.scores = tuple(scores.tolist())
-        p.raw = tuple(raw.tolist())
+        p.raw = None if raw is None else tuple(raw.tolist())
         p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
 
     def _decide(self, p: _Pending) -> Decision:
         policy = p.active.policy
         settings = policy.settings
         judged = self._rule(p)
-        decided_at = self._clock()
+        decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
         sampled, drawn = self._draw(p, judged.ruling)
         responses = tuple(
             ScoredResponse(
@@ -309,6 +318,7 @@ class BatchDecider:
         probability = settings.audit_probability if p.scores is not None else 0.0
         # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
+        encoder = NO_ENCODER if source == "none" else settings.encoder
         event = action_event(
             record=p.record,
             key=p.key,
@@ -322,6 +332,7 @@ class BatchDecider:
             sampled=sampled,
             sampling_probability=probability,
             decided_at=decided_at,
+            encoder=encoder,
             embedding_source=source,
         )
         references = p.event.references
@@ -341,7 +352,7 @@ class BatchDecider:
             responses=responses,
             policy=policy,
             scorer=settings.scorer,
-            encoder=settings.encoder,
+            encoder=encoder,
             embedding_source=source,
             sampled=sampled,
             sampling_probability=probability,

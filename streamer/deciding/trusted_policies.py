@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from streamer.gates.policy import NO_ENCODER, GateSettings, Policy
+from streamer.gates.policy import Policy
 from streamer.gates.rule import INDICATOR
+from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import REFUSAL_TEXTS
 

@@ -22,7 +22,7 @@ from streamer.dev.report.page import DemoRun
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import encode_responses
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from streamer.dev.embedded import EmbeddedStep
     from streamer.events.limits import Limits
     from streamer.events.topics import Topics
-    from streamer.gates.policy import Policy, Unit
+    from streamer.gates.policy import Policy
+    from streamer.gates.settings import Unit
     from streamer.recalibration.run import Recalibration
     from streamer.store import Store
     from streamer.stream.publisher import Publisher

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamer.dev.embedded import EmbeddedStep
     from streamer.dev.look import Look, Looking
     from streamer.dev.report.page import DemoRun
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.recalibration.run import Recalibration
     from streamer.settings.settings import Settings
     from streamer.store import Store

@@ -17,7 +17,7 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
-from streamer.gates.policy import Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates.settings import Unit  # noqa: TC001 - the decoder resolves annotations
 from streamer.journal import EmbeddingSource, OutboxMessage
 from streamer.signing.canonical_json import canonical_json
 
@@ -92,8 +92,9 @@ class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     encoder: Annotated[
         str,
         Meta(
-            description="The gate's: name@hash, `external:` and a name for one that no worker runs, or `none` for an "
-            "external scorer. Who ran it, if anybody, is in `embedding_source`."
+            description="The gate's: name@hash, or `external:` and a name for one that no worker runs. `none` where "
+            "nothing was embedded: for an external scorer, and in a hold before scoring. Who ran it is in "
+            "`embedding_source`."
         ),
     ]
     embedding_source: (

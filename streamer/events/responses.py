@@ -103,7 +103,8 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
             datetime,
             Meta(
                 tz=True,
-                description="RFC 3339 with a zone: when the batch was made; within the years 1 to 9999 in UTC.",
+                description="RFC 3339 with a zone: when the batch was made; within the years 1 to 9999 in UTC. The gate's "
+                "decision deadline counts from it, and without it from the timestamp of the Kafka record.",
             ),
         ]
         | None

@@ -18,21 +18,20 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import one_line
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.gates.policy import (
+from streamer.gates.policy import Policy
+from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
+from streamer.gates.settings import (
     DIMENSIONS,
+    FLAT_NAMES,
     Embeddings,
     GateSettings,
     HoldAction,
     Mode,
     OnAlarm,
-    Policy,
     Recalibrate,
-    Scorer,
     SegmentFallback,
-    Shape,
     Unit,
 )
-from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.journal import OutboxMessage
 from streamer.signing.canonical_json import canonical_json
 
@@ -44,8 +43,6 @@ DATASCHEMA: Final = "urn:streamer:schema:thresholds:v1"
 
 THRESHOLD_NAMESPACE: Final = uuid.UUID("ac9f8185-3332-44d9-9811-bc50a119c60f")
 """The namespace of the ids of threshold events; it must never change."""
-
-_SETTINGS = tuple(GateSettings.__dataclass_fields__)
 
 
 class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -88,7 +85,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     calibrated: bool
     rule: RuleV1
     unit: Unit
-    scorer: Scorer
+    scorer: str
     encoder: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
     embeddings: Annotated[
         Embeddings,
@@ -114,8 +111,15 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     rho: Annotated[float, Meta(gt=0, le=1)] = 0.99
     grid: Annotated[int, Meta(ge=1, le=10_000)] = 100
     starts: Annotated[int, Meta(ge=1, le=10_000)] = 5
-    shape: Shape = "indicator"
+    shape: str = "indicator"
     width: Annotated[float, Meta(gt=0, le=100)] = 0.05
+    parameters: (
+        Annotated[
+            dict[str, float],
+            Meta(description="Parameters of method and shape that have no field of their own; null: none."),
+        ]
+        | None
+    ) = None
     segment_by: str | None = None
     segment_fallback: SegmentFallback = "closed"
     label_floor: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -171,6 +175,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
                 self.delta,
                 self.rho,
                 self.width,
+                *(self.parameters or {}).values(),
                 self.label_floor or 0.0,
                 self.audit_probability,
                 self.label_deadline_seconds,
@@ -194,7 +199,7 @@ _reader = Reader(ThresholdsV1, SCHEMA)
 
 def threshold_event(policy: Policy, signature: PolicySignature | None = None) -> ThresholdsV1:
     """Say a policy as an event, with its signature if it has one; `policy_from_event` is the way back."""
-    settings = {name: getattr(policy.settings, name) for name in _SETTINGS}
+    settings = policy.settings.flat()
     return ThresholdsV1(
         schema=SCHEMA,
         gate=policy.gate,
@@ -231,7 +236,7 @@ def policy_from_event(event: ThresholdsV1) -> Policy:
             gate=event.gate,
             version=event.version,
             gate_revision=event.gate_revision,
-            settings=GateSettings(**{name: getattr(event, name) for name in _SETTINGS}),
+            settings=GateSettings(**{name: getattr(event, name) for name in FLAT_NAMES}),
             state=event.state,
             threshold=event.threshold,
             calibrated=event.calibrated,

@@ -1,0 +1,1 @@
+"""What a gate and a policy are, and how a policy decides one batch. Pure."""

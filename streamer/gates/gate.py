@@ -7,13 +7,10 @@ as a whole, as calibration assumes.
 from __future__ import annotations
 
 import math
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from streamer.gates.policy import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,21 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.calibration.threshold import Threshold, ThresholdState
-    from streamer.gates.policy import Unit
-
-
-_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
-_UNSEEN_OTHERS = frozenset(
-    map(
-        chr,
-        (
-            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
-            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000),
-        ),
-    )
-)  # fmt: skip
-"""Default-ignorable characters of other categories (Hangul fillers, unassigned ones), and glyphs that are empty: the
-blank pattern of Braille, the object replacement character, blanks of hieroglyphs, the null notehead."""
+    from streamer.gates.settings import Unit
 
 
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
@@ -59,20 +42,6 @@ def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
 def mean_score(scores: Sequence[float]) -> float:
     """Return the score of a whole batch under the unit `batch`: the mean of its n >= 1 scores, rounded to 1e-6."""
     return round(math.fsum(scores) / len(scores), 6)
-
-
-def is_blank(text: str) -> bool:
-    """Report whether an answer has nothing that a reader could see, and so never ships.
-
-    White space, control and format characters (zero-width ones, bidirectional marks, tags), combining marks with
-    nothing to stand on, and characters that Unicode has displayed as nothing are not seen. What this version of
-    Unicode does not know counts as seen, so that the answer is the same under every version of Python.
-    """
-    return not any(map(_seen, text))
-
-
-def _seen(character: str) -> bool:
-    return unicodedata.category(character) not in _UNSEEN_CATEGORIES and character not in _UNSEEN_OTHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +107,7 @@ def gate_batch(
         mean = mean_score(scores)
         return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
     if unit != "best":
-        raise ValueError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
+        raise ValueError(f"unit must be one of best, response, batch, not {unit!r}")
     written = [position for position in range(len(scores)) if not blanks[position]]
     if not written:
         return BatchGate((False,) * len(scores), None, None, 0.0)

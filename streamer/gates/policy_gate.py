@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamer.calibration.calibrators.transductive import TransductiveRule
 from streamer.calibration.shapes import Ramp, Smooth, rank_scores
-from streamer.calibration.transductive import TransductiveRule
 from streamer.gates.gate import BatchGate, gate_batch
 from streamer.gates.rule import Chance, Cut, Rank, Segments, Transductive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamer.gates.policy import Policy, Unit
+    from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
+    from streamer.gates.settings import Unit
 
 LONGEST_SEGMENT = 200
 """Characters that the name of a segment may have."""

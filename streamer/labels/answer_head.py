@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from streamer.gates.gate import is_blank
+from streamer.scoring.blank import is_blank
 
 MAX_HEAD_WORDS = 16
 """The paper's bound on a head, in words separated by white space."""

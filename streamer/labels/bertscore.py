@@ -24,6 +24,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamer import extras
 from streamer.errors import UsageError
 from streamer.scoring.encoders.identity import HASH_PREFIX, weight_hash
 from streamer.scoring.encoders.model_loading import quiet_libraries, resolve_device
@@ -213,13 +214,8 @@ class BertScorer:
 
 
 def _bert_score() -> Any:
-    try:
-        with quiet_libraries():
-            return importlib.import_module("bert_score.utils")
-    except ImportError as error:
-        raise UsageError(
-            "BERTScore needs the package bert-score: pip install 'conformal-streamer[bertscore]'"
-        ) from error
+    with extras.needed_by("BERTScore", "bertscore"), quiet_libraries():
+        return importlib.import_module("bert_score.utils")
 
 
 def _find(model: str) -> tuple[str, Path]:

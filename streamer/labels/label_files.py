@@ -26,13 +26,14 @@ import msgspec
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import BEYOND_UTC
 from streamer.events.excerpts import excerpt, one_line
+from streamer.events.identifiers import check_name
 from streamer.events.json_structure import check_structure
 from streamer.events.labels import SCHEMA, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
 from streamer.security.csv_cells import CsvTable, plain_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -107,6 +108,8 @@ class LabelReader:
         The `labelled_at` of rows that have none, with zone.
     gate, kind, labeller : str or None
         For rows that do not say; a row that says otherwise is an error.
+    default_labeller : callable or None
+        Asked for the labeller of rows that do not say, where `labeller` is None; rows may say otherwise.
 
     Attributes
     ----------
@@ -117,6 +120,8 @@ class LabelReader:
 
     Raises
     ------
+    UsageError
+        When `gate`, `kind` or `labeller` can be none.
     LabelFileError
         While iterating, at the first row that is not a label. Rows before it have been yielded.
     """
@@ -131,19 +136,29 @@ class LabelReader:
         gate: str | None = None,
         kind: str | None = None,
         labeller: str | None = None,
+        default_labeller: Callable[[], str] | None = None,
     ) -> None:
         self._rows = _csv_rows if file_format == "csv" else _jsonl_rows
         self._lines = lines
         self._name = name
         self._now = now
         name_of = None if labeller is None else labeller_names.normalised(labeller)
+        if name_of is not None and (wrong := labeller_names.fault(name_of)) is not None:
+            raise UsageError(f"--labeller {wrong}: {excerpt(name_of)}")
         given = {"gate": gate, "kind": kind, "labeller": name_of}
         self._given = {field: text for field, text in given.items() if text is not None}
+        try:
+            for field in self._given.keys() - {"labeller"}:
+                check_name(f"--{field}", self._given[field])
+        except BadMessage as bad:
+            raise UsageError(bad.detail) from None
+        self._default_labeller = default_labeller
         self.labels = 0
         self.unlabelled = 0
 
     def __iter__(self) -> Iterator[LabelRevision]:
-        rows = self._rows(self._lines, self._name, frozenset(self._given))
+        given = {*self._given} | ({"labeller"} if self._default_labeller is not None else set())
+        rows = self._rows(self._lines, self._name, frozenset(given))
         while True:
             try:
                 line, row = next(rows)
@@ -168,6 +183,8 @@ class LabelReader:
                 continue
             if field == "labeller" and isinstance(stated, str):
                 stated = labeller_names.normalised(stated)
+                if (wrong := labeller_names.fault(stated)) is not None:
+                    raise LabelFileError(self._name, line, field, f"{excerpt(stated)} {wrong}")
             if field in self._given and stated != self._given[field]:
                 raise LabelFileError(
                     self._name,
@@ -177,6 +194,8 @@ class LabelReader:
                     f"leave out --{field}, or correct the row",
                 )
             fields[field] = stated
+        if "labeller" not in fields and self._default_labeller is not None:
+            fields["labeller"] = self._default_labeller()
         for field in _REQUIRED:
             if field not in fields:
                 raise LabelFileError(self._name, line, field, _missing(field))
@@ -202,6 +221,7 @@ def open_labels(
     gate: str | None = None,
     kind: str | None = None,
     labeller: str | None = None,
+    default_labeller: Callable[[], str] | None = None,
 ) -> Iterator[LabelReader]:
     """Open a label file: `.csv`, `.tsv`, `.jsonl` or `.ndjson`, each also with `.gz`. See `LabelReader`.
 
@@ -220,7 +240,14 @@ def open_labels(
             raw = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=raw)))
         lines = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""))
         yield LabelReader(
-            lines, file_format, name=path.name, now=now, gate=gate, kind=kind, labeller=labeller
+            lines,
+            file_format,
+            name=path.name,
+            now=now,
+            gate=gate,
+            kind=kind,
+            labeller=labeller,
+            default_labeller=default_labeller,
         )
 
 

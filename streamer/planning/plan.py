@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamer.calibration.prediction import Population, Prediction
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.planning.prompts import Prompts
 
 REPETITIONS = 1000

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from streamer.calibration.prediction import Population
 from streamer.errors import UsageError
-from streamer.gates.gate import is_blank, mean_score
+from streamer.gates.gate import mean_score
 from streamer.planning.guess import make_world
+from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.planning.guess import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamer.gates.policy import Policy, Unit
+    from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
+    from streamer.gates.settings import Unit
     from streamer.recalibration.run import CalibrationRun, SampledGroup
 
 Direction = Literal["same", "tighter", "looser"]

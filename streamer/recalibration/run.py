@@ -11,7 +11,7 @@ import numpy as np
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.errors import TryLater
-from streamer.recalibration.candidates import Candidate, Sample, candidates, decide
+from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from streamer.calibration import LabelledGroup, Threshold
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import GateRevision, GateSettings, Policy
+    from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Rule
+    from streamer.gates.settings import GateSettings
 
 
 SeverityBasis = Literal["mean", "highest"]
@@ -160,11 +161,10 @@ class CalibrationRun:
 
     @property
     def _why_safe(self) -> str:
-        """Why a severity that counts as more than it is does no harm. Bets depend on the spread of losses: a larger loss
-        may, seldom, make a later bet win more, so that of these methods only the promise can be said to stand."""
-        if self.gate.settings.method in ("betting", "selective"):
-            return "which is never less than its severity, so that what is promised holds"
-        return "which can only make the threshold stricter"
+        """Why a severity that counts as more than it is does no harm."""
+        if self.gate.settings.calibrator.only_stricter:
+            return "which can only make the threshold stricter"
+        return "which is never less than its severity, so that what is promised holds"
 
     @property
     def guarantee(self) -> str:
@@ -326,9 +326,9 @@ def _sample(
     groups: Sequence[SampledGroup],
     labelled: Sequence[LabelledGroup],
     alpha: float,
-) -> Sample:
+) -> RunSample:
     segmented = gate.settings.segment_by is not None
-    return Sample(
+    return RunSample(
         groups=labelled,
         segments={group.id: group.segment or "" for group in groups} if segmented else {},
         alpha=alpha,

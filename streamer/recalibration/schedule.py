@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.recalibration.standing import GateStanding
 
 FIRST_RETRY_SECONDS = 5.0

@@ -11,13 +11,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from streamer.gates.policy import MONITOR, calibrated_for_another
+from streamer.gates.policy import MONITOR
+from streamer.gates.settings import calibrated_for_another
 from streamer.recalibration.comparison import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy import Policy
+    from streamer.gates.settings import GateSettings
     from streamer.recalibration.comparison import Direction
 
 Outcome = Literal["applied", "proposed", "unchanged"]

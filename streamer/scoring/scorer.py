@@ -7,11 +7,12 @@ agrees with no other and scores 0. The order of the answers plays no part: whoev
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.specification import Parametrised
 from streamer.scoring.gram import DECIMALS
 
 if TYPE_CHECKING:
@@ -47,28 +48,25 @@ class AnswerBatch:
             raise ValueError(f"agreement needs at least 2 responses, not {len(self.texts)}")
 
 
-class Scorer(Protocol):
-    """A way to score answers without labels.
+class Scorer(Parametrised):
+    """A way to score answers without labels: one file in `streamer.scoring.scorers`, and everything else follows from it."""
 
-    Attributes
-    ----------
-    name : short and stable; names columns and options.
-    title : for tables, in a few words.
-    says : what a high score means, in one sentence.
-    """
+    __slots__ = ()
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def says(self) -> str: ...
+    title: ClassVar[str]
+    """For tables, in a few words."""
+    says: ClassVar[str]
+    """What a high score means, in one sentence."""
+    of_event: ClassVar[bool] = False
+    """Whether the event brings the scores, so that nothing is computed."""
 
     def score(self, batch: AnswerBatch) -> Floats:
-        """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers."""
-        ...
+        """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers. Raises `ValueError` for what has no score."""
+        raise NotImplementedError
+
+    def with_raw(self, batch: AnswerBatch) -> tuple[Floats, Floats | None]:
+        """Return the scores, and the quantity that they are made of where it is kept with a decision."""
+        return self.score(batch), None
 
 
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-from streamer.gates.gate import is_blank
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

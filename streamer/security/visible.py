@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 _STEERS_OR_HIDES = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and line feed; ESC and CSI begin sequences
     "\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # bidirectional and zero-width
-    "\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e007f]"  # halves of characters, tags
+    "\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e007f"  # halves of characters, tags
+    # code points that are no characters
+    "\ufdd0-\ufdef" + "".join(chr(end - 1) + chr(end) for end in range(0xFFFF, 0x110000, 0x10000)) + "]"
 )
 
 
 def visible(text: str) -> str:
-    r"""Return `text` with control, bidirectional and zero-width characters as ``\u001b``; inside JSON it stays JSON.
+    r"""Return `text` with control, bidirectional, zero-width and non-characters as ``\u001b``; inside JSON it stays JSON.
 
     Tabs, line feeds, and the joiners that emoji and some scripts need stay as they are.
     """

@@ -42,3 +42,11 @@ def canonical_json(value: object) -> bytes:
         When a value has another type.
     """
     return _canonical.encode(value).encode()
+
+
+def stored_number(value: float) -> float:
+    """A number as it comes back from every database: 1 and 1.0 are one, and so are 0.0 and -0.0 (SQLite keeps no sign).
+
+    What is hashed or signed must come out the same when it is read from the table.
+    """
+    return float(value) + 0.0

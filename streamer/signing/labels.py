@@ -14,7 +14,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from streamer.errors import UsageError
-from streamer.signing.canonical_json import canonical_json
+from streamer.signing.canonical_json import canonical_json, stored_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -55,8 +55,8 @@ def statement(label: LabelRevision, *, record_id: bytes) -> bytes:
             "response_id": label.response_id,
             "kind": label.kind,
             "labeller": label.labeller,
-            "severity": _number(label.severity),
-            "raw_severity": None if label.raw_severity is None else _number(label.raw_severity),
+            "severity": stored_number(label.severity),
+            "raw_severity": None if label.raw_severity is None else stored_number(label.raw_severity),
             "labelled_at": label.labelled_at.astimezone(UTC).isoformat(timespec="microseconds"),
         }
     )
@@ -145,8 +145,3 @@ def _no_signature_is_good(_key: bytes, _message: bytes, _signature: bytes) -> bo
 
 NO_LABEL_KEYS = LabelKeys(signers={}, trusted=(), verify=_no_signature_is_good, key_id=bytes.hex)
 """Nothing is signed here, and no signature is good."""
-
-
-def _number(value: float) -> float:
-    """A number as it comes back from every database: 1 and 1.0 are one, and so are 0.0 and -0.0."""
-    return float(value) + 0.0

@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from streamer.gates.policy import GateSettings
 from streamer.gates.rule import rule_from_json, rule_to_json
-from streamer.signing.canonical_json import canonical_json
+from streamer.gates.settings import FIRST_PARAMETERS, PARAMETERS, GateSettings
+from streamer.signing.canonical_json import canonical_json, stored_number
 from streamer.signing.commitments import salt_commitment, seed_commitment
 
 if TYPE_CHECKING:
@@ -58,12 +58,15 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "dimension": None,
     "labellers": None,
     "signed_labels": False,
+    "parameters": None,
 }
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
 that are there). A policy that still has this value is signed without the setting, as it was then; any other value is
 signed, and refused by a program that does not know the setting."""
 
-_NUMBERS = frozenset(field.name for field in fields(GateSettings) if str(field.type).startswith("float"))
+_NUMBERS = frozenset(field.name for field in fields(GateSettings) if str(field.type).startswith("float")) | {
+    name for name in FIRST_PARAMETERS if not PARAMETERS[name][0].whole
+}
 
 
 class PolicySigner(Protocol):
@@ -142,7 +145,7 @@ def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
             "gate_revision": policy.gate_revision,
             "settings": _settings(policy.settings),
             "state": policy.state,
-            "lambda": None if policy.threshold is None else _number(policy.threshold),
+            "lambda": None if policy.threshold is None else stored_number(policy.threshold),
             # Through its JSON: there whole numbers of a rule become floats, as when it is read back.
             "rule": rule_to_json(rule_from_json(rule_to_json(policy.rule))),
             "calibrated": policy.calibrated,
@@ -235,14 +238,9 @@ NO_KEYS = PolicyKeys(verify=_no_signature_is_good, key_id=bytes.hex)
 
 
 def _settings(settings: GateSettings) -> dict[str, Any]:
-    values = {name: getattr(settings, name) for name in GateSettings.__dataclass_fields__}
+    values = settings.flat()
     return {
-        name: _number(value) if name in _NUMBERS and value is not None else value
+        name: stored_number(value) if name in _NUMBERS and value is not None else value
         for name, value in values.items()
         if name not in YOUNGER_SETTINGS or value != YOUNGER_SETTINGS[name]
     }
-
-
-def _number(value: float) -> float:
-    """A number as it comes back from every database: 1 and 1.0 are one, and so are 0.0 and -0.0."""
-    return float(value) + 0.0

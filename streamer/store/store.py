@@ -138,10 +138,12 @@ class Store:
         now = self._clock()
         self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
 
-    def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+    ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Outdated` when the records
+        `firm` lets no newer policy in while it is written. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Outdated` when the records
         must be decided again, `Unavailable` when the database is unavailable, `BadData` when it refuses a value, and
         `ValueError` for slices that contradict themselves.
         """
@@ -152,6 +154,7 @@ class Store:
                     connection,
                     slices,
                     now=now,
+                    firm=firm,
                     clock=self._clock,
                     dead_letter_message=self._dead_letter_message,
                 )

@@ -10,7 +10,8 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from streamer.errors import Unavailable, UsageError
+from streamer import extras
+from streamer.errors import Unavailable
 from streamer.stream.connection import KafkaConnection
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ API_VERSION = (2, 3)
 """The protocol level to tell kafka-python, which cannot find it out here."""
 
 _LOG_ID_PREFIX = "embedded-"
-_MISSING_EXTRA = "the embedded broker needs confluent-kafka: pip install 'conformal-streamer[embedded]'"
 
 
 def is_embedded(log_id: str | None) -> bool:
@@ -70,10 +70,8 @@ class EmbeddedBroker:
         """
         if self._handle is not None:
             return
-        try:
+        with extras.needed_by("the embedded broker"):
             from confluent_kafka import KafkaException, Producer
-        except ModuleNotFoundError as error:
-            raise UsageError(_MISSING_EXTRA) from error
         silent = logging.Logger("streamer.embedded_broker", logging.CRITICAL + 1)
         # The cluster lives as long as the client handle that made it; the handle itself sends nothing.
         handle = Producer(

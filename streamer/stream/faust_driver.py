@@ -102,6 +102,14 @@ class StampingThread(AIOKafkaConsumerThread):
         self._hooks = cast("ReaderApp", self.app).hooks
         self._partitions: dict[TP, Partition] = {}
 
+    async def _keepalive2(self) -> None:
+        # Mode's own calls it an error that this thread was busy for three seconds. A large batch may take longer to unpack,
+        # within what heartbeats leave (`unpacking`). A reader that stands still for longer sends no heartbeats, and its
+        # partitions go to another worker.
+        while not self.should_stop:
+            await self.sleep(1.1)
+            await self._wakeup_timer_in_thread()
+
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.
         self._assignor = RoundRobinPartitionAssignor
@@ -176,7 +184,8 @@ class StampingThread(AIOKafkaConsumerThread):
         total = 0
         most = self._hooks.max_record_bytes
         for one in records:
-            record = Record(partition, one.offset, one.key, one.value, tuple(one.headers), one.timestamp)
+            timestamp = -1 if one.timestamp is None else one.timestamp  # messages of format 0 have none
+            record = Record(partition, one.offset, one.key, one.value, tuple(one.headers), timestamp)
             record = bounded(record, most)
             size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
             for name, value in record.headers:

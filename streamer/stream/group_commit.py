@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from streamer.failpoints import Failpoint
-    from streamer.journal import Outcome, OutcomeKind
+    from streamer.journal import Outcome, OutcomeKind, Record
     from streamer.stream.dead_letter_cap import DeadLetterCap
     from streamer.stream.decider import Decider
     from streamer.stream.intake import Intake, Run
@@ -79,6 +79,7 @@ class GroupCommit:
         self._tell = tell
         self._failpoint = failpoint
         self._clock = clock
+        self._decided_again = self._policies_keep_coming = False
 
     async def run(self) -> None:
         """Commit until cancelled.
@@ -93,7 +94,8 @@ class GroupCommit:
             runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
             began = time.monotonic()
             try:
-                if await commit_isolating(runs, self._commit, self._refuse):
+                self._decided_again = False
+                if await commit_isolating(runs, self._commit, self._refuse) and not self._decided_again:
                     self._size.observe(
                         sum(len(run.records) for run in runs), time.monotonic() - began, partitions=len(runs)
                     )
@@ -101,18 +103,39 @@ class GroupCommit:
                 self._intake.settle(runs)
 
     async def _commit(self, runs: list[Run]) -> None:
-        """Decide and commit a group; decide it again for as long as a policy changes before the commit."""
-        outdated: Sequence[Outcome] = ()
-        while (outcomes := await self._decide(runs, outdated)) is not None:
+        """Decide and commit a group; while a gate's policy changes before the commit, decide its batches again."""
+        records = [record for run in runs for record in run.records]
+        outcomes = await self._decide(runs, records)
+        firm = self._policies_keep_coming  # then each group would be written twice
+        self._policies_keep_coming = False
+        while outcomes is not None:
             self._failpoint("after_score")
             try:
-                await self._record(runs, outcomes)
+                await self._record(runs, outcomes, firm=firm)
             except Outdated as error:
-                log.info("stream.decided_again", records=len(outcomes), reason=str(error))
-                outdated = outcomes
+                self._decided_again = self._policies_keep_coming = firm = True
+                outcomes = await self._decide_outdated(runs, outcomes, error)
             else:
                 return
         self._stale(runs)
+
+    async def _decide_outdated(
+        self, runs: list[Run], outcomes: list[Outcome], error: Outdated
+    ) -> list[Outcome] | None:
+        """Decide the batches of the gates that `error` names anew, and leave everything else as it is."""
+        again = {
+            place: one
+            for place, one in enumerate(outcomes)
+            if isinstance(one, Decision) and one.key.gate in error.gates
+        }
+        log.info("stream.decided_again", records=len(again), of=len(outcomes), reason=str(error))
+        anew = await self._decide(runs, [one.record for one in again.values()], list(again.values()))
+        if anew is None:
+            return None
+        decided = list(outcomes)
+        for place, outcome in zip(again, anew, strict=True):
+            decided[place] = outcome
+        return decided
 
     async def _refuse(self, run: Run, detail: str, *, withheld: bool) -> None:
         """Record that the run's only record is refused; `withheld`: without its bytes."""
@@ -120,13 +143,13 @@ class GroupCommit:
         kept = without_bytes(record) if withheld else record
         await self._record([run], [self._decider.dead_letter(kept, codes.INTERNAL_ERROR, detail)])
 
-    async def _record(self, runs: list[Run], outcomes: Sequence[Outcome]) -> None:
+    async def _record(self, runs: list[Run], outcomes: Sequence[Outcome], *, firm: bool = False) -> None:
         slices = _slices(runs, outcomes)
         self._failpoint("before_commit")
         began = time.monotonic()
         try:
             kinds = await self._while_held(
-                runs, lambda: self._journal.commit(slices, now=self._clock()), part="database"
+                runs, lambda: self._journal.commit(slices, now=self._clock(), firm=firm), part="database"
             )
         except Fenced as error:
             if self._all_held(runs):
@@ -139,8 +162,9 @@ class GroupCommit:
         self._observer.stage("commit", time.monotonic() - began)
         self._told(slices, kinds)
 
-    async def _decide(self, runs: list[Run], outdated: Sequence[Outcome]) -> list[Outcome] | None:
-        records = [record for run in runs for record in run.records]
+    async def _decide(
+        self, runs: list[Run], records: Sequence[Record], outdated: Sequence[Outcome] = ()
+    ) -> list[Outcome] | None:
         began = time.monotonic()
 
         def decide() -> list[Outcome]:

@@ -24,6 +24,7 @@ from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.stream.unpacking import (
     HEADER_BYTES,
+    MAGIC_AT,
     ReadRecord,
     UnreadableBatch,
     at_once,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_MAGIC_AT = 16
 _FORMAT_2 = 2
 _LENGTH_AT = 8
 _LENGTH_ENDS = 12
@@ -123,7 +123,10 @@ class EscapingBatch:
             yield from records_of(self._raw, lambda: unpacked(codec, packed), self.most)
             return
         batch, raw = self._batch, self._raw
-        if content is not None and raw[_MAGIC_AT] >= _FORMAT_2:
+        if content is not None:
+            if raw[MAGIC_AT] < _FORMAT_2:
+                yield from records_of(raw, lambda: iter((content,)), self.most)
+                return
             raw = memoryview(without_compression(raw, content))
             batch = AioRecordBatch(raw)
         yield from self._plain(batch, raw)

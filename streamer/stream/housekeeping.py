@@ -80,7 +80,7 @@ class Upkeep:
             except Unavailable:
                 continue  # the reader reports the database's absence already
             except Exception:
-                log.exception("upkeep.round_failed")
+                log.exception("stream.housekeeping_failed")
 
     def close(self) -> None:
         """Stop; waits for the round in progress."""

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from streamer.journal import Lease, Partition, Record
     from streamer.stream.fetch_budget import FetchBudget
 
-LEAST_SHARE = 4
-"""Records of one partition, at least, before a bounded group takes from another one."""
+LEAST_SHARE = 8
+"""Records of one partition, at least, before a bounded group takes from another one.
+
+The first sizes of a group are 1, 2 and 8: from one partition, they tell what a record costs (`GroupSize`). With 4, the
+group of 8 came from two partitions, and where each costs seconds the noise of two groups passed for the cost of a record.
+"""
 RECORD_OVERHEAD = 256
 """Bytes that a record costs beside its key, value and headers; a round figure for the budget."""
 

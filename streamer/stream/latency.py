@@ -23,9 +23,9 @@ class LatencyLedger:
         self._made_at: OrderedDict[bytes, int] = OrderedDict()
 
     def remember(self, action: OutboxMessage, timestamp_ms: int) -> None:
-        """The action's record carries this timestamp (milliseconds since 1970)."""
+        """The action's record carries this timestamp (milliseconds since 1970; below 0: none)."""
         identity = _identity(action)
-        if identity is not None:
+        if identity is not None and timestamp_ms >= 0:
             self._made_at[identity] = timestamp_ms
             if len(self._made_at) > self._capacity:
                 self._made_at.popitem(last=False)

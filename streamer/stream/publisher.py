@@ -12,10 +12,13 @@ from kafka.errors import (
     ClusterAuthorizationFailedError,
     InvalidTopicError,
     KafkaError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
 )
 
 from streamer.errors import Unavailable, UsageError
+from streamer.stream.topics import missing_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +48,8 @@ class Publisher:
     Raises
     ------
     UsageError
-        A message is too large, a topic's name is invalid, or the broker does not permit us to write there.
+        A message is too large, a topic does not exist or its name is invalid, or the broker does not permit us to
+        write there.
     Unavailable
         The broker did not answer in time; what was under way may or may not be there.
     """
@@ -56,6 +60,7 @@ class Publisher:
         self._timeout = timeout
         self._producer: KafkaProducer | None = None
         self._underway: list[FutureRecordMetadata] = []
+        self._topics: set[str] = set()
         self._looked_at = time.monotonic()
 
     def send(
@@ -65,7 +70,8 @@ class Publisher:
 
         The key chooses the partition (murmur2, as every Kafka client does).
         """
-        with _explained(topic):
+        self._topics.add(topic)
+        with self._explained(topic):
             self._underway.append(self._open().send(topic, value, key=key, headers=list(headers)))
         if len(self._underway) >= _WINDOW or time.monotonic() - self._looked_at > _ACKNOWLEDGE_EVERY:
             self.flush()
@@ -74,11 +80,12 @@ class Publisher:
         """Wait until the broker has acknowledged everything that was sent."""
         if not self._underway:
             return
-        with _explained("the topic"):
+        with self._explained("the topic"):
             self._open().flush(timeout=self._timeout)
             for future in self._underway:
                 future.get(timeout=self._timeout)
         self._underway.clear()
+        self._topics.clear()
         self._looked_at = time.monotonic()
 
     def _open(self) -> KafkaProducer:
@@ -95,6 +102,31 @@ class Publisher:
             )
         return self._producer
 
+    @contextmanager
+    def _explained(self, topic: str) -> Iterator[None]:
+        try:
+            yield
+        except MessageSizeTooLargeError as error:
+            raise UsageError(f"a message is larger than {topic} takes: {error}") from error
+        except InvalidTopicError as error:
+            raise UsageError(f"{topic!r} is no valid topic name") from error
+        except AuthorizationError as error:
+            raise UsageError(f"the broker does not permit us to write to {topic}") from error
+        except (KafkaError, OSError) as error:
+            # An idempotent producer that may write to no topic at all is refused before it names one.
+            if ClusterAuthorizationFailedError.__name__ in str(error):
+                raise UsageError(f"the broker does not permit us to write to {topic}") from error
+            if isinstance(error, (KafkaTimeoutError, UnknownTopicOrPartitionError)):
+                self._look_for_topics()
+            raise Unavailable(f"the broker did not take it: {type(error).__name__}: {error}") from error
+
+    def _look_for_topics(self) -> None:
+        """Raise `UsageError` when a topic that was to be written to is not there: the client says only that it waited."""
+        if missing := missing_topics(self._connection, sorted(self._topics)):
+            raise UsageError(
+                f"the topic {', '.join(missing)} does not exist; `streamer topics create` makes what is missing"
+            )
+
     def __enter__(self) -> Publisher:
         return self
 
@@ -107,20 +139,3 @@ class Publisher:
         finally:
             if self._producer is not None:
                 self._producer.close(timeout=5)
-
-
-@contextmanager
-def _explained(topic: str) -> Iterator[None]:
-    try:
-        yield
-    except MessageSizeTooLargeError as error:
-        raise UsageError(f"a message is larger than {topic} takes: {error}") from error
-    except InvalidTopicError as error:
-        raise UsageError(f"{topic!r} is no valid topic name") from error
-    except AuthorizationError as error:
-        raise UsageError(f"the broker does not permit us to write to {topic}") from error
-    except (KafkaError, OSError) as error:
-        # An idempotent producer that may write to no topic at all is refused before it names one.
-        if ClusterAuthorizationFailedError.__name__ in str(error):
-            raise UsageError(f"the broker does not permit us to write to {topic}") from error
-        raise Unavailable(f"the broker did not take it: {type(error).__name__}: {error}") from error

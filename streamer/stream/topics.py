@@ -122,6 +122,13 @@ def check_topics(connection: KafkaConnection, plans: Sequence[TopicPlan]) -> lis
         return differences
 
 
+def missing_topics(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
+    """Which of these topics do not exist. Raises `Unavailable` when no broker answers."""
+    with _admin(connection) as admin:
+        existing = set(admin.list_topics())
+    return [name for name in names if name not in existing]
+
+
 def _differences(admin: KafkaAdminClient, plan: TopicPlan) -> Iterator[TopicDifference]:
     (description,) = admin.describe_topics([plan.name])
     partitions = description["partitions"]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import time
 import zlib
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from struct import unpack_from
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,9 +22,10 @@ import zstandard
 from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED, UNREADABLE, Part, Truncation, excerpt, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from streamer.journal import Headers
+
+Frame = Generator[bytes, None, memoryview]
+"""Chunks of what one frame holds; then the bytes that follow it."""
 
 AT_ONCE = 8 * 1024 * 1024
 """A batch that unpacks to no more is unpacked in one go."""
@@ -32,6 +35,9 @@ _LARGEST_SNAPPY_BLOCK = 64 * 1024 * 1024
 """A snappy block has to be unpacked as a whole; publishers' blocks have 32 KiB, or one batch."""
 _LARGEST_ZSTD_WINDOW = 1 << 27
 """What zstd allows by default; the highest level needs it."""
+_ZSTD_SKIPPED = 0x184D2A50
+_ZSTD_REPEATED_BYTE = 1
+_LONGEST_ZSTD_HEADER = 18
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _MOST_UNPACKED = 1 << 30
@@ -45,9 +51,14 @@ group waits 8 seconds for a heartbeat."""
 HEADER_BYTES = 61
 """Bytes of a batch of format 2 before its records."""
 
-_MAGIC_AT = 16
+MAGIC_AT = 16
+"""Where a batch says its format."""
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+
+_DAMAGE = (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError)
+"""What the libraries raise on bytes that are not theirs."""
+_CUT_OFF = "its compressed bytes end too early"
 
 
 class UnreadableBatch(Exception):
@@ -100,19 +111,17 @@ _patience = _Patience()
 
 
 def unpacked(codec: int, data: bytes | memoryview) -> Iterator[bytes]:
-    """Unpack in chunks of bounded size. Raises `UnreadableBatch`."""
+    """Unpack in chunks of bounded size. Raises `UnreadableBatch`.
+
+    What follows the last whole frame and is no frame is passed over, as Kafka's own consumer does for gzip. Records that
+    it should have held are found missing by whoever reads the chunks.
+    """
+    unpack = _CODECS.get(codec)
+    if unpack is None:
+        raise UnreadableBatch(f"compression codec {codec} is unknown")
     try:
-        if codec == GZIP:
-            yield from _gzip(data)
-        elif codec == SNAPPY:
-            yield from _snappy(data)
-        elif codec == LZ4:
-            yield from _lz4(data)
-        elif codec == ZSTD:
-            yield from _zstd(data)
-        else:
-            raise UnreadableBatch(f"compression codec {codec} is unknown")
-    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError) as error:
+        yield from unpack(memoryview(data))
+    except _DAMAGE as error:
         raise UnreadableBatch(f"it cannot be unpacked: {error}") from error
 
 
@@ -128,33 +137,49 @@ def at_once(codec: int, data: bytes | memoryview, most: int = AT_ONCE) -> bytes 
     return b"".join(chunks)
 
 
-def _gzip(data: bytes | memoryview) -> Iterator[bytes]:
-    rest: bytes | memoryview = data
-    while rest:  # members may follow each other
-        stream = zlib.decompressobj(wbits=31)
-        chunk = stream.decompress(rest, _CHUNK)
-        while chunk or not stream.eof:
-            if not chunk and not stream.unconsumed_tail:
-                raise UnreadableBatch("its compressed bytes end too early")
-            yield chunk
-            chunk = b"" if stream.eof else stream.decompress(stream.unconsumed_tail, _CHUNK)
-        rest = stream.unused_data.lstrip(b"\x00")
+def _in_frames(unpack: Callable[[memoryview], Frame], data: memoryview) -> Iterator[bytes]:
+    """Unpack frames that follow each other, up to bytes that begin no frame."""
+    rest = data
+    while rest:
+        frame = unpack(rest)
+        try:
+            first = next(frame)
+        except StopIteration as end:  # an empty frame
+            rest = end.value
+            continue
+        except (UnreadableBatch, *_DAMAGE):
+            if rest is data:
+                raise
+            return
+        yield first
+        rest = yield from frame
 
 
-def _snappy(data: bytes | memoryview) -> Iterator[bytes]:
-    view = memoryview(data)
-    if view[: len(_XERIAL)] != _XERIAL:
-        yield from _snappy_block(view)
-        return
-    at = _XERIAL_HEADER_BYTES
-    while at < len(view):
-        if len(view) - at < 4:
-            raise UnreadableBatch("its compressed bytes end too early")
-        (size,) = unpack_from(">i", view, at)
-        begin, at = at + 4, at + 4 + size
-        if size < 0 or at > len(view):
-            raise UnreadableBatch("its compressed bytes end too early")
-        yield from _snappy_block(view[begin:at])
+def _gzip(data: memoryview) -> Frame:
+    stream = zlib.decompressobj(wbits=31)
+    chunk = stream.decompress(data, _CHUNK)
+    while chunk or not stream.eof:
+        if not chunk and not stream.unconsumed_tail:
+            raise UnreadableBatch(_CUT_OFF)
+        yield chunk
+        chunk = b"" if stream.eof else stream.decompress(stream.unconsumed_tail, _CHUNK)
+    return memoryview(stream.unused_data.lstrip(b"\x00"))
+
+
+def _snappy(data: memoryview) -> Iterator[bytes]:
+    if data[: len(_XERIAL)] == _XERIAL:
+        return _in_frames(_xerial, data[_XERIAL_HEADER_BYTES:])
+    return _snappy_block(data)
+
+
+def _xerial(data: memoryview) -> Frame:
+    if len(data) < 4:
+        raise UnreadableBatch(_CUT_OFF)
+    (size,) = unpack_from(">i", data, 0)
+    if not 0 <= size <= len(data) - 4:
+        raise UnreadableBatch(_CUT_OFF)
+    yield from _snappy_block(data[4 : 4 + size])
+    return data[4 + size :]
 
 
 def _snappy_block(block: memoryview) -> Iterator[bytes]:
@@ -167,24 +192,46 @@ def _snappy_block(block: memoryview) -> Iterator[bytes]:
         yield bytes(content[begin : begin + _CHUNK])
 
 
-def _lz4(data: bytes | memoryview) -> Iterator[bytes]:
-    rest: bytes = bytes(data)
-    while rest:  # frames may follow each other
-        stream = lz4.frame.LZ4FrameDecompressor()
-        chunk = stream.decompress(rest, max_length=_CHUNK)
-        while chunk or not stream.eof:
-            if not chunk and stream.needs_input:
-                raise UnreadableBatch("its compressed bytes end too early")
-            yield chunk
-            chunk = b"" if stream.eof else stream.decompress(b"", max_length=_CHUNK)
-        rest = stream.unused_data or b""
+def _lz4(data: memoryview) -> Frame:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    chunk = stream.decompress(bytes(data), max_length=_CHUNK)
+    while chunk or not stream.eof:
+        if not chunk and stream.needs_input:
+            raise UnreadableBatch(_CUT_OFF)
+        yield chunk
+        chunk = b"" if stream.eof else stream.decompress(b"", max_length=_CHUNK)
+    return memoryview(stream.unused_data or b"")
 
 
-def _zstd(data: bytes | memoryview) -> Iterator[bytes]:
+def _zstd(data: memoryview) -> Frame:
+    end = _end_of_zstd(data)
     stream = zstandard.ZstdDecompressor(max_window_size=_LARGEST_ZSTD_WINDOW)
-    with stream.stream_reader(bytes(data), read_across_frames=True) as reader:
+    with stream.stream_reader(bytes(data[:end])) as reader:
         while chunk := reader.read(_CHUNK):
             yield chunk
+    return data[end:]
+
+
+def _end_of_zstd(data: memoryview) -> int:
+    """Where the first frame ends; the library's reader does not tell. That of a frame that is cut off is never reached."""
+    (magic,) = unpack_from("<I", bytes(data[:4]).ljust(4, b"\x00"))
+    if magic & ~0xF == _ZSTD_SKIPPED:
+        return 8 + int.from_bytes(data[4:8], "little")
+    head = bytes(data[:_LONGEST_ZSTD_HEADER])
+    at, last = zstandard.frame_header_size(head), 0
+    while not last and at < len(data):
+        block = int.from_bytes(data[at : at + 3], "little")
+        last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        at += 3 + (1 if kind == _ZSTD_REPEATED_BYTE else size)
+    return at + 4 * zstandard.get_frame_parameters(head).has_checksum
+
+
+_CODECS: dict[int, Callable[[memoryview], Iterator[bytes]]] = {
+    GZIP: partial(_in_frames, _gzip),
+    SNAPPY: _snappy,
+    LZ4: partial(_in_frames, _lz4),
+    ZSTD: partial(_in_frames, _zstd),
+}
 
 
 class _Cursor:
@@ -301,7 +348,7 @@ def records_of(
     content : begins to unpack its records.
     hurried : whether the thread has heartbeats to send, so that unpacking must not take long.
     """
-    legacy = raw[_MAGIC_AT] < 2
+    legacy = raw[MAGIC_AT] < 2
     read = -1
     try:
         for record in (
@@ -316,12 +363,12 @@ def records_of(
 def unreadable(raw: memoryview, read: int, why: str) -> ReadRecord:
     """Make the record that stands for those of a batch after offset `read` (-1: for all) that cannot be read."""
     (first,) = unpack_from(">q", raw, 0)
-    if raw[_MAGIC_AT] < 2:
+    if raw[MAGIC_AT] < 2:
         last, timestamp = first, 0
     else:
         last = first + unpack_from(">i", raw, 23)[0]
         (timestamp,) = unpack_from(">q", raw, 35)
-    where = f"to {last}" if read < 0 and raw[_MAGIC_AT] < 2 else f"{max(first, read + 1)} to {last}"
+    where = f"to {last}" if read < 0 and raw[MAGIC_AT] < 2 else f"{max(first, read + 1)} to {last}"
     digest = hashlib.sha256(raw).hexdigest()
     note = f"{UNREADABLE}: offsets {where}: {why}; the batch has {len(raw)} bytes as it was sent, sha256 {digest}"
     return ReadRecord(
@@ -408,7 +455,7 @@ def _legacy(
 ) -> Iterator[ReadRecord]:
     """Read formats 0 and 1, where a compressed message holds a set of messages."""
     (last,) = unpack_from(">q", raw, 0)
-    magic, attributes = raw[_MAGIC_AT], raw[_MAGIC_AT + 1]
+    magic, attributes = raw[MAGIC_AT], raw[MAGIC_AT + 1]
     appended = magic and attributes >> 3 & 1
     first = 0
     if magic:  # offsets are relative, and the last one is told: the first one needs a pass of its own
@@ -440,7 +487,7 @@ def _legacy(
         finally:
             _patience.end()
         if appended:
-            (timestamp,) = unpack_from(">q", raw, _MAGIC_AT + 2)
+            (timestamp,) = unpack_from(">q", raw, MAGIC_AT + 2)
         yield _placed(offset, timestamp, appended if magic else None, key, value, (), 0, most)
         if cursor.failed:
             raise cursor.failed
@@ -448,10 +495,10 @@ def _legacy(
 
 def packed_part(raw: memoryview) -> tuple[int, memoryview]:
     """Find the codec of a batch (0: none) and its compressed bytes. Raises `UnreadableBatch`."""
-    magic = raw[_MAGIC_AT]
+    magic = raw[MAGIC_AT]
     if magic >= 2:
         return raw[22] & 7, raw[HEADER_BYTES:]
-    codec = raw[_MAGIC_AT + 1] & 7
+    codec = raw[MAGIC_AT + 1] & 7
     at = 26 if magic else 18
     (key,) = unpack_from(">i", raw, at)
     at += 4 + max(0, key)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamer.gates.policy import NO_ENCODER
+from streamer.gates.settings import NO_ENCODER
 from streamer.journal import Partition
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import wiring
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from tests.faults import oracle
 from tests.faults.site import GATE, Site, a_site, put_in_force
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from streamer import wiring
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from streamer.settings.settings import load_settings
 from tests.e2e.scenario.labeller import Labellers
 from tests.e2e.scenario.population import Prompt, read_prompts, steady, worse

@@ -18,11 +18,9 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.events import codes
 from streamer.events.actions import decode_action
 from streamer.failpoints import disarmed
-from streamer.gates.policy import GateSettings
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record
-from streamer.recalibration.candidates import Candidate
-from streamer.recalibration.run import CalibrationRun
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings
 from streamer.store.db.schema import decisions, outbox
@@ -33,6 +31,7 @@ from streamer.stream.intake import Fetched, Intake, Verdict
 from streamer.stream.latency import LatencyLedger
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.stream_observer import StreamTelemetry
+from tests.faults.site import record_threshold
 from tests.unit.deciding.test_decider import IDENTITY, HashingEncoder
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ GROUP = 250
 PARTITIONS = 3
 NOW = datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
 
-RULES: dict[str, tuple[dict[str, Any], Rule, Threshold | None]] = {}
+RULES: dict[str, tuple[dict[str, Any], Rule, Threshold]] = {}
 
 
 def a_gate(name: str, rule: Rule = INDICATOR, cut: float | None = 0.5, **settings: Any) -> None:
@@ -104,7 +103,7 @@ class Laboratory:
             self.store.gates.create(
                 name, GateSettings(**chosen, keep_texts=keep_texts or name != "best"), by="ana", reason="test"
             )
-            self.put_in_force(name, rule, threshold)
+            record_threshold(self.store, name, threshold, rule)
         book = PolicyBook(self.store.policies.active, limits=wiring.limits(self.settings))
         book.refresh()
         self.metrics = Metrics()
@@ -123,21 +122,6 @@ class Laboratory:
         ]
         self.published: dict[Partition, int] = dict.fromkeys(self.partitions, 0)
         self.values: dict[tuple[Partition, int], bytes | None] = {}
-
-    def put_in_force(self, name: str, rule: Rule, threshold: Threshold | None) -> None:
-        gate, now = self.store.gates.get(name), wiring.now()
-        assert threshold is not None
-        run = CalibrationRun(
-            gate=gate,
-            groups=(),
-            labelled_groups=(),
-            candidates=(Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=rule),),
-            effective_alpha=gate.settings.alpha,
-            seed=gate.seed,
-            older_than=now,
-            started_at=now,
-        )
-        self.store.calibration.record_run(run, guarantee="", by="test", reason="test", now=now)
 
     def take(self, messages: Iterable[Message]) -> float:
         """Let the group commit have these; the seconds of the slowest group of `GROUP`."""

@@ -16,9 +16,10 @@ import numpy as np
 
 from streamer import wiring
 from streamer.calibration import Threshold
-from streamer.gates.policy import GateSettings
 from streamer.gates.rule import INDICATOR
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.candidates import Candidate
+from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.recalibration.run import CalibrationRun
 from streamer.settings.settings import Settings, load_settings
 from tests.faults import oracle
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from streamer.gates.rule import Rule
     from streamer.store import Store
     from tests.services.kafka import KafkaBroker
 
@@ -143,22 +145,41 @@ def a_site(
 
 
 def put_in_force(store: Store, cut: float, name: str = GATE) -> None:
-    """Give a gate a threshold that no labels found, so that batches ship from the first one on."""
-    gate, now = store.gates.get(name), wiring.now()
+    """Give a gate a cut that no labels found, so that batches ship from the first one on."""
+    settings = store.gates.get(name).settings
     threshold = Threshold(
-        state="cut", value=cut, alpha=gate.settings.alpha, method=gate.settings.method, groups=0, guarantee=""
+        state="cut", value=cut, alpha=settings.alpha, method=settings.method, groups=0, guarantee=""
     )
+    record_threshold(store, name, threshold)
+
+
+def record_threshold(store: Store, name: str, threshold: Threshold, rule: Rule = INDICATOR) -> None:
+    """Record a run that found this threshold, from no labels."""
+    gate, now = store.gates.get(name), wiring.now()
     run = CalibrationRun(
         gate=gate,
         groups=(),
         labelled_groups=(),
-        candidates=(Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=INDICATOR),),
+        candidates=(Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=rule),),
         effective_alpha=gate.settings.alpha,
         seed=gate.seed,
         older_than=now,
         started_at=now,
     )
     store.calibration.record_run(run, guarantee="", by="test", reason="test", now=now)
+
+
+def calibrated_now(store: Store) -> CalibrationRun:
+    """What a calibration of the gate would find and read at this moment."""
+    return recalibrate_by_hand(
+        store.calibration,
+        store.policies,
+        store.gates.get(GATE),
+        clock=wiring.now,
+        by="test",
+        reason="test",
+        dry_run=True,
+    ).run
 
 
 def wait_until(reached: Callable[[], bool], what: str, seconds: float = 90) -> None:

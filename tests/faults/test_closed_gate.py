@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
+from streamer import wiring
 from streamer.store.db.schema import batches, decisions
 from tests.faults.matrix import LONG
 from tests.faults.site import GATE, wait_until
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
+    from tests.services.kafka import KafkaBroker
 
 LOCKED_SECONDS = 60 if LONG else 4
 """How long the table stays locked after the gate was closed."""
@@ -49,6 +51,22 @@ def test_nothing_is_shipped_once_a_gate_is_closed(site: Site, matrix: Matrix) ->
     assert any("stream.decided_again" in worker.log_text() for worker in workers)
     matrix.add("21 closed while commits wait for a lock", site.check(), seconds=working)
     assert [worker.terminate() for worker in workers] == [0, 0, 0]
+
+
+def test_a_gate_is_closed_where_nobody_can_be_told_for_want_of_the_topic(
+    site: Site, kafka_broker: KafkaBroker
+) -> None:
+    topic = wiring.topics(site.settings).thresholds
+    kafka_broker.delete_topics([topic])
+    done = site.command("threshold", "close", GATE, "--reason", "incident")
+    told = " ".join(done.stderr.split())
+    assert f"the topic {topic} does not exist" in told
+    assert "`streamer topics create`" in told
+    assert "does not answer" not in told
+    assert site.store.policies.newest(GATE).state == "closed"
+    site.command("topics", "create")
+    assert "It is recorded" not in site.command("threshold", "rollback", GATE, "--to", "2").stderr
+    assert site.store.reports.outbox_pending() == 0, "what waited for the topic is published, too"
 
 
 def _shipped(site: Site) -> set[tuple[str, int]]:

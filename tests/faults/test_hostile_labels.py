@@ -13,7 +13,7 @@ from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
 from streamer.store.db.schema import batches, label_revisions, responses
 from tests.faults.agreement import agree
-from tests.faults.site import GATE, publish, wait_until
+from tests.faults.site import GATE, calibrated_now, publish, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -178,14 +178,4 @@ def test_no_label_loosens_a_policy_by_itself(site: Site, matrix: Matrix) -> None
 
 def read_now(world: Attacked) -> Any:
     """What a run reads now: groups, items and severities."""
-    store = world.site.store
-    run = recalibrate_by_hand(
-        store.calibration,
-        store.policies,
-        store.gates.get(GATE),
-        clock=wiring.now,
-        by="x",
-        reason="x",
-        dry_run=True,
-    ).run
-    return run.groups
+    return calibrated_now(world.site.store).groups

@@ -16,11 +16,10 @@ from streamer.audit import signing
 from streamer.events.labels import SCHEMA
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.settings.settings import load_settings
 from streamer.signing.labels import statement
 from streamer.store.db.schema import batches, control_head, label_revisions, responses
-from tests.faults.site import GATE, publish, wait_until
+from tests.faults.site import GATE, calibrated_now, publish, wait_until
 
 if TYPE_CHECKING:
     from streamer.store import Store
@@ -102,15 +101,7 @@ class Labelled:
         """What the labels say: to the queue, to those who watch, and to a calibration."""
         store = store or self.store
         severities = store.labels.severities(GATE, "human")
-        run = recalibrate_by_hand(
-            store.calibration,
-            store.policies,
-            store.gates.get(GATE),
-            clock=wiring.now,
-            by="ana",
-            reason="",
-            dry_run=True,
-        ).run
+        run = calibrated_now(store)
         return (
             [severities.get(BatchKey(GATE, batch, 1), response) for batch, response in self.drawn],
             store.labels.pending()[GATE],

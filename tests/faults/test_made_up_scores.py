@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer import wiring
 from streamer.events.actions import decode_action
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from tests.faults import oracle
 from tests.faults.site import event, publish, put_in_force, wait_until
 

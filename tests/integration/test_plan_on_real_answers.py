@@ -17,7 +17,7 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.scoring.encoders.encoder import Encoder
 
 RESPONSES = 5

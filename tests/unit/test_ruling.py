@@ -15,13 +15,13 @@ from streamer.calibration import prepare_transductive
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import UNITS
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.settings import UNITS
 from streamer.gates.uniforms import uniforms_for
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 KEY = BatchKey("support-bot", "b-1", 1)
 SALT = bytes(range(32))

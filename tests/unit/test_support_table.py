@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamer.calibration.laws import LAWS
-from streamer.gates.policy import METHODS, SHAPES, UNITS, GateSettings
+from streamer.calibration.registry import weighting_schemes
+from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 
@@ -47,12 +47,14 @@ def columns(**settings: Any) -> list[list[bool]]:
 
 
 ROWS: dict[str, list[dict[str, Any]]] = {
-    "`mean`, `crc`, `bb`, `rbwa`": [{"method": law} for law in LAWS],
+    "`mean`, `crc`, `bb`, `rbwa`": [{"method": law} for law in weighting_schemes()],
     "`transductive`": [{"method": "transductive"}],
     "`hb`, `betting`": [{"method": "hb"}, {"method": "betting"}],
     "`selective`": [{"method": "selective"}],
     "`age`": [{"method": "age"}],
-    "segments of `mean`, `crc`, `bb`, `rbwa`": [{"method": law, "segment_by": "k"} for law in LAWS],
+    "segments of `mean`, `crc`, `bb`, `rbwa`": [
+        {"method": law, "segment_by": "k"} for law in weighting_schemes()
+    ],
     "label floor, with any method but `selective`": [
         {"method": method, "label_floor": 0.2} for method in METHODS if method != "selective"
     ],

@@ -63,7 +63,7 @@ def test_a_database_that_is_away_costs_rounds_and_no_word() -> None:
     assert shown[0] == (7, HEIGHTS)
 
 
-@pytest.mark.expected_errors("upkeep.round_failed")
+@pytest.mark.expected_errors("stream.housekeeping_failed")
 def test_an_error_is_logged_and_the_next_round_comes() -> None:
     shown, _ = run_until_shown(Database(ValueError("a bug")))
     assert shown[0] == (7, HEIGHTS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from streamer.gates.policy import LEAST_ALPHA, GateSettings, calibrated_for_another, unread
+from streamer.gates.settings import FLAT_NAMES, LEAST_ALPHA, GateSettings, calibrated_for_another, unread
 
 PLAIN = GateSettings(encoder="e@1", unit="response", dimension=8)
 OTHER: dict[str, Any] = {
@@ -33,7 +33,7 @@ UNREAD_BY_MEAN = {"eta", "draws", "delta", "rho", "grid", "starts", "width", "se
 
 
 def test_every_setting_is_told_of() -> None:
-    assert set(OTHER) | {"scorer"} == {field.name for field in fields(GateSettings)}
+    assert set(OTHER) | {"scorer", "parameters"} == set(FLAT_NAMES)
 
 
 @pytest.mark.parametrize("name", OTHER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.reading import chance_of
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm, RestartedBets, RiskAlarm
 from tests.unit.monitoring.streams import audited, severities

@@ -18,9 +18,9 @@ import pytest
 from scipy import stats
 
 from streamer import LabelledGroup, Threshold, calibrate, calibrate_groups, decide
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_schemes
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import UNITS
+from streamer.gates.settings import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +156,7 @@ def assert_over_budget(measured: tuple[float, float], alpha: float = ALPHA) -> N
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("method", LAWS)
+@pytest.mark.parametrize("method", weighting_schemes())
 def test_risk_keeps_to_the_budget(method, name, unit):
     labelled = unit_of_world(name, unit)
     measured = risk(labelled, thresholds_of(labelled, method))
@@ -166,7 +166,7 @@ def test_risk_keeps_to_the_budget(method, name, unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", ["continuous", "correlated"])
-@pytest.mark.parametrize("method", LAWS)
+@pytest.mark.parametrize("method", weighting_schemes())
 def test_without_ties_the_budget_is_spent(method, name, unit):
     """No more than 1/(G + 1) of the budget is left: one loss more would not have fitted."""
     labelled = unit_of_world(name, unit)
@@ -234,7 +234,7 @@ def test_labels_above_a_floor_are_enough(floor):
         assert with_floor.value == max(with_all.value, floor)
 
 
-@pytest.mark.parametrize("method", LAWS)
+@pytest.mark.parametrize("method", weighting_schemes())
 def test_weights_from_one_seed_and_the_names_are_as_good_as_random_ones(method):
     labelled = world("unequal")
     found = []

@@ -25,11 +25,13 @@ from streamer.calibration import (
     calibrate_selective,
     calibrate_soft,
     prepare_transductive,
+    registry,
 )
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.calibration.specification import Sample
 from streamer.gates.gate import mean_score
-from streamer.gates.policy import UNITS
+from streamer.gates.settings import UNITS
 from tests.validity.known_risk import assert_within, most_violations
 
 if TYPE_CHECKING:
@@ -127,7 +129,7 @@ SHAPED_UNITS = [(shape, unit) for shape in ("indicator", "quantiles") for unit i
 
 def laws_of(unit: str) -> tuple[str, ...]:
     """With one item a group all laws are one."""
-    return ("mean",) if unit == "best" else LAWS
+    return ("mean",) if unit == "best" else weighting_schemes()
 
 
 def exposures(shape: str, unit: str, find: Callable[[list[LabelledGroup], int], float]) -> np.ndarray:
@@ -288,3 +290,30 @@ def test_thresholds_of_single_batches(unit, capped):
         risks[repeat] = lost / fresh.shape[1]
     assert_within(risks, ALPHA)
     assert_pressed(risks)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, kind in registry.every().items() if kind.offered and not kind.per_batch]
+)
+def test_every_calibrator_keeps_the_promise_of_its_family(name):
+    """What its specification claims, by itself for whatever stands in the folder of calibrators."""
+    some, calibrator = population("response"), registry.calibrator(name)
+    risk = some.selective if calibrator.risk == "selective" else some.exposure
+    alpha = 0.9 * risk(-math.inf) if calibrator.risk == "selective" else ALPHA
+    assert risk(-math.inf) > alpha, "a budget that nothing can break would prove nothing"
+    probable = calibrator.family == "with high probability"
+    risks = np.array(
+        [
+            risk(
+                calibrator.calibrate(
+                    Sample(groups=groups, alpha=alpha, seed=repeat, drawn=LARGEST, largest=LARGEST)
+                ).threshold.value
+            )
+            for repeat, groups in enumerate(calibrations("response", count=MANY if probable else GROUPS))
+        ]
+    )
+    if probable:
+        assert (risks > alpha).sum() <= most_violations(len(risks), calibrator.parameters()["delta"])
+    else:
+        assert_within(risks, alpha)
+    assert risks.max() > 0, "a gate that never opens would prove nothing"

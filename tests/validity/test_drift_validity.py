@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamer.calibration import calibrate_by_age
-from streamer.calibration.drift import age_weights
+from streamer.calibration.calibrators.age import age_weights
 from tests.validity.known_risk import assert_over, assert_within, single, uniform_share
 
 ALPHA = 0.1

@@ -15,7 +15,7 @@ from streamer.planning.plan import make_plan
 from streamer.planning.prompts import SampledBatches, guessed_prompts
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 FRESH = 400
 REPETITIONS = 400

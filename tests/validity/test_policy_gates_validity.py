@@ -16,9 +16,9 @@ from streamer import LabelledGroup
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
-from streamer.gates.policy import GateSettings
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Cut
+from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.audit_sample import draw_responses
 from streamer.recalibration.candidates import Sample, decide

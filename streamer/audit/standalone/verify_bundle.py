@@ -24,6 +24,7 @@ import unicodedata
 import uuid
 import zipfile
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,12 @@ ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_10000_MS = 253_402_300_800_000
+
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "parameters",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
@@ -173,6 +177,20 @@ def decided_without_trust(facts: dict[str, Any]) -> bool:
     return facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"])
 
 
+def is_late(deadline: float | None, created_at: str | None, timestamp_ms: int, now: str) -> bool:
+    """Tell whether a batch was past its gate's decision deadline: by its own date, or else by its record's timestamp.
+
+    What lies further ahead than the deadline is long is no date, and a batch without any is late.
+    """
+    if deadline is None:
+        return False
+    dates = [] if created_at is None else [datetime.fromisoformat(created_at)]
+    if 0 <= timestamp_ms < _YEAR_10000_MS:
+        dates.append(_EPOCH + timedelta(milliseconds=timestamp_ms))
+    ages = [(datetime.fromisoformat(now) - date).total_seconds() for date in dates]
+    return next((age > deadline for age in ages if age >= -deadline), True)
+
+
 def keyed_number(salt: bytes, *parts: str) -> int:
     """Map names to 64 bits by HMAC-SHA256 under a gate's salt; each part is preceded by its length."""
     encoded = [part.encode() for part in parts]
@@ -221,7 +239,8 @@ _UNSEEN_OTHERS = frozenset(
         chr,
         (
             0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
-            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000),
+            0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000), *range(0xFDD0, 0xFDF0),
+            *range(0xFFFE, 0x110000, 0x10000), *range(0xFFFF, 0x110000, 0x10000),
         ),
     )
 )  # fmt: skip
@@ -238,15 +257,15 @@ def is_blank(text: str) -> bool:
 def decided_as_blank(texts: Sequence[str], responses: Sequence[Sequence[Any]], unit: str) -> list[bool]:
     """Report which answers of a scored batch its decision took for blank.
 
-    Earlier versions took only white space for blank. What is not seen otherwise has a score of 0 if it was taken
-    for blank, and of a batch that such answers hold altogether there are no scores at all.
+    Earlier versions took less for blank, the first one only white space. What is not seen otherwise has a score of 0 if
+    it was taken for blank, and of a batch that such answers hold altogether there are no scores at all.
     """
-    unseen = [is_blank(text) for text in texts]
-    earlier = all(unseen) or (unit == "batch" and any(unseen))
-    return [
-        not text.strip() or (blank and not earlier and not score and not raw and action != "ship")
-        for text, blank, (_, score, raw, action, _) in zip(texts, unseen, responses, strict=True)
+    unseen = [
+        is_blank(text) and not score and not raw and action != "ship"
+        for text, (_, score, raw, action, _) in zip(texts, responses, strict=True)
     ]
+    earlier = all(unseen) or (unit == "batch" and any(unseen))
+    return [not text.strip() or (blank and not earlier) for text, blank in zip(texts, unseen, strict=True)]
 
 
 Derived = tuple[list[bool], int | None, tuple[str, float | None]]
@@ -693,13 +712,23 @@ class Verifier:
         self.counts["decisions"] += 1
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
+        # Where nothing was embedded none is named; earlier versions named the gate's encoder there too.
+        unscored = all(response[1] is None for response in facts["responses"])
+        nothing = {"encoder": "none"} if unscored and facts["embedding_source"] == "none" else {}
         for name in ("unit", "mode", "scorer", "encoder"):
-            if facts[name] != settings[name] and not (
+            if facts[name] not in (settings[name], nothing.get(name, settings[name])) and not (
                 untrusted and (name != "mode" or facts[name] == "enforce")
             ):
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")
         if facts["action_id"] != str(uuid.uuid5(ACTION_NAMESPACE, canonical_json(facts["batch"]).decode())):
             self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
+        if "timestamp_ms" in facts:  # earlier versions recorded none
+            deadline = settings["decision_deadline_seconds"]
+            late = is_late(deadline, facts["created_at"], facts["timestamp_ms"], facts["decided_at"])
+            if late and facts["outcome"] in ("ship", "mixed"):
+                self.fault("action", place, "it shipped after its gate's decision deadline")
+            if not late and facts["reason"] == "deadline_passed":
+                self.fault("action", place, "it was held for a deadline that had not passed")
         best = self._action(line, facts, policy, settings, place)
         if best is not False:
             self._draw(line, facts, settings, best, place)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration import LabelledGroup
     from streamer.clouds.measurement import Floats, Units
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 72, 16, 30, 50

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer.calibration import groups_needed
+from streamer.calibration.registry import every
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, budget, percent
 from streamer.dev.report.charts import threshold_words
@@ -18,11 +19,9 @@ if TYPE_CHECKING:
     from streamer.calibration import LabelledGroup
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.measurement import DecidedBatch, RiskReport
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 CASES_SHOWN = 3
-WITH_PROBABILITY = ("hb", "betting")
-"""Methods whose promise is about one calibration, with a probability."""
 
 _LONGEST_EXCERPT = 240
 
@@ -83,6 +82,11 @@ class Case:
     shipped: bool
 
 
+def bounded(method: str) -> bool:
+    """Whether a method's guarantee holds with high probability for one calibration."""
+    return every()[method].family == "with high probability"
+
+
 def cases(run: DemoRun, *, shipped: bool, wrong: bool, limit: int = CASES_SHOWN) -> list[Case]:
     """Pick decisions of one kind: not by hand, but by the order of a hash of the batch's id.
 
@@ -140,7 +144,7 @@ def verdict(run: DemoRun) -> str:
             "the two halves are not alike."
         )
     if report.exposure_risk > run.alpha:
-        if run.method in WITH_PROBABILITY:
+        if bounded(run.method):
             return f"{words} The guarantee may fail for a calibration, and what is measured on one half varies besides."
         return f"{words} The guarantee bounds the average over many such runs, so single runs may land a little above."
     return words
@@ -163,11 +167,7 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
             "Budget alpha",
             budget(run.alpha),
             "the most that exposure may be"
-            + (
-                ", but for the chance that the guarantee names"
-                if run.method in WITH_PROBABILITY
-                else " on average"
-            ),
+            + (", but for the chance that the guarantee names" if bounded(run.method) else " on average"),
         ),
         (
             "Selective risk",
@@ -183,7 +183,11 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
         (
             "Threshold",
             threshold_words(run.bar),
-            ("the strictest that a batch can get, each has its own; " if run.method == "transductive" else "")
+            (
+                "the strictest that a batch can get, each has its own; "
+                if every()[run.method].per_batch
+                else ""
+            )
             + f"calibrated by the method {run.method} for the unit {run.unit}",
         ),
         ("Calibration groups", str(len(run.calibration)), "labelled prompts of the first half"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from streamer.calibration.registry import every
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
 from streamer.dev.report.charts import calibration_chart, score_chart, tradeoff_chart
 from streamer.dev.report.demo_run import (
-    WITH_PROBABILITY,
     Case,
     DemoRun,
+    bounded,
     cases,
     excerpt,
     figure_rows,
@@ -134,22 +135,11 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
 
 def _against_the_curve(method: str) -> str:
     """Say how the method's threshold stands to the curve, which is that of `mean`."""
-    if method == "mean":
+    difference = every()[method].against_mean
+    if not difference:
         return "The threshold is the smallest at which the bound is within the budget."
     curve = "The curve is that of the method mean, whose threshold is where it meets the budget;"
-    if method == "transductive":
-        return (
-            f"{curve} it is the one shown. transductive counts the unseen prompt at what its batch could cost, which gives "
-            "every batch a threshold of its own, no higher than this one."
-        )
-    if method in WITH_PROBABILITY:
-        return (
-            f"{curve} {escape(method)} asks more, that the budget hold for this calibration with high probability, and "
-            "mostly cuts higher."
-        )
-    if method == "age":
-        return f"{curve} age gives newer prompts more weight, so that its own curve and threshold are others."
-    return f"{curve} {escape(method)} draws its weights at random, so that its own curve and threshold differ a little."
+    return f"{curve} {escape(method)} {difference}"
 
 
 def _picture(title: str, svg: str, caption: str, key: Sequence[tuple[str, str]] = ()) -> str:
@@ -212,7 +202,7 @@ def _guarantee(run: DemoRun) -> str:
         f"({percent(run.report.selective_risk)} here), and it does not bound that.",
         "It holds for a calibration with the probability that it names, and not with certainty. A single prompt may be "
         "wrong."
-        if run.method in WITH_PROBABILITY
+        if bounded(run.method)
         else "It bounds an average over calibrations and future prompts. A single run may land above, a single prompt may "
         "be wrong.",
         f"It is one number for all {many} together. One kind of question may run above the budget while another runs "

@@ -6,11 +6,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 from streamer.errors import Unavailable
-from streamer.gates.gate import is_blank
 from streamer.labels.filling import Attempted
 from streamer.labels.judge.marks import AnsweredQuestion, severity_case
 from streamer.labels.llm.record import PASSING
 from streamer.labels.severity import Severity
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence

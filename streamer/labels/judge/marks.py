@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from streamer.gates.gate import is_blank
 from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.rubric import JudgeCase
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

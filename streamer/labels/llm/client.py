@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from streamer import extras
 from streamer.errors import UsageError
 from streamer.events.excerpts import one_line
 from streamer.labels.llm.record import PASSING, Choice, Exchange, TokenUsage
@@ -255,12 +256,8 @@ class Chat:
 
 
 def _openai() -> Any:
-    try:
+    with extras.needed_by("asking a language model"):
         return importlib.import_module("openai")
-    except ImportError as error:
-        raise UsageError(
-            "asking a language model needs the package openai: pip install 'conformal-streamer[judge]'"
-        ) from error
 
 
 def _answered(completion: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import statistics
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from streamer.gates.gate import is_blank
 from streamer.labels.judge.parsing import ASPECT_NAMES
-from streamer.scoring.compared_scorers import GRAM
+from streamer.scoring.blank import is_blank
+from streamer.scoring.registry import GRAM
 from streamer.security.csv_cells import CsvTable
 
 if TYPE_CHECKING:

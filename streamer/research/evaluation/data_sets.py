@@ -13,8 +13,8 @@ import msgspec
 from streamer.clouds.cloud import read_clouds, severity_kind
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.gates.gate import is_blank
 from streamer.research.evaluation.results import JUDGE_FIELD
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

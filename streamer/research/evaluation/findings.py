@@ -11,10 +11,10 @@ from streamer.research.evaluation.measures import JUDGE, MODES
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.tables import promised_rows
 from streamer.research.evaluation.words import headline_alpha, scorer_title
-from streamer.scoring.compared_scorers import GRAM
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
 
 

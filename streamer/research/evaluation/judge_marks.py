@@ -15,11 +15,11 @@ import msgspec
 
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable
-from streamer.gates.gate import is_blank
 from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.labeller import GIVE_UP_AFTER
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import PASSING
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

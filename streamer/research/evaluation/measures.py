@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_schemes
 from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import decided_batch
 from streamer.research.evaluation.ranking import ranking
@@ -16,13 +16,13 @@ from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow,
 from streamer.research.evaluation.spreads import excess, spread
 from streamer.research.experiments.compared_methods import METHODS_COMPARED, Labels, by_law, served_above
 from streamer.research.experiments.halves import Halves, outcomes
-from streamer.scoring.compared_scorers import GRAM
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.clouds.offline import ScoredCloud
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.research.experiments.compared_methods import Run, Served, Traffic
     from streamer.research.experiments.halves import Outcomes
 
@@ -103,7 +103,7 @@ def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[Stability
     """Compare how the laws of weights track the budget, and how much their thresholds vary."""
     test, calibration = _sizes(halves)
     rows = []
-    for law in LAWS:
+    for law in weighting_schemes():
         again = [
             [Labels(labels.groups, labels.largest, -1 - draw) for draw in range(_REDRAWS)]
             for labels in halves.labels[:_SPLITS_REDRAWN]

@@ -26,7 +26,7 @@ from streamer.research.evaluation.tables import (
     stability_table,
 )
 from streamer.research.evaluation.words import headline_alpha
-from streamer.scoring.compared_scorers import SCORERS
+from streamer.scoring.registry import SCORERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,14 +32,14 @@ from streamer.research.evaluation.results import (
 from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.score_cache import compiled_pattern
 from streamer.research.experiments.side_processes import side_processes
-from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from streamer.clouds.offline import ScoredCloud
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
 
 UNITS: tuple[Unit, ...] = ("best", "response")

@@ -18,8 +18,8 @@ from streamer.research.experiments.score_cache import (
     every_score,
     final_answer,
 )
-from streamer.scoring.compared_scorers import SCORER_NAMES
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
+from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

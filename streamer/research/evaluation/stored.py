@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from streamer.clouds.cloud import Cloud, CloudResponse
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import DataSet, data_set
-from streamer.scoring.compared_scorers import GRAM
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.clouds.stored_answers import AnswerStore, StoredBatch
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
 
 NOT_KEPT = "(not kept)"
 """Stands for a text that the record does not hold, or no longer does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from streamer.scoring.compared_scorers import SCORERS
+from streamer.scoring.registry import SCORERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,14 +26,13 @@ from streamer.calibration import (
     prepare_transductive,
 )
 from streamer.calibration.crc import keyed_losses
-from streamer.calibration.high_probability import BOUNDS
+from streamer.calibration.high_probability import bounds
 from streamer.calibration.item_table import ItemTable
-from streamer.calibration.laws import LAWS
 from streamer.calibration.loss_curve import budget_limit
+from streamer.calibration.registry import weighting_scheme, weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 
 if TYPE_CHECKING:
-    from streamer.calibration.high_probability import Bound
     from streamer.calibration.shapes import SoftGate
 
 Floats = NDArray[np.float64]
@@ -80,7 +79,9 @@ class Labels:
         if all(len(group.item_ids) == 1 for group in self.groups):
             law = "mean"  # the one item has all the weight, whatever the law
         if law not in self._curves:
-            scores, losses = keyed_losses(self.groups, method=law, eta=ETA, draws=DRAWS, seed=self.seed)
+            scores, losses = keyed_losses(
+                self.groups, scheme=weighting_scheme(law, {"eta": ETA, "draws": DRAWS}), seed=self.seed
+            )
             self._curves[law] = LossCurve.of(scores, losses)
         return self._curves[law].first_over(limit)
 
@@ -176,7 +177,7 @@ def by_law(law: str) -> Run:
     return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
 
 
-def _bound(method: Bound) -> Callable[[Labels, float], Threshold]:
+def _bound(method: str) -> Callable[[Labels, float], Threshold]:
     return lambda labels, alpha: calibrate_high_probability(
         labels.table(), alpha=alpha, delta=DELTA, method=method, seed=labels.seed
     )
@@ -237,9 +238,9 @@ def _rank(labels: Labels, alpha: float, traffic: Traffic) -> Served:
 
 
 METHODS_COMPARED: tuple[ComparedMethod, ...] = (
-    *(ComparedMethod(law, by_law(law)) for law in LAWS),
+    *(ComparedMethod(law, by_law(law)) for law in weighting_schemes()),
     ComparedMethod("transductive", _transductive),
-    *(ComparedMethod(bound, _indicator(_bound(bound))) for bound in BOUNDS),
+    *(ComparedMethod(bound, _indicator(_bound(bound))) for bound in bounds()),
     ComparedMethod("selective", _indicator(_selective)),
     ComparedMethod("age", _indicator(_age)),
     ComparedMethod("clt", _indicator(_clt)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
-from streamer.gates.policy import NO_ENCODER
+from streamer.gates.settings import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.errors import UsageError
-from streamer.gates.gate import is_blank
 from streamer.research.experiments.score_cache import own_embeddings
 from streamer.research.gpso.questions import Question
+from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

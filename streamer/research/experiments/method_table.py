@@ -25,7 +25,7 @@ from streamer.research.experiments.score_cache import SCORES_FOLDER, scored_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 Floats = NDArray[np.float64]
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_schemes
 from streamer.clouds.cloud import read_clouds
 from streamer.clouds.offline import ScoredCloud, run_scored, score_clouds
 from streamer.clouds.sentence import budget
 from streamer.errors import StreamerError
-from streamer.gates.policy import UNITS
+from streamer.gates.settings import UNITS
 from streamer.research.experiments.command_arguments import alpha_argument, count_argument, default_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamer.clouds.measurement import RiskReport
-    from streamer.gates.policy import Unit
+    from streamer.gates.settings import Unit
 
 ALPHAS = (0.01, 0.05, 0.10, 0.15, 0.20)
 
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", help="response clouds, .jsonl or .jsonl.gz, - for standard input")
     parser.add_argument("--unit", choices=UNITS, default="best")
-    parser.add_argument("--method", choices=LAWS, default="mean")
+    parser.add_argument("--method", choices=weighting_schemes(), default="mean")
     parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
     parser.add_argument(
         "--seeds", type=count_argument(1), default=20, help="number of splits, seeded 0, 1, ..."

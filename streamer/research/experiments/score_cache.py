@@ -14,10 +14,10 @@ from streamer.clouds.cloud import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.gates.gate import is_blank
 from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import normal_form
-from streamer.scoring.compared_scorers import GRAM, SCORER_NAMES, SCORERS
+from streamer.scoring.blank import is_blank
+from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
 
 if TYPE_CHECKING:

@@ -107,7 +107,7 @@ async function ask(path, message = {}, wait = 20000) {
 
 // Characters that are not seen, or that change how their neighbours are seen: shown as their number. U+200C and U+200D
 // are left: Persian, Indic scripts and emoji are written with them.
-const ODD = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\u3164\uFE00-\uFE0E\uFEFF\uFFA0\uFFF9-\uFFFB\u{E0000}-\u{E0FFF}]|\r(?!\n)/gu;
+const ODD = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\u3164\uFE00-\uFE0E\uFEFF\uFFA0\uFFF9-\uFFFB\u{E0000}-\u{E0FFF}\p{Noncharacter_Code_Point}]|\r(?!\n)/gu;
 const FENCED = /^[ \t]*```[\s\S]*?(?:^[ \t]*```[ \t]*$|(?![\s\S]))/gm;
 
 function span(className, ...children) {

@@ -11,7 +11,7 @@ from streamer.risk.states import AuditedDecision
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings, Unit
+    from streamer.gates.settings import GateSettings, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

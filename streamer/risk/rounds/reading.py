@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch
     from streamer.risk.states import AuditedDecision

@@ -10,7 +10,7 @@ from streamer.risk.states import RiskInterval, budget_burn
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.state import AlarmKind, GateWatch, WatchedAlarm, WatchedSequence
     from streamer.risk.states import BudgetBurn

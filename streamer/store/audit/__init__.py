@@ -1,0 +1,1 @@
+"""The evidence: the control chain, checkpoints, verification, and the erasure of texts."""

@@ -131,11 +131,7 @@ class EvidenceSnapshot:
             for row in self._connection.execute(sa.select(control_log.c.kind, control_log.c.subject))
         }
         for table in control.SEALED_TABLES:
-            key = list(table.primary_key.columns)
-            query = sa.select(*key).order_by(*key)
-            if table in (label_revisions, label_signatures):
-                query = query.where(table.c.source != control.TOPIC_SOURCE)
-            for row in self._connection.execute(query).mappings():
+            for row in self._connection.execute(control.keys_to_seal(table)).mappings():
                 subject = control.subject_of(table, row)
                 if (table.name, subject) not in sealed:
                     yield {"kind": table.name, "subject": subject}

@@ -148,6 +148,15 @@ def sealed_rows(
     return rows
 
 
+def keys_to_seal(table: sa.Table) -> sa.Select[Any]:
+    """Select the primary keys of the rows that this chain holds, in their order."""
+    key = list(table.primary_key.columns)
+    query = sa.select(*key).order_by(*key)
+    if table in (label_revisions, label_signatures):
+        query = query.where(table.c.source != TOPIC_SOURCE)
+    return query
+
+
 def subject_of(table: sa.Table, row: Row) -> str:
     """Name a row by its primary key; `row` as sealed or as read."""
     return canonical_json([_plain(column, row[column.name]) for column in table.primary_key.columns]).decode()
@@ -213,11 +222,7 @@ def adopt(connection: sa.Connection) -> None:
         if not inspector.has_table(table.name):
             continue
         there = {column["name"] for column in inspector.get_columns(table.name)}
-        key = list(table.primary_key.columns)
-        query = sa.select(*key).order_by(*key)
-        if table in (label_revisions, label_signatures):
-            query = query.where(table.c.source != TOPIC_SOURCE)
-        keys = [tuple(row) for row in connection.execute(query)]
+        keys = [tuple(row) for row in connection.execute(keys_to_seal(table))]
         columns = [column for column in table.c if column.name in there]
         for start in range(0, len(keys), _PAGE):
             rows = sealed_rows(connection, table, keys[start : start + _PAGE], columns=columns)

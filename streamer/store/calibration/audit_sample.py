@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import SeverityBasis
     from streamer.store.db.schema.types import Row
 
@@ -58,7 +58,7 @@ def read_sample(
 
     `labels` : those that are read.
     """
-    whole = settings.unit == "batch" or settings.shape == "rank"
+    whole = settings.unit == "batch" or settings.shape.of_ranks
     given = severities_given(labels, gate, settings.severity_kind)
     query = (
         sa.select(
@@ -118,7 +118,7 @@ def _group(
     scores = [row[5] for row in rows]
     if settings.unit == "batch":
         scores = [mean_score(scores)] * len(scores)
-    elif settings.shape == "rank":
+    elif settings.shape.of_ranks:
         scores = rank_scores(scores).tolist()
     items = []
     for row, score in zip(rows, scores, strict=True):

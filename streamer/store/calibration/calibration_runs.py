@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from streamer.calibration import Threshold
     from streamer.events.alerts import AlertsV1
-    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy import Policy
+    from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import CalibrationRun, SeverityBasis
     from streamer.recalibration.verdict import Outcome
     from streamer.store.db.engine import Database

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from streamer.gates.policy import calibrated_for_another
+from streamer.gates.settings import calibrated_for_another
 from streamer.recalibration.standing import MOST_COUNTED, GateStanding, LastRun
 from streamer.store.calibration.audit_sample import readable
 from streamer.store.db.schema import (
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateRevision, GateSettings, Policy
+    from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.settings import GateSettings
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
     from streamer.store.labels.revisions import Labels

@@ -1,0 +1,1 @@
+"""Connections, transactions, leases, locks, roles and migrations, on SQLite and PostgreSQL."""

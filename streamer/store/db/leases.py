@@ -137,7 +137,7 @@ class ProcessLease:
 
         For the end of a transaction: whoever wants to take over waits from here on.
         """
-        query = sa.select(leases.c.epoch).where(leases.c.name == self._name, self._mine())
+        query = sa.select(leases.c.epoch).where(self._mine(self._epoch))
         if not self._database.sqlite:
             # A SQLite file's one writer is this transaction: whether the row has expired, nobody could have taken it.
             query = query.where(leases.c.expires_at > sa.func.clock_timestamp()).with_for_update(read=True)
@@ -155,18 +155,19 @@ class ProcessLease:
         if keeper is None:
             return
         keeper.join(_JOIN_SECONDS)  # a renewal under way would lengthen it after all
-        mine, self._epoch = self._mine(), None
+        mine, self._epoch = self._mine(self._epoch), None
         with suppress(Unavailable):  # it expires by itself
             self._database.writing(
                 lambda connection: connection.execute(
-                    sa.update(leases)
-                    .where(leases.c.name == self._name, mine)
-                    .values(expires_at=_now(connection))
+                    sa.update(leases).where(mine).values(expires_at=_now(connection))
                 )
             )
 
-    def _mine(self) -> sa.ColumnElement[bool]:
-        return sa.and_(leases.c.holder == self._me, leases.c.epoch == (self._epoch or 0))
+    def _mine(self, epoch: int | None) -> sa.ColumnElement[bool]:
+        """The row of this lease while it is ours. Epochs begin at 1: with None there is no such row."""
+        return sa.and_(
+            leases.c.name == self._name, leases.c.holder == self._me, leases.c.epoch == (epoch or 0)
+        )
 
     def _keep(self) -> None:
         if self._keeper is None:
@@ -195,15 +196,15 @@ class ProcessLease:
         if (epoch := self._epoch) is None:
             return False
         asked = time.monotonic()
-        mine = (leases.c.name == self._name, leases.c.holder == self._me, leases.c.epoch == epoch)
+        mine = self._mine(epoch)
         if only_if_due and self._until - asked > self._seconds * (1 - 1.5 / _RENEWALS):
             with self._database.reading() as connection:
-                found = connection.execute(sa.select(leases.c.epoch).where(*mine)).first()
+                found = connection.execute(sa.select(leases.c.epoch).where(mine)).first()
         else:
             found = self._database.writing(
                 lambda connection: connection.execute(
                     sa.update(leases)
-                    .where(*mine)
+                    .where(mine)
                     .values(expires_at=_later(connection, self._seconds))
                     .returning(leases.c.epoch)
                 ).first()

@@ -101,6 +101,7 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
             raise UsageError("SQLite has no roles: whoever may write the file may change everything in it")
         with database.errors(), database.engine.begin() as connection:
             refused = _make_roles(connection)
+            refused += _let_in(connection)
             transfers = _transfers(connection)
             refused += [statement for statement, allowed in transfers if not allowed]
             if refused:
@@ -203,6 +204,28 @@ def _make_roles(connection: sa.Connection) -> list[str]:
     if unmade or not (_may_become_owner(connection) or _run(connection, membership)):
         refused.append(membership)
     return refused
+
+
+def _let_in(connection: sa.Connection) -> list[str]:
+    """Let the roles into this database, whatever the public may; returns the statement where it is needed and refused."""
+    name, granted = connection.execute(
+        sa.text(
+            "SELECT quote_ident(current_database()),"
+            " has_database_privilege(current_database(), 'CONNECT WITH GRANT OPTION')"
+        )
+    ).one()
+    roles = sa.text(
+        "SELECT has_database_privilege(oid, current_database(), 'CONNECT') FROM pg_catalog.pg_roles"
+        " WHERE rolname = ANY(:names)"
+    )
+    may = list(connection.scalars(roles, {"names": list(ROLES)}))
+    statement = f"GRANT CONNECT ON DATABASE {name} TO {', '.join(ROLES)};"
+    if len(may) < len(ROLES):
+        public = sa.text("SELECT has_database_privilege('public', current_database(), 'CONNECT')")
+        return [] if granted or connection.scalar(public) else [statement]
+    if granted:
+        connection.exec_driver_sql(statement)
+    return [] if granted or all(may) else [statement]
 
 
 def _run(connection: sa.Connection, statement: str) -> bool:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.gate import is_blank
+from streamer.scoring.blank import is_blank
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.labels.revisions import Severities
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
     from streamer.store.labels.read_labels import ReadLabels
@@ -67,7 +67,8 @@ class Answers:
                 decisions.c.gate == gate,
                 decisions.c.decided_at < older_than,
                 decisions.c.scorer == settings.scorer,
-                decisions.c.encoder == settings.encoder,
+                # The gate's: a batch of blank answers is not embedded, and its decision names none.
+                gate_revisions.c.encoder == settings.encoder,
                 batches.c.attempt == 1,
                 (decisions.c.sampled & responses.c.score.is_not(None))
                 | ((decisions.c.reason == "empty_text") & (gate_revisions.c.audit_probability == 1)),

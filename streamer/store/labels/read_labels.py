@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -22,16 +21,14 @@ from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import label_revisions, label_signatures
-from streamer.store.policies.policy_rows import keys_below, newest_keys, read_versions
+from streamer.store.policies.policy_rows import from_newest, newest_keys, read_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyVersion
     from streamer.store.db.schema.types import Row
-
-_PAGE = 50
 
 
 class Demands(NamedTuple):
@@ -110,7 +107,8 @@ class ReadLabels:
             unknown = [key for key in keys if self._demands.get(key[0], (0,))[0] != key[1]]
         for found in read_versions(connection, unknown):
             demands = next(
-                (_demands_of(one) for one in _back(connection, found) if self._good_policy(one)), _NOBODY
+                (_demands_of(one) for one in from_newest(connection, found) if self._good_policy(one)),
+                _NOBODY,
             )
             with self._lock:
                 self._demands[found.gate] = (found.version, demands)
@@ -213,18 +211,6 @@ def _demands_of(found: PolicyVersion) -> Demands:
         return _NOBODY
     settings = found.active.policy.settings
     return Demands(settings.labellers, signed=settings.signed_labels)
-
-
-def _back(connection: sa.Connection, newest: PolicyVersion) -> Iterator[PolicyVersion]:
-    """The newest version and those before it."""
-
-    def older() -> Iterator[PolicyVersion]:
-        below = newest.version
-        while keys := keys_below(connection, newest.gate, below, _PAGE):
-            yield from read_versions(connection, keys)
-            below = keys[-1][1]
-
-    return chain([newest], older())
 
 
 def _label_of(row: Row) -> LabelRevision:

@@ -82,7 +82,7 @@ def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[
     """
     own = {
         name: decision[name]
-        for name in ("cut_state", "cut_threshold", "segment")
+        for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms")
         if decision[name] is not None
     }
     if any(row["uniform"] is not None for row in responses):

@@ -21,7 +21,7 @@ from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import advance, fenced, in_partition, lock
 from streamer.store.log.resolve_outcomes import entry_of, settle
 from streamer.store.log.rows import check_decision, check_slice
-from streamer.store.policies.fence import require_current
+from streamer.store.policies.fence import check_current, keep_newer_out, require_current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,12 +48,13 @@ def commit_slices(
     slices: Sequence[Slice],
     *,
     now: datetime,
+    firm: bool,
     clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` tells the present moment at the end, for deadlines.
+    `now` is when they are recorded; `clock` tells the present moment, for deadlines.
 
     Raises
     ------
@@ -79,7 +80,17 @@ def commit_slices(
         else:
             raise fenced(piece.lease, position)
     entries = [entry for _, part in due for entry in part]
+    if firm:
+        made = [entry.outcome for entry in entries if isinstance(entry.outcome, Decision)]
+        keep_newer_out(connection, {one.key.gate for one in made})
+        check_current(connection, made, clock)
     settle(connection, entries, now=now, dead_letter_message=dead_letter_message)
+    decided = [
+        entry.outcome
+        for entry in entries
+        if entry.decision is not None and isinstance(entry.outcome, Decision)
+    ]
+    check_current(connection, decided, clock)  # what is outdated by now need not be written first
 
     ledger: list[dict[str, Any]] = []
     heads: dict[int, tuple[int, bytes]] = {}
@@ -118,15 +129,7 @@ def commit_slices(
             head=heads[index],
             now=now,
         )
-    require_current(
-        connection,
-        [
-            entry.outcome
-            for entry in entries
-            if entry.decision is not None and isinstance(entry.outcome, Decision)
-        ],
-        clock,
-    )
+    require_current(connection, decided, clock)
     return kinds
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from streamer.journal import OutboxMessage
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import decisions, outbox, pending_messages
+from streamer.store.db.schema.log import QUEUED, UNPUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
-
-_UNPUBLISHED = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
 
 
 def pending_row(message: OutboxMessage, source: Partition, batch: int | None) -> dict[str, Any]:
@@ -60,12 +59,11 @@ def unpublished_topics(
     found = set()
     if queued:
         last = ""
-        waiting = pending_messages.c.parked_at.is_(None)
         # One look into the index for each topic, however many rows it has.
         while last is not None:
             last = connection.scalar(
                 sa.select(sa.func.min(pending_messages.c.topic)).where(
-                    waiting, pending_messages.c.topic > last
+                    QUEUED, pending_messages.c.topic > last
                 )
             )
             found.add(last)
@@ -73,7 +71,7 @@ def unpublished_topics(
     mine: sa.ColumnElement[bool] = outbox.c.source_topic.is_not(None) if queued else sa.false()
     if ownerless:
         mine |= _ownerless(before)
-    found |= set(connection.scalars(sa.select(outbox.c.topic).where(_UNPUBLISHED, mine).distinct()))
+    found |= set(connection.scalars(sa.select(outbox.c.topic).where(UNPUBLISHED, mine).distinct()))
     return sorted(found)
 
 
@@ -98,7 +96,7 @@ def unpublished(
     query = sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
     if topic is not None:
         query = query.where(outbox.c.topic == topic)
-    rows = connection.execute(query.where(_UNPUBLISHED, mine).order_by(outbox.c.id).limit(limit))
+    rows = connection.execute(query.where(UNPUBLISHED, mine).order_by(outbox.c.id).limit(limit))
     return [OutboxMessage(*row) for row in rows]
 
 
@@ -115,7 +113,7 @@ def queued(
     columns = pending_messages.c
     query = (
         sa.select(columns.id, columns.topic, columns.batch, sa.func.length(columns.value).label("size"))
-        .where(columns.parked_at.is_(None), columns.id > after, _of_sources(pending_messages, sources))
+        .where(QUEUED, columns.id > after, _of_sources(pending_messages, sources))
         .order_by(columns.id)
         .limit(limit)
     )
@@ -178,8 +176,7 @@ def is_waiting(connection: sa.Connection, message: OutboxMessage, now: datetime)
     One that a machine with a wrong clock dated ahead does not count: workers leave it alone until then.
     """
     query = sa.exists().where(
-        outbox.c.published_at.is_(None),
-        outbox.c.parked_at.is_(None),
+        UNPUBLISHED,
         outbox.c.source_topic.is_(None),
         outbox.c.topic == message.topic,
         outbox.c.key == message.key,
@@ -223,7 +220,7 @@ def mark_published(connection: sa.Connection, messages: Sequence[OutboxMessage],
         connection.execute(sa.delete(pending_messages).where(pending_messages.c.id.in_(ids)))
     for ids in _chunks(message.id for message in messages if not message.queued):
         connection.execute(
-            sa.update(outbox).where(outbox.c.id.in_(ids), _UNPUBLISHED).values(published_at=now)
+            sa.update(outbox).where(outbox.c.id.in_(ids), UNPUBLISHED).values(published_at=now)
         )
 
 
@@ -235,11 +232,7 @@ def _chunks(ids: Iterable[int]) -> Iterator[list[int]]:
 
 def park(connection: sa.Connection, message: OutboxMessage, error: str, now: datetime) -> None:
     """Give up on one that can never be published: keep it, with its error, out of the others' way."""
-    table, waits = (
-        (pending_messages, pending_messages.c.parked_at.is_(None))
-        if message.queued
-        else (outbox, _UNPUBLISHED)
-    )
+    table, waits = (pending_messages, QUEUED) if message.queued else (outbox, UNPUBLISHED)
     connection.execute(
         sa.update(table)
         .where(table.c.id == message.id, waits)
@@ -250,8 +243,6 @@ def park(connection: sa.Connection, message: OutboxMessage, error: str, now: dat
 def waiting(connection: sa.Connection) -> int:
     """How many messages are neither published nor parked."""
     count = sa.select(sa.func.count())
-    rows = count.select_from(outbox).where(_UNPUBLISHED).scalar_subquery()
-    queued = (
-        count.select_from(pending_messages).where(pending_messages.c.parked_at.is_(None)).scalar_subquery()
-    )
+    rows = count.select_from(outbox).where(UNPUBLISHED).scalar_subquery()
+    queued = count.select_from(pending_messages).where(QUEUED).scalar_subquery()
     return int(connection.execute(sa.select(rows + queued)).scalar_one())

@@ -6,6 +6,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streamer.signing.canonical_json import stored_number
 from streamer.store.db.schema.types import HASH_BYTES
 from streamer.store.log.chain import batch_mac, dead_letter_mac
 
@@ -112,6 +113,9 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "action_value": decision.action.value,
         "action_headers": decision.action.headers,
         "cloud": None if decision.cloud is None else list(decision.cloud),
+        "timestamp_ms": None
+        if decision.policy.settings.decision_deadline_seconds is None
+        else decision.record.timestamp_ms,
     }
 
 
@@ -144,8 +148,8 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
         "response_id": label.response_id,
         "kind": label.kind,
         "labeller": label.labeller,
-        "severity": _unsigned_zero(label.severity),
-        "raw_severity": None if label.raw_severity is None else _unsigned_zero(label.raw_severity),
+        "severity": stored_number(label.severity),
+        "raw_severity": None if label.raw_severity is None else stored_number(label.raw_severity),
         "labelled_at": label.labelled_at,
         "received_at": now,
         "effective_at": min(label.labelled_at, now),
@@ -167,11 +171,6 @@ def signature_row(label: LabelRevision, number: int, *, source: str, now: dateti
 def withheld(record: Record) -> Record:
     """A refused record as it may be kept where somebody's texts must not be: its place and its key."""
     return replace(record, value=None, headers=())
-
-
-def _unsigned_zero(number: float) -> float:
-    # SQLite reads -0.0 back as 0.0, and what the chain has hashed must come out the same from the table.
-    return float(number) + 0.0
 
 
 def _kept(response: ScoredResponse, keep: bool) -> str | None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import decisions, outbox, pending_messages
+from streamer.store.db.schema.log import QUEUED, UNPUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +26,7 @@ def unpublished_ships(connection: sa.Connection, gate: str) -> int:
         decisions.c.gate == gate, decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed"))
     )
     queued = connection.scalars(
-        sa.select(pending_messages.c.batch)
-        .where(pending_messages.c.batch.is_not(None), pending_messages.c.parked_at.is_(None))
-        .distinct()
+        sa.select(pending_messages.c.batch).where(pending_messages.c.batch.is_not(None), QUEUED).distinct()
     )
     found = {
         row["batch"]
@@ -46,9 +45,7 @@ def _left_in_outbox(connection: sa.Connection) -> Iterator[tuple[str, str]]:
     Other messages may bring headers of that name, and match nothing.
     """
     rows = connection.execute(
-        sa.select(outbox.c.topic, outbox.c.headers).where(
-            outbox.c.published_at.is_(None), outbox.c.parked_at.is_(None), outbox.c.source_topic.is_not(None)
-        )
+        sa.select(outbox.c.topic, outbox.c.headers).where(UNPUBLISHED, outbox.c.source_topic.is_not(None))
     )
     for topic, headers in rows:
         for name, value in headers:

@@ -1,0 +1,1 @@
+"""Gates, policies and proposals, and the fence between policies and commits."""

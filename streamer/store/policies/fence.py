@@ -2,8 +2,10 @@
 
 A commit takes its gates' locks, shared, as the last thing it does, and then reads which policies are the newest. Minting
 takes its gate's lock alone, and lets go of it with its own transaction. So a commit either ends before the new policy is
-there, or waits for it and sees it; a commit that is stuck on something else holds no lock that minting waits for. The
-locks are advisory ones because these queue: a row that commits keep locking in shared mode is never free for minting.
+there, or waits for it and sees it; a commit that is stuck on something else holds no lock that minting waits for. Only
+where policies keep coming does a commit take the locks first (`keep_newer_out`): else policies that come faster than a
+group is written would keep that group from ever being committed. The locks are advisory ones because these queue: a row
+that commits keep locking in shared mode is never free for minting.
 
 SQLite has one writer at a time, and needs no lock.
 """
@@ -37,6 +39,17 @@ def require_current(
 ) -> None:
     """Let a transaction commit new decisions only if they may still be made; call it after every other statement.
 
+    Raises `Outdated`; see `check_current`.
+    """
+    keep_newer_out(connection, {one.key.gate for one in decided})
+    check_current(connection, decided, clock)
+
+
+def check_current(
+    connection: sa.Connection, decided: Collection[Decision], clock: Callable[[], datetime]
+) -> None:
+    """Check whether new decisions may still be made, before anything is written for them. It locks nothing.
+
     Raises
     ------
     Outdated
@@ -48,15 +61,25 @@ def require_current(
         seen[one.key.gate] = min(looked_at, seen.get(one.key.gate, looked_at))
     if not seen:
         return
-    if connection.dialect.name != "sqlite":
-        _take(connection, sa.func.pg_advisory_xact_lock_shared, seen)
-    for gate, newest in newest_keys(connection, sorted(seen)):
-        if newest > seen[gate]:
-            raise Outdated(f"gate {gate} got policy {newest} after its batches were decided by {seen[gate]}")
+    outdated = {
+        gate: f"gate {gate} got policy {newest} after its batches were decided by {seen[gate]}"
+        for gate, newest in newest_keys(connection, sorted(seen))
+        if newest > seen[gate]
+    }
     now = clock()
     for one in decided:
-        if one.outcome in ("ship", "mixed") and one.policy.settings.is_late(one.created_at, now):
-            raise Outdated(f"the deadline of batch {one.key.batch_id} of gate {one.key.gate} passed")
+        is_late, dates = one.policy.settings.is_late, (one.created_at, one.record.timestamp_ms)
+        if one.outcome in ("ship", "mixed") and any(is_late(*dates, at) for at in (one.decided_at, now)):
+            passed = f"the deadline of batch {one.key.batch_id} of gate {one.key.gate} passed"
+            outdated.setdefault(one.key.gate, passed)
+    if outdated:
+        raise Outdated("; ".join(outdated.values()), outdated)
+
+
+def keep_newer_out(connection: sa.Connection, gates: Collection[str]) -> None:
+    """Wait for policies of these gates that are being minted, and let no further one in before this transaction ends."""
+    if gates and connection.dialect.name != "sqlite":
+        _take(connection, sa.func.pg_advisory_xact_lock_shared, gates)
 
 
 def close_to_older(connection: sa.Connection, gate: str) -> None:

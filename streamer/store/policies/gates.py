@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
-from streamer.gates.policy import GATE_NAME, GATE_NAME_RULE, GateRevision, Policy, calibrated_for_another
+from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR
+from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE, PARAMETERS, calibrated_for_another
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies
 from streamer.store.db.schema.types import HASH_BYTES
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
     from streamer.store.policies.policy_writer import Mint
@@ -122,9 +123,10 @@ class Gates:
         UsageError
             When there is no such gate, a setting is unknown or out of range, or nothing would change.
         """
-        unknown = sorted(set(changes) - set(SETTINGS))
+        known = dict.fromkeys((*SETTINGS, *PARAMETERS))
+        unknown = sorted(set(changes) - set(known))
         if unknown:
-            raise UsageError(f"a gate has no setting {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
+            raise UsageError(f"a gate has no setting {', '.join(unknown)}; there are {', '.join(known)}")
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> GateRevision:
@@ -138,8 +140,7 @@ class Gates:
                 raise UsageError(str(error)) from None
             except TypeError as error:
                 raise UsageError(f"a setting has the wrong type: {error}") from None
-            changed = {field for field in SETTINGS if getattr(wanted, field) != getattr(before, field)}
-            if not changed:
+            if wanted.flat() == before.flat():
                 raise UsageError(f"gate {name} has these settings already")
             revision = replace(
                 newest,
@@ -199,7 +200,7 @@ def _write_revision(connection: sa.Connection, revision: GateRevision) -> None:
             created_at=revision.created_at,
             created_by=revision.created_by,
             reason=revision.reason,
-            **{name: getattr(revision.settings, name) for name in SETTINGS},
+            **revision.settings.flat(),
         )
     )
     control.append(connection, gate_revisions, [(revision.gate, revision.revision)], now=revision.created_at)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamer.store.db.schema.types import Row
 
-SETTINGS = tuple(field.name for field in fields(GateSettings))
+SETTINGS = FLAT_NAMES
 
 _OWN = tuple(
     field.name for field in fields(Policy) if field.name in {column.name for column in policies.columns}
@@ -28,6 +30,8 @@ _OWN = tuple(
 
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 """What reading a row may raise whose values are of no form that this program writes."""
+
+_PAGE = 50
 
 
 def no_gate(gate: str) -> UsageError:
@@ -64,6 +68,18 @@ def read_versions(connection: sa.Connection, keys: Sequence[tuple[str, int]]) ->
     except _UNREADABLE:
         # Some value already fails when it is fetched.
         return [_read_alone(connection, key, record_id) for key in keys]
+
+
+def from_newest(connection: sa.Connection, newest: PolicyVersion) -> Iterator[PolicyVersion]:
+    """The newest version of a gate, and then those before it, as far as they are asked for."""
+
+    def older() -> Iterator[PolicyVersion]:
+        below = newest.version
+        while keys := keys_below(connection, newest.gate, below, _PAGE):
+            yield from read_versions(connection, keys)
+            below = keys[-1][1]
+
+    return chain([newest], older())
 
 
 def policy_row(policy: Policy) -> dict[str, Any]:

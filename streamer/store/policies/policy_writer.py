@@ -7,7 +7,6 @@ the outbox row are there together or not at all.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -18,10 +17,10 @@ from streamer.store.audit import control
 from streamer.store.db.schema import gates, policies, policy_events
 from streamer.store.log.outbox import enqueue
 from streamer.store.policies import fence
-from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, policy_row, read_versions
+from streamer.store.policies.policy_rows import from_newest, newest_keys, no_gate, policy_row, read_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import datetime
 
     from streamer.gates.policy import Policy
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from streamer.signing.policies import PolicyKeys, PolicySignature, PolicyVersion, Refusal
 
     PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
-
-_PAGE = 50
 
 
 class Mint:
@@ -62,7 +59,7 @@ class Mint:
         Settings come from the newest policy that is trusted. Raises `UsageError` when none is.
         """
         newest = _newest(connection, gate)
-        for found in chain([newest], _before(connection, gate, newest.version)):
+        for found in from_newest(connection, newest):
             if found.active is not None and self.trusts(found):
                 return replace(found.active.policy, version=newest.version)
         raise UsageError(
@@ -231,12 +228,6 @@ def _newest(connection: sa.Connection, gate: str) -> PolicyVersion:
     if not keys:
         raise no_gate(gate)
     return read_versions(connection, keys)[0]
-
-
-def _before(connection: sa.Connection, gate: str, below: int) -> Iterator[PolicyVersion]:
-    while keys := keys_below(connection, gate, below, _PAGE):
-        yield from read_versions(connection, keys)
-        below = keys[-1][1]
 
 
 def _write_event(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import calibrated_for_another
 from streamer.gates.rule import Cut
+from streamer.gates.settings import calibrated_for_another
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions, policies
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.alarm_closures import closures
@@ -17,8 +17,9 @@ from streamer.store.risk.alarm_closures import closures
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.gates.policy import GateSettings, Policy
+    from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
+    from streamer.gates.settings import GateSettings
     from streamer.store.policies.policy_writer import Mint
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (

@@ -1,0 +1,1 @@
+"""Monitoring state, alerts, and the alarms that restart a gate's audit sample."""

@@ -30,7 +30,7 @@ from streamer.store.policies.policy_rows import SETTINGS, settings_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.store.db.schema.types import Row
 
 _MOST_REFERENCES = 5_000

@@ -15,7 +15,7 @@ from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
 

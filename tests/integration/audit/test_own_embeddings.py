@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -73,3 +74,35 @@ def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(
     assert "gate trusting: 2 of 3 recent batches that brought embeddings were held" in told
     assert "publish embedding_encoder 'external:made-up' with embeddings of dimension 8" in told
     assert "gate trusting: wants encoder" not in told, "no worker needs one"
+
+
+def test_a_batch_that_nothing_embedded_names_no_encoder(here: Path) -> None:
+    """Records of earlier versions name the gate's, which is no fault; other encoders are, and so is none with scores."""
+    blank = [{"id": "a", "text": " "}, {"id": "b", "text": ""}]
+    with wiring.open_store(load_settings()) as store:
+        Scribe(store, load_settings()).deliver([event("usual", 7, responses=blank, embedding_encoder=None)])
+        named = "SELECT encoder, embedding_source FROM v_decisions WHERE batch_id = 'batch-7'"
+        with store._database.reading() as connection:
+            assert connection.exec_driver_sql(named).one() == ("none", "none")
+    assert verify(load_settings()).faults == ()
+    for batch, encoder, fault in (
+        ("batch-7", "any@12345678", False),
+        ("batch-7", "another@12345678", True),
+        ("batch-0", "none", True),
+    ):
+        with breaking_in("sqlite:///record.db") as connection:
+            stored = connection.exec_driver_sql(
+                "SELECT d.batch, d.encoder, d.action_value FROM decisions d JOIN batches b ON b.id = d.batch"
+                " WHERE b.batch_id = ? AND b.gate = ?",
+                (batch, "usual" if batch == "batch-7" else "trusting"),
+            ).one()
+            told = json.loads(stored.action_value)
+            told["scorer"]["encoder"] = encoder
+            change = "UPDATE decisions SET encoder = ?, action_value = ? WHERE batch = ?"
+            connection.exec_driver_sql(change, (encoder, json.dumps(told).encode(), stored.batch))
+            rebuild_outcomes(connection)
+        found = [one.detail for one in verify(load_settings()).faults]
+        assert found == (["its encoder is not that of policy 1"] if fault else []), (batch, encoder)
+        with breaking_in("sqlite:///record.db") as connection:
+            connection.exec_driver_sql(change, (stored.encoder, stored.action_value, stored.batch))
+            rebuild_outcomes(connection)

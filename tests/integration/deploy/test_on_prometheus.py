@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, RUN_OUTCOMES, STAGES
 from streamer.telemetry.http import TelemetryServer
 from streamer.telemetry.metrics import Metrics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamer.research.evaluation import read_data_set
 from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
-from streamer.scoring.compared_scorers import SCORER_NAMES
+from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
     import pytest

@@ -172,7 +172,7 @@ def test_texts_are_shown_and_never_obeyed(world: World, serve: Callable[..., Sit
         "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
         "<a href=javascript:alert(1)>x</a> &lt;b&gt; {{7*7}} ${7*7} ]]> -->"
     )
-    odd = "pay \u202etxt.exe\u202c now\u200b\u00ad \x07 tag\U000e0041 \ufeffend"
+    odd = "pay \u202etxt.exe\u202c now\u200b\u00ad \x07 tag\U000e0041 \ufeffend\uffff\U0001fffe"
     right = "مرحبا بالعالم\nHello, world"
     code = "Do this:\n```sh\n\trm -r '$x'\n    echo \"<b>\"\n```\nand *no* **markup**."
     emoji = "👩‍👩‍👧 نمی‌خواهم ❤️"
@@ -198,8 +198,10 @@ def test_texts_are_shown_and_never_obeyed(world: World, serve: Callable[..., Sit
     inside = "return document.querySelectorAll('#item script, #item img, #item a, #item b').length"
     assert ana.run(inside) == 0
     next_to(1)
-    assert ana.text("answer") == ("pay U+202Etxt.exeU+202C nowU+200BU+00AD U+0007 tagU+E0041 U+FEFFend")
-    assert ana.run("return document.querySelectorAll('#answer .odd').length") == 7
+    assert ana.text("answer") == (
+        "pay U+202Etxt.exeU+202C nowU+200BU+00AD U+0007 tagU+E0041 U+FEFFendU+FFFFU+1FFFE"
+    )
+    assert ana.run("return document.querySelectorAll('#answer .odd').length") == 9
     next_to(2)
     assert ana.text("answer") == right
     styles = ana.run(

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import (
     DeadLetter,
     Decision,
@@ -31,6 +31,7 @@ from streamer.store import Store, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from streamer.gates.policy import Policy
     from streamer.journal import Outcome
     from streamer.signing.policies import PolicySignature
 
@@ -70,10 +71,14 @@ class World:
         self.store = self.open()
         self.policy: Policy | None = None
 
-    def open(self) -> Store:
-        store = open_store(
-            self.url, clock=self.clock, policy_message=policy_message, dead_letter_message=dead_letter_message
-        )
+    def open(self, **changes: Any) -> Store:
+        """Another store on the same database, with what is given in place of the world's."""
+        parts: dict[str, Any] = {
+            "clock": self.clock,
+            "policy_message": policy_message,
+            "dead_letter_message": dead_letter_message,
+        }
+        store = open_store(self.url, **parts | changes)
         self.stores.append(store)
         return store
 

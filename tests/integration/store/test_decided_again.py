@@ -69,6 +69,7 @@ class Worker:
         )
         self.lease: Lease = self.store.lease([PARTITION])[PARTITION]
         self.offset = 0
+        self.dated = True
 
     def commit(self, *meanwhile: Callable[[], object]) -> list[Decision]:
         """Decide three batches (scores .4, .6, .8) and commit them; before each attempt something happens."""
@@ -88,15 +89,17 @@ class Worker:
         raise AssertionError("decided again and again")
 
     def _record(self, offset: int, score: float) -> Record:
+        now = self.clock()
         event = {
             "schema": "streamer.responses.v1",
             "gate": GATE,
             "batch_id": f"b{offset}",
             "prompt": "why?",
-            "created_at": self.clock().isoformat(),
+            "created_at": now.isoformat() if self.dated else None,
             "responses": [{"id": f"r{i}", "text": f"answer {i}", "score": score} for i in range(2)],
         }
-        return Record(PARTITION, offset, b"k", json.dumps(event).encode(), (), 0)
+        timestamp = 0 if self.dated else int(now.timestamp() * 1000)
+        return Record(PARTITION, offset, b"k", json.dumps(event).encode(), (), timestamp)
 
 
 def shipped(decisions: Sequence[Decision]) -> list[bool]:
@@ -177,8 +180,10 @@ def test_while_no_policy_is_trusted_everything_is_held_and_committed(place: Plac
     assert {(one.outcome, one.reason) for one in held} == {("abstain", "no_threshold")}
 
 
-def test_a_ship_that_is_late_at_its_commit_is_held_for_that(place: Place) -> None:
+@pytest.mark.parametrize("dated", [True, False], ids=["by its publisher", "by Kafka"])
+def test_a_ship_that_is_late_at_its_commit_is_held_for_that(place: Place, dated: bool) -> None:
     worker = Worker(place, keys_of(), decision_deadline_seconds=DEADLINE.total_seconds())
+    worker.dated = dated
 
     def much_later() -> None:
         worker.clock.now += DEADLINE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.cli import main
 from streamer.errors import Outdated, Unavailable
 from streamer.events.topics import Topics
 from streamer.journal import OutboxMessage
-from streamer.store import open_store
 from streamer.store.db import engine
 from streamer.store.policies import fence
-from tests.integration.store.conftest import START, World, dead_letter_message, policy_message
+from tests.integration.store.conftest import START, World, dead_letter_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from streamer.gates.policy import Policy
     from streamer.journal import Decision
@@ -112,10 +114,32 @@ def test_a_ship_past_its_deadline_is_not_committed_and_a_held_one_is(new_world: 
     for actions in (SHIPS, ("ship", "abstain")):
         with pytest.raises(Outdated, match="the deadline of batch b0-1"):
             world.commit(world.slice(lease, world.decision(1, actions=actions), expected=1))
-    undated = world.decision(2, actions=SHIPS, created_at=None)
-    assert world.commit(world.slice(lease, world.decision(1), undated, expected=1)) == [
-        ["decision", "decision"]
-    ]
+    assert world.commit(world.slice(lease, world.decision(1), expected=1)) == [["decision"]]
+
+
+def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world()
+    world.gate(unit="response", decision_deadline_seconds=60.0)
+    lease = world.lease()
+    world.clock.now = START + timedelta(seconds=50)
+    made = replace(world.record(0), timestamp_ms=int(START.timestamp() * 1000))
+    undated = world.decision(0, actions=SHIPS, created_at=None, record=made)
+    late = replace(undated, decided_at=START + timedelta(seconds=61))
+    for one, now in ((undated, 70), (late, 50)):
+        world.clock.now = START + timedelta(seconds=now)
+        with pytest.raises(Outdated, match="the deadline of batch b0-0"):
+            world.commit(world.slice(lease, one))
+    world.clock.now = START + timedelta(seconds=50)
+    assert world.commit(world.slice(lease, undated)) == [["decision"]]
+    assert world.rows("SELECT timestamp_ms FROM decisions") == [(made.timestamp_ms,)]
+    assert world.store.verify_chain() == []
+
+
+def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World) -> None:
+    world.commit(world.slice(world.lease(), world.decision(0)))
+    assert world.rows("SELECT timestamp_ms FROM decisions") == [(None,)]
 
 
 def test_the_deadline_is_looked_at_when_the_commit_ends(new_world: Callable[..., World]) -> None:
@@ -128,8 +152,7 @@ def test_the_deadline_is_looked_at_when_the_commit_ends(new_world: Callable[...,
         world.clock.now += timedelta(seconds=120)
         return dead_letter_message(record, code, detail)
 
-    store = open_store(world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=slow)
-    world.stores.append(store)
+    store = world.open(dead_letter_message=slow)
     ship, conflict = world.decision(0, actions=SHIPS), world.decision(1, "b0-0", content="other")
     with pytest.raises(Outdated, match="deadline"):
         world.commit(world.slice(lease, ship, conflict), store=store)
@@ -145,15 +168,7 @@ def pausing(world: World, point: str, seconds: float) -> tuple[Store, threading.
             there.set()
             time.sleep(seconds)
 
-    store = open_store(
-        world.url,
-        clock=world.clock,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        failpoint=failpoint,
-    )
-    world.stores.append(store)
-    return store, there
+    return world.open(failpoint=failpoint), there
 
 
 def test_closing_waits_for_a_commit_that_has_passed_the_fence(postgres_world: World) -> None:
@@ -254,6 +269,48 @@ def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
     world.close()
 
 
+@pytest.mark.parametrize(
+    ("table", "closed"),
+    [("policies", False), ("pending_messages", True)],
+    ids=["before closing", "while counting"],
+)
+def test_whoever_closes_under_a_lock_reads_whether_the_gate_is_closed(
+    postgres_world: World,
+    table: str,
+    closed: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", postgres_world.url)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 1)
+    words = ("threshold", "close", "support-bot", "--reason", "a complaint")
+    with postgres_world.store._database.engine.connect() as other:
+        other.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
+        other.exec_driver_sql(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        status = main(words)
+        captured = capsys.readouterr()
+        text = " ".join((captured.out + captured.err).split())
+        as_json = main([*words, "--json"])
+        printed = capsys.readouterr().out
+        other.rollback()
+        other.invalidate()
+    if closed:
+        assert (status, as_json) == (0, 0)
+        assert "is closed, not calibrated (version 2)" in text
+        assert "cannot be counted now" in text
+        assert json.loads(printed)["unpublished_ships"] is None
+    else:
+        assert (status, as_json) == (1, 1)
+        assert "may still be open" in text
+        assert not printed
+    assert (postgres_world.store.policies.newest("support-bot").reason == "a complaint") is closed
+    assert main(words) == 0
+    assert "No ship waits to be published" in capsys.readouterr().out
+
+
 def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence, "_LOCKS", 4)
     world = postgres_world
@@ -264,14 +321,7 @@ def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch:
         if name == "in_transaction":
             held.extend(world.rows("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"))
 
-    store = open_store(
-        world.url,
-        clock=world.clock,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        failpoint=look,
-    )
-    world.stores.append(store)
+    store = world.open(failpoint=look)
     lease = world.lease()
     group = [world.decision(offset, policy=policy) for offset, policy in enumerate(policies)]
     world.commit(world.slice(lease, *group), store=store)

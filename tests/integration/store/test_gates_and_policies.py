@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer.errors import UsageError
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from tests.integration.store.conftest import SETTINGS, START
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import METHODS
+from streamer.gates.settings import METHODS
 from streamer.recalibration.run import calibrate_gate
 from streamer.store.labels.revisions import Added
 from tests.integration.store.conftest import START

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from streamer.errors import UsageError
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from streamer.store.db.engine import Database
 from tests.integration.store.conftest import World
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs

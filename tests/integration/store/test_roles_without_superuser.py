@@ -156,6 +156,47 @@ def test_roles_of_another_owner_need_one_statement_of_an_administrator(site: Sit
     used(site.login(url, "worker", ROLES.app))
 
 
+def test_members_of_the_roles_get_in_where_the_public_may_not(site: Site) -> None:
+    url = site.owner("olga")
+    site.administrator('REVOKE CONNECT ON DATABASE "of_olga" FROM PUBLIC')
+    create_roles(url)
+    migrate(site.login(url, "migrator", ROLES.migrate))
+    used(site.login(url, "worker", ROLES.app))
+    with psycopg.connect(
+        host=str(site.server.folder),
+        user=str(make_url(site.login(url, "reader", ROLES.read)).username),
+        dbname="of_olga",
+    ) as connection:
+        assert connection.execute("SELECT count(*) FROM streamer.v_decisions").fetchone() == (1,)
+
+
+def test_they_get_in_when_the_public_is_locked_out_afterwards(site: Site) -> None:
+    url = site.owner("olga")
+    create_roles(url)
+    migrate(url)
+    site.administrator('REVOKE CONNECT ON DATABASE "of_olga" FROM PUBLIC')
+    used(site.login(url, "worker", ROLES.app))
+
+
+def test_whoever_may_let_nobody_in_reads_what_to_ask_for(site: Site) -> None:
+    create_roles(site.owner("olga"))
+    url = site.owner("guest", rights="", owns=False)
+    site.administrator(
+        "GRANT streamer_migrate TO guest",
+        'GRANT CREATE, CONNECT ON DATABASE "of_guest" TO guest',
+        'REVOKE CONNECT ON DATABASE "of_guest" FROM PUBLIC',
+    )
+    with pytest.raises(RightsMissing) as refusal:
+        create_roles(url)
+    assert refusal.value.statements == (
+        "GRANT CONNECT ON DATABASE of_guest TO streamer_migrate, streamer_app, streamer_read;",
+    )
+    site.administrator(*refusal.value.statements)
+    create_roles(url)
+    migrate(url)
+    used(site.login(url, "worker", ROLES.app))
+
+
 @pytest.mark.parametrize(
     ("owns", "migrated_by"),
     [(True, None), (False, None), (True, "plain"), (False, "postgres")],

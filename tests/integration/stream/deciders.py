@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import DeadLetter, Decision, OutboxMessage, ScoredResponse
 
 if TYPE_CHECKING:

@@ -60,7 +60,9 @@ class MemoryJournal:
             self.gaps.append(gap)
             self.progress[gap.partition] = (lease.epoch, gap.to_offset)
 
-    def commit(self, slices: Sequence[Slice], *, now: datetime) -> list[list[OutcomeKind]]:
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+    ) -> list[list[OutcomeKind]]:
         self.before("commit")
         with self._lock:
             if all(self.progress[s.lease.partition] == (s.lease.epoch, s.next_offset) for s in slices):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import sqlalchemy as sa
 
-    from streamer.gates.policy import GateSettings
+    from streamer.gates.settings import GateSettings
     from streamer.journal import Decision, Lease
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.watch import RiskObserver

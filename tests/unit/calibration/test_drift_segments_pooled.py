@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import calibrate_by_age, calibrate_pooled, calibrate_segments, groups_needed
-from streamer.calibration.drift import age_weights
+from streamer.calibration.calibrators.age import age_weights
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 

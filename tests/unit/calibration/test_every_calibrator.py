@@ -12,20 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamer import LabelledGroup, Threshold, calibrate_groups
+from streamer import LabelledGroup, Threshold
 from streamer.calibration import (
     calibrate_by_age,
-    calibrate_clt,
-    calibrate_high_probability,
-    calibrate_pooled,
     calibrate_segments,
     calibrate_selective,
     calibrate_soft,
     prepare_transductive,
 )
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import calibrator as calibrator_of
+from streamer.calibration.registry import names
 from streamer.calibration.shapes import Ramp, Smooth
-from streamer.calibration.threshold import CALIBRATORS
+from streamer.calibration.specification import Sample
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 if TYPE_CHECKING:
@@ -45,23 +43,20 @@ def kinds(some: list[LabelledGroup]) -> dict[str, str]:
     return {group.id: "even" if int(group.id[1:]) % 2 == 0 else "odd" for group in some}
 
 
+def by_specification(name: str) -> Found:
+    calibrator = calibrator_of(name)
+    return lambda some, alpha, seed: (
+        calibrator.calibrate(Sample(groups=some, alpha=alpha, seed=seed, largest=4)).threshold
+    )
+
+
 THRESHOLDS: dict[str, Found] = {
-    **{
-        law: lambda some, alpha, seed, law=law: calibrate_groups(some, alpha=alpha, method=law, seed=seed)
-        for law in LAWS
-    },
-    **{
-        bound: lambda some, alpha, seed, bound=bound: calibrate_high_probability(
-            some, alpha=alpha, delta=0.2, method=bound, seed=seed
-        )
-        for bound in ("hb", "betting")
-    },
+    **{name: by_specification(name) for name in names() if name != "transductive"},
+    # Here ages follow from the names of groups: by position, their order would count.
+    "age": lambda some, alpha, seed: calibrate_by_age(some, alpha=alpha, ages=ages(some), rho=0.97),
     "selective": lambda some, alpha, seed: calibrate_selective(
         some, alpha=alpha, delta=0.2, grid=GRID, starts=2, seed=seed
     ),
-    "age": lambda some, alpha, seed: calibrate_by_age(some, alpha=alpha, ages=ages(some), rho=0.97),
-    "clt": lambda some, alpha, seed: calibrate_clt(some, alpha=alpha),
-    "pooled": lambda some, alpha, seed: calibrate_pooled(some, alpha=alpha, largest_group=4),
 }
 OTHERS: dict[str, Found] = {
     "transductive": lambda some, alpha, seed: prepare_transductive(some, alpha=alpha, seed=seed),
@@ -85,10 +80,6 @@ def level(found: object) -> float:
         served = found.threshold_for("even") if hasattr(found, "own") else found.threshold_for(BATCH)
         return served.value if isinstance(served, Threshold) else served
     return found.level if hasattr(found, "level") else found.value
-
-
-def test_no_calibrator_is_left_out():
-    assert {*THRESHOLDS, "transductive"} == set(CALIBRATORS)
 
 
 # The betting bound of `selective` bets by the spread of 1{ship} (m - alpha) + alpha, which moves with alpha: of its level

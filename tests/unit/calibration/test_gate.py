@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from streamer import Threshold, calibrate, decide
 from streamer.audit.standalone import verify_bundle
-from streamer.gates.gate import BatchGate, gate_batch, is_blank
+from streamer.audit.standalone.verify_bundle import decided_as_blank
+from streamer.gates.gate import BatchGate, gate_batch
+from streamer.scoring.blank import is_blank
 
 
 def threshold(state: str, value: float) -> Threshold:
@@ -146,6 +148,7 @@ UNSEEN = (
     "\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2064\ufeff\u00ad\u034f\u061c\u180b\u180e\u2065\u206a"  # format
     "\u202a\u202e\u2066\u2069\ufe00\ufe0f\U000e0001\U000e0041\U000e007f\U000e0100\U000e0fff\ufff0\U0001d173"
     "\u3164\u115f\u1160\uffa0\u17b4\u2800\ufffc\U0001d159"  # letters and signs without ink
+    "\ufdd0\ufdef\ufffe\uffff\U0001ffff\U0010fffe"  # no characters at all
     " \u00a0\u2003\u3000\u1680\u2028\u2029\t\n\r\x00\x1b\x7f\x85\u0301\u20dd\u0903"
 )
 SEEN = (
@@ -161,6 +164,8 @@ SEEN = (
     "e\u0301",
     "\U0001faf0",
     "\ue000",
+    "\ufdcf",
+    "\ufdf0",
     "\ufffd",
     "€",
     "\u200ba",
@@ -177,6 +182,11 @@ def test_a_text_of_characters_that_nobody_sees_is_blank(character):
 @pytest.mark.parametrize("text", SEEN)
 def test_a_text_with_one_character_that_is_seen_is_not_blank(text):
     assert not is_blank(text)
+
+
+def test_what_was_taken_for_text_by_an_earlier_version_is_told_answer_by_answer():
+    blank, taken_for_text = ["a", 0.0, 0.0, "hold", False], ["b", 0.5, 0.6, "hold", False]
+    assert decided_as_blank(["\u200b", "\ufffe"], [blank, taken_for_text], "best") == [True, False]
 
 
 def test_the_verifier_and_the_gate_agree_about_every_character():

@@ -12,12 +12,13 @@ from scipy import stats
 
 from streamer.calibration import (
     LabelledGroup,
-    band,
     calibrate_clt,
     calibrate_high_probability,
     calibrate_selective,
     item_table,
 )
+from streamer.calibration.calibrators import clt
+from streamer.calibration.high_probability import bounds
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting, hoeffding_bentkus
 from tests.unit.calibration.named_groups import every_level, group_loss, groups, shuffled, some_groups
@@ -114,7 +115,7 @@ def test_selective_rejects_along_the_walks_alone(case, starts):
     assert found.value == (grid[max(reached)] if reached else math.inf)
 
 
-@pytest.mark.parametrize("name", ["hb", "betting", "clt", "selective"])
+@pytest.mark.parametrize("name", [*bounds(), "clt", "selective"])
 def test_the_order_of_groups_and_items_changes_nothing(name):
     rng = np.random.default_rng(4)
     labelled = some_groups(rng, 80)
@@ -157,7 +158,11 @@ def test_too_few_groups_close_the_gate(method):
 
 def test_the_guarantees_claim_what_holds():
     labelled = some_groups(np.random.default_rng(2), 300)
-    for method, bound in (("hb", "Hoeffding-Bentkus"), ("betting", "betting")):
+    for method, bound in (
+        ("hb", "Hoeffding-Bentkus"),
+        ("betting", "betting"),
+        ("bernstein", "empirical Bernstein"),
+    ):
         found = calibrate_high_probability(labelled, alpha=0.15, delta=0.05, method=method, seed=0)
         assert found.state == "cut"
         promised, _, disclaimed = found.guarantee.partition("Not promised:")
@@ -189,7 +194,7 @@ GOOD = {"alpha": 0.3, "delta": 0.1, "seed": 0}
         ({"alpha": 0}, "alpha must be"),
         ({"delta": 1}, "delta must be between 0 and 1, both excluded, not 1"),
         ({"seed": 0.5}, "seed must be a whole number"),
-        ({"method": "clt"}, "method must be one of hb, betting, not 'clt'"),
+        ({"method": "clt"}, "method must be one of hb, betting, bernstein, not 'clt'"),
     ],
 )
 def test_wrong_arguments_are_named(change, message):
@@ -245,7 +250,7 @@ def test_sums_from_a_later_level_on_are_those_of_the_whole_walk(labelled, seed, 
 def test_levels_that_are_passed_over_change_no_band(labelled, alpha, delta):
     quick = calibrate_clt(labelled, alpha=alpha, delta=delta)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(band, "_surely_inside", lambda *_: 0)
+        patch.setattr(clt, "_surely_inside", lambda *_: 0)
         assert calibrate_clt(labelled, alpha=alpha, delta=delta) == quick
 
 

@@ -14,7 +14,7 @@ from streamer import LabelledGroup, calibrate, calibrate_groups
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.keyed_weights import KeyedWeights
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_scheme, weighting_schemes
 
 CRC = [1.0, 0.0, 0.0]
 BB = [0.4, 0.2, 0.4]
@@ -40,7 +40,7 @@ def reordered(group: LabelledGroup, order: np.ndarray) -> LabelledGroup:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(-(2**70), 2**70), data_seed=st.integers(0, 2**32), alpha=st.floats(0.03, 0.5))
-@pytest.mark.parametrize("method", LAWS)
+@pytest.mark.parametrize("method", weighting_schemes())
 def test_the_order_of_groups_and_items_changes_nothing(method, seed, data_seed, alpha):
     rng = np.random.default_rng(data_seed)
     groups = some_groups(rng)
@@ -187,7 +187,7 @@ def test_many_groups_are_checked_as_one_is(
         labelled_groups(["g0", "g1"], items, np.array(scores), np.array(severities))
 
 
-@pytest.mark.parametrize("method", LAWS)
+@pytest.mark.parametrize("method", weighting_schemes())
 def test_the_one_item_of_a_group_has_the_whole_weight_under_every_law(method: str) -> None:
     keyed = KeyedWeights(3)
     weights = {
@@ -198,5 +198,7 @@ def test_the_one_item_of_a_group_has_the_whole_weight_under_every_law(method: st
     }
     assert list(weights[method]) == [1.0]
     group = LabelledGroup("g", ("a",), np.array([0.5]), np.array([0.3]))
-    scores, losses = keyed_losses([group], method=method, eta=0.01, draws=20, seed=3)
+    scores, losses = keyed_losses(
+        [group], scheme=weighting_scheme(method, {"eta": 0.01, "draws": 20}), seed=3
+    )
     assert (scores.tolist(), losses.tolist()) == ([0.5], [0.3])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer import calibrate
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_schemes
 
 
 def sample(rng: np.random.Generator, *, levels: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -23,7 +23,7 @@ def sample(rng: np.random.Generator, *, levels: int | None) -> tuple[np.ndarray,
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), levels=st.sampled_from([None, 1, 3, 10]), alpha=st.floats(0.02, 0.6))
-@pytest.mark.parametrize("method", LAWS)
+@pytest.mark.parametrize("method", weighting_schemes())
 def test_shuffling_items_and_renaming_groups_changes_nothing(method, seed, levels, alpha):
     rng = np.random.default_rng(seed)
     scores, severities, groups = sample(rng, levels=levels)
@@ -38,7 +38,7 @@ def test_shuffling_items_and_renaming_groups_changes_nothing(method, seed, level
         assert again == first
 
 
-@pytest.mark.parametrize("method", LAWS)
+@pytest.mark.parametrize("method", weighting_schemes())
 def test_shuffling_two_hundred_thousand_items_changes_nothing(method):
     rng = np.random.default_rng(1)
     count = 200_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamer import Threshold, calibrate
 from streamer.calibration import groups_needed
-from streamer.calibration.laws import LAWS
+from streamer.calibration.registry import weighting_schemes
 
 CUT = {"state": "cut", "value": 0.5, "alpha": 0.1, "method": "mean", "groups": 9, "guarantee": "words"}
 
@@ -24,7 +24,7 @@ def thresholds(draw: st.DrawFn) -> Threshold:
         state=state,
         value={"closed": math.inf, "open": -math.inf}.get(state) or draw(finite),
         alpha=draw(st.floats(0, 1, exclude_min=True, exclude_max=True)),
-        method=draw(st.sampled_from(LAWS)),
+        method=draw(st.sampled_from(weighting_schemes())),
         groups=draw(st.integers(0, 10**12)),
         guarantee=draw(st.text()),
     )

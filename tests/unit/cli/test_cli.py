@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ GATE_KEYS = {
     "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate", "recalibrate_every_seconds",
     "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta",
     "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind",
-    "labellers", "signed_labels",
+    "labellers", "signed_labels", "parameters",
 }  # fmt: skip
 
 
@@ -70,6 +71,16 @@ def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[
     status, out, _ = run(capsys, *words, "--help")
     assert status == 0
     assert "Usage: streamer" in out
+
+
+def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
+    import typer
+
+    from streamer.cli.app import app
+
+    for name, listed in typer.main.get_command(app).commands.items():
+        assert listed.name == listed.command.name == name
+        assert listed.help == " ".join(listed.command.help.split("\n\n")[0].split())
 
 
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:
@@ -349,6 +360,7 @@ def test_a_gate_says_whose_embeddings_it_takes(
         (["create", "x"], "--encoder external:NAME --dimension D"),
         (["create", "x", *external], f"give --dimension D, that of the embeddings of {outer}"),
         (["create", "x", *external, "--dimension", "1"], "--dimension must be in 2..4096"),
+        (["create", "x", *external, "--dimension", "0"], "--dimension must be in 2..4096"),
         (["create", "x", *external, "--embeddings", "refuse"], "--embeddings must be accept"),
         (["create", "x", "--encoder", "external:"], "--dimension"),
         (
@@ -461,6 +473,35 @@ def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> 
         }
     ]
     assert run(capsys, "label", "import", "absent.csv")[0] == cli.WRONG_USAGE
+
+
+@pytest.mark.usefixtures("database")
+def test_who_is_logged_in_labels_only_what_nobody_is_named_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "olga")
+    run(capsys, "gate", "create", "x")
+    head = "gate,batch_id,response_id,severity,kind,labeller\n"
+    Path("unseen.csv").write_text(head + "x,b,a,0,human,ann\nx,b,c,1,human,a\u200bnn\n")
+    for words in ((), ("--labeller", "ann")):
+        status, _, err = run(capsys, "label", "import", "unseen.csv", *words)
+        err = " ".join(err.split())
+        assert status == cli.WRONG_USAGE
+        assert "unseen.csv, line 3, column labeller: " in err
+        assert "invisible character" in err
+        assert "--labeller" not in err
+    for option, value in (("--labeller", "a\u200bnn"), ("--gate", "X!"), ("--kind", "")):
+        status, _, err = run(capsys, "label", "import", "unseen.csv", option, value)
+        assert status == cli.WRONG_USAGE
+        assert option in err
+        assert "unseen.csv" not in err
+    Path("mixed.csv").write_text(head + "x,b,a,0,human,ann\nx,b,c,1,human,\n")
+    assert run(capsys, "label", "import", "mixed.csv")[0] == 0
+    with open_store(load_settings()) as store:
+        assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "c") == 1.0
+    with sqlite3.connect(load_settings().database.url.removeprefix("sqlite:///")) as database:
+        labelled = database.execute("SELECT response_id, labeller FROM label_revisions").fetchall()
+    assert sorted(labelled) == [("a", "ann"), ("c", "olga")]
 
 
 def test_a_demo_that_cannot_write_here_says_so(

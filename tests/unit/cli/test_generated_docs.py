@@ -23,6 +23,16 @@ def test_check_notices_and_writing_cures(tmp_path: Path, monkeypatch: pytest.Mon
     assert generate_docs.stale() == ["cli.md"]
 
 
+def test_both_forms_of_a_switch_are_on_the_page() -> None:
+    page = generate_docs.cli_page()
+    assert "| `--signed-labels / --no-signed-labels` | Read only labels" in page
+    assert "| `--keep-texts / --hashes-only` | " in page
+    (loo,) = (line for line in page.splitlines() if line.startswith("| `--loo / --no-loo`"))
+    assert loo.endswith(" Default: --loo. |")
+    (propose,) = (line for line in page.splitlines() if line.startswith("| `--propose / --activate`"))
+    assert propose.endswith(" Default: --activate. |")
+
+
 def test_every_setting_and_metric_is_on_its_page() -> None:
     settings, metrics = generate_docs.settings_page(), generate_docs.metrics_page()
     for group, field, leaf in leaves(Settings):

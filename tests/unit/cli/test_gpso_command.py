@@ -101,6 +101,8 @@ def test_several_files_are_named_apart(clouds, tmp_path, capsys):
     ("words", "message"),
     [
         (["--pipeline", "E"], "pipelines are A, B, C and D, not E"),
+        (["--pipeline", "a,,B"], "--pipeline has an empty name"),
+        (["--pipeline", "a,B,A"], "--pipeline names 'A' twice"),
         (["--cut", "1"], "the cut must be in [0, 1), not 1"),
         (["--splits", "0"], "at least once"),
         (["--folds", "1"], "at least 2 folds"),

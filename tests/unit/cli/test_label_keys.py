@@ -57,7 +57,16 @@ def test_a_gate_that_names_its_labellers(
     run(capsys, "label", "keygen", "ann", "--out", "ann.pem")
     status, _, err = run(capsys, "gate", "create", "x", "--labellers", "a\u200bnn")
     assert (status, "--labellers" in err) == (cli.WRONG_USAGE, True)
-    assert run(capsys, "gate", "create", "x", "--labellers", "ben, \uff41nn,ann", "--signed-labels")[0] == 0
+    for names, wrong in (
+        ("a,,b", "an empty name"),
+        ("a,", "an empty name"),
+        (" ", "an empty name"),
+        ("a,b,a", "'a' twice"),
+        ("ann, \uff41nn", "'ann' twice"),
+    ):
+        status, _, err = run(capsys, "gate", "create", "x", "--labellers", names)
+        assert (status, "--labellers" in err, wrong in err) == (cli.WRONG_USAGE, True, True)
+    assert run(capsys, "gate", "create", "x", "--labellers", "ben, \uff41nn", "--signed-labels")[0] == 0
     (gate,) = objects(run(capsys, "gate", "show", "x", "--json")[1])
     assert (gate["labellers"], gate["signed_labels"]) == (["ann", "ben"], True)
     Path("l.csv").write_text(

@@ -40,13 +40,25 @@ def test_every_text_is_made_visible_once(text: str) -> None:
     assert not STEERS.search(shown)
     assert visible(shown) == shown
     shown.encode()
-    if all(unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for one in text):
+    if all(unicodedata.category(one) not in ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp") for one in text):
         assert shown == text
 
 
 @given(st.dictionaries(st.text(), st.text()))
 def test_json_stays_the_same_json(value: dict[str, str]) -> None:
     assert json.loads(visible(json.dumps(value, ensure_ascii=False))) == value
+
+
+def test_code_points_that_are_no_characters_are_written_as_numbers() -> None:
+    for number in (
+        0xFDD0,
+        0xFDEF,
+        *(plane | end for plane in range(0, 0x110000, 0x10000) for end in (0xFFFE, 0xFFFF)),
+    ):
+        shown = visible(f"a{chr(number)}b")
+        assert shown.isascii()
+        assert json.loads(f'"{shown}"') == f"a{chr(number)}b"
+    assert visible("\ufdcf\ufdf0\ufffd") == "\ufdcf\ufdf0\ufffd"
 
 
 def test_joiners_of_emoji_and_scripts_stay() -> None:
@@ -150,8 +162,11 @@ def test_commands_print_through_the_console_alone() -> None:
     folder = Path(streamer.__file__).parent / "cli"
     prints = re.compile(r"(?<![\w.])print\(|typer\.(echo|secho)\(|Console\(|sys\.std(out|err)\.write\(")
     found = {path.name: prints.findall(path.read_text()) for path in folder.glob("*.py")}
-    assert {name: len(calls) for name, calls in found.items() if calls} == {
-        "__init__.py": 1,  # the traceback of STREAMER_DEBUG, made visible
-        "app.py": 1,  # the version
-        "console.py": 6,
-    }
+    assert (
+        {name: len(calls) for name, calls in found.items() if calls}
+        == {
+            "__init__.py": 2,  # the traceback of STREAMER_DEBUG, made visible; the name of a package that is missing
+            "app.py": 1,  # the version
+            "console.py": 6,
+        }
+    )

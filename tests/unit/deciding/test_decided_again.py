@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,10 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.events.actions import decode_action
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
-from streamer.gates.policy import GateSettings, Policy
 from streamer.journal import ActivePolicy, Decision, Partition, Record, Redelivery
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
+from tests.unit.deciding.test_decider import active, batch, raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,24 +25,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.gates.batch_key import BatchKey
+    from streamer.gates.policy import Policy
     from streamer.journal import Outcome
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 IDENTITY = EncoderIdentity("counting", "1", "ab" * 32, 8)
-OPEN = Policy(
-    gate="bot",
+OPEN = replace(
+    active("bot", encoder=IDENTITY.id, audit_probability=0.5, unit="response").policy,
     version=1,
-    gate_revision=1,
-    settings=GateSettings(encoder=IDENTITY.id, mode="enforce", audit_probability=0.5, unit="response"),
     state="open",
     threshold=None,
-    calibrated=True,
-    calibration_run=None,
-    seed=7,
-    valid_from=NOW,
-    guarantee="",
-    created_by="test",
-    reason="test",
 )
 CLOSED = replace(OPEN, version=2, state="closed")
 
@@ -93,16 +84,7 @@ def world() -> World:
 
 def records(count: int = 6, **fields: Any) -> list[Record]:
     values = [
-        json.dumps(
-            {
-                "schema": "streamer.responses.v1",
-                "gate": "bot",
-                "batch_id": f"b{n}",
-                "prompt": "why?",
-                "responses": [{"id": f"r{i}", "text": f"{n} answers {i}"} for i in range(3)],
-            }
-            | fields
-        ).encode()
+        raw(batch(texts=[f"{n} answers {i}" for i in range(3)], batch_id=f"b{n}") | fields)
         for n in range(count)
     ]
     return [Record(Partition("log", Topics().responses, 0), n, b"k", v, (), 0) for n, v in enumerate(values)]

@@ -21,11 +21,14 @@ from streamer.events.thresholds import encode_threshold, threshold_event
 from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import ActivePolicy, DeadLetter, Decision, LabelRevision, Partition, Record, Redelivery
+from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
+from streamer.scoring.registry import EVERY, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,9 +128,11 @@ class World:
         self.reads.append(gates)
         return {g: a for g, a in self.sql.items() if gates is None or g in gates}
 
-    def decide(self, *values: bytes | None, topic: str = TOPICS.responses) -> list[Any]:
+    def decide(
+        self, *values: bytes | None, topic: str = TOPICS.responses, timestamp_ms: int = 0
+    ) -> list[Any]:
         partition = Partition("log", topic, 0)
-        records = [Record(partition, i, b"key", value, (), 0) for i, value in enumerate(values)]
+        records = [Record(partition, i, b"key", value, (), timestamp_ms) for i, value in enumerate(values)]
         return self.decider.outcomes(records)
 
 
@@ -293,6 +298,56 @@ def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str
     (external,) = world.decide(raw(judged))
     assert external.responses[0].score == 0
     assert external.selected != "r0"
+
+
+@pytest.mark.parametrize("reason", [name for name in HELD if name not in ("no_threshold", "closed")])
+def test_where_nothing_was_embedded_no_encoder_is_named(world: World, reason: str) -> None:
+    (decision,) = world.decide(HELD[reason])
+    assert (decision.reason, decision.encoder, decision.embedding_source) == (reason, "none", "none")
+    said = decode_action(decision.action.value).scorer
+    assert (said.encoder, said.embedding_source) == ("none", "none")
+
+
+MS = int(NOW.timestamp() * 1000)
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("created", "timestamp", "late"),
+    [
+        (-61, MS, True),
+        (-60, MS - HOUR, False),  # what the publisher says comes first
+        (None, MS - 60_000, False),
+        (None, MS - 60_001, True),
+        (None, MS - HOUR, True),
+        (None, 0, True),
+        (None, MS + 59_000, False),  # clocks differ
+        (60, MS - HOUR, False),
+        # What lies further ahead than the deadline is long is no date.
+        (None, MS + HOUR, True),
+        (61, MS, False),
+        (61, MS - HOUR, True),
+        (3600, MS + HOUR, True),
+        # None at all: nobody can tell that the batch is younger.
+        (None, -1, True),
+        (None, -(2**63), True),
+        (None, 2**63 - 1, True),
+        (-1, -1, False),
+    ],
+)
+def test_the_deadline_counts_from_the_event_or_else_from_its_record(
+    world: World, created: int | None, timestamp: int, late: bool
+) -> None:
+    event = batch("hasty")
+    if created is not None:
+        event["created_at"] = (NOW + timedelta(seconds=created)).isoformat()
+    (decision,) = world.decide(raw(event), timestamp_ms=timestamp)
+    assert (decision.reason == "deadline_passed") == late
+
+
+def test_without_a_deadline_a_batch_needs_no_date(world: World) -> None:
+    (decision,) = world.decide(raw(batch("open")), timestamp_ms=-1)
+    assert decision.reason == "scored"
 
 
 def test_an_external_score_is_used_as_it_came(world: World) -> None:
@@ -542,3 +597,17 @@ class TestPolicyBook:
         held = world.book.get("bot")
         assert held is not None
         assert held.policy.version == 3
+
+
+@pytest.mark.parametrize("scorer", SCORER_NAMES)
+def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
+    world = World()
+    world.sql["scored"] = active("scored", scorer=scorer)
+    texts = ("The capital is Paris.", "the capital is Paris", "I think Lyon, but I may be wrong")
+    (found,) = world.decide(raw(batch("scored", texts)))
+    assert isinstance(found, Decision)
+    (vectors,) = CachedEncoder(HashingEncoder(), capacity_texts=9).embed([texts])
+    wanted = EVERY[scorer].score(answer_batch(texts, vectors, [False] * 3))
+    assert [one.score for one in found.responses] == wanted.tolist()
+    assert all((one.raw_energy is not None) == (scorer == "gram") for one in found.responses)
+    assert found.scorer == scorer

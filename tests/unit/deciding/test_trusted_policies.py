@@ -16,7 +16,8 @@ from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import Unavailable
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.thresholds import threshold_event, threshold_message
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import ActivePolicy, OutboxMessage
 from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
 

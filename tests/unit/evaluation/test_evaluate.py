@@ -25,7 +25,7 @@ from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import seeded_splits
-from streamer.scoring.compared_scorers import SCORER_NAMES
+from streamer.scoring.registry import SCORER_NAMES
 from tests.unit.evaluation.made_up import rows, write
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 4}

@@ -17,7 +17,8 @@ from streamer.errors import BadMessage
 from streamer.events import actions, cloudevents, codes, dead_letters, labels, thresholds
 from streamer.events.limits import OUTPUT_HEADROOM_BYTES, Limits
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import NO_ENCODER, GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.journal import Headers, LabelRevision, Partition, Record
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

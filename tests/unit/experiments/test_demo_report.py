@@ -20,7 +20,7 @@ from streamer.dev.report.demo_run import DemoRun, cases, excerpt, figure_rows, v
 from streamer.dev.report.page import render_report, write_report
 from streamer.dev.report.terminal import run_summary
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import UNITS, Unit
+from streamer.gates.settings import UNITS, Unit
 
 if TYPE_CHECKING:
     from pathlib import Path

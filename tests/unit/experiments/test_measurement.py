@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamer.clouds.measurement import DecidedBatch, clustered_standard_error, measure, units_of
 from streamer.dev.report.charts import tradeoff
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import UNITS, Unit
+from streamer.gates.settings import UNITS, Unit
 
 
 def batch(

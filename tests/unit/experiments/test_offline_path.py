@@ -20,7 +20,7 @@ from streamer.clouds.offline import (
 )
 from streamer.clouds.simulation import simulate_clouds
 from streamer.errors import UsageError
-from streamer.gates.policy import UNITS, Unit
+from streamer.gates.settings import UNITS, Unit
 from streamer.research.experiments.offline_figures import figures_table, main, split_figures
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity

@@ -9,7 +9,7 @@ from streamer.clouds.cloud import Cloud, CloudResponse
 from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import decided_batch, score_clouds
 from streamer.errors import UsageError
-from streamer.gates.policy import UNITS
+from streamer.gates.settings import UNITS
 from streamer.planning.guess import Guess
 from streamer.planning.prompts import SampledBatches, guessed_prompts, past_prompts
 from streamer.planning.score_quality import area_under_curve, intraclass_correlation

@@ -12,7 +12,7 @@ from streamer.errors import BadMessage, UsageError
 from streamer.events import codes
 from streamer.events.labels import decode_label, label_revision
 from streamer.gates.labeller_names import fault, normalised
-from streamer.gates.policy import GateSettings
+from streamer.gates.settings import GateSettings
 from streamer.labels.label_files import LabelFileError, open_labels
 from streamer.review.access import labeller_name
 

@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 
 from streamer import LabelledGroup
+from streamer.calibration.calibrators.selective import even_grid
+from streamer.calibration.calibrators.transductive import CURVE_POINTS
 from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
-from streamer.gates.policy import METHODS, SHAPES, UNITS, GateSettings, Policy
+from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Chance, Cut, Indicator, Quantile, Rank, Segments, Transductive
+from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
 from streamer.recalibration.candidates import (
-    CURVE_POINTS,
     MOST_SEGMENTS,
-    Sample,
+    RunSample,
     candidates,
     decide,
-    selective_grid,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 def sample(
     groups: int = 120, *, items: int = 4, alpha: float = 0.1, segments: tuple[str, ...] = (), seed: int = 3
-) -> Sample:
+) -> RunSample:
     rng = np.random.default_rng(seed)
     made = []
     for g in range(groups):
@@ -41,7 +42,7 @@ def sample(
         severities = (rng.random(items) < 0.4 * (1 - scores)).astype(float)
         made.append(LabelledGroup(f"b{g}#1", tuple(f"r{i}" for i in range(items)), scores, severities))
     named = {group.id: segments[g % len(segments)] for g, group in enumerate(made)} if segments else {}
-    return Sample(groups=made, segments=named, alpha=alpha, seed=7, fewest_draws=items)
+    return RunSample(groups=made, segments=named, alpha=alpha, seed=7, fewest_draws=items)
 
 
 def settings(**changes: Any) -> GateSettings:
@@ -215,7 +216,7 @@ def test_transductive_charges_by_the_fewest_draws() -> None:
 
 
 def test_the_grid_of_selective_is_fixed_and_falls() -> None:
-    grid = selective_grid(100)
+    grid = even_grid(100)
     assert len(grid) == 100
     assert (grid[0], grid[-1]) == (0.99, 0.0)
     assert list(grid) == sorted(set(grid), reverse=True)

@@ -10,7 +10,8 @@ import pytest
 
 from streamer.calibration.p_values import betting
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateRevision, GateSettings
+from streamer.gates.policy import GateRevision
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from streamer.gates.policy import GateRevision, GateSettings, Policy
+from streamer.gates.policy import GateRevision, Policy
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.schedule import (
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,

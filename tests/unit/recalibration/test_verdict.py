@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from streamer.gates.policy import MONITOR, GateSettings, Policy
+from streamer.gates.policy import MONITOR, Policy
 from streamer.gates.rule import INDICATOR, Cut, Segments
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.verdict import Closing, Comparison, closing, least_new_groups, verdict
 

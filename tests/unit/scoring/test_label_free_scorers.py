@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.scoring.answer_clusters import COSINE, answer_clusters, cluster_share
-from streamer.scoring.brevity import brevity
-from streamer.scoring.cluster_entropy import cluster_entropy
-from streamer.scoring.compared_scorers import SCORER_NAMES, SCORERS
-from streamer.scoring.exact_match import exact_match
-from streamer.scoring.mean_cosine import mean_cosine
+from streamer.scoring.registry import SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.scorers.brevity import brevity
+from streamer.scoring.scorers.cluster_entropy import cluster_entropy
+from streamer.scoring.scorers.exact_match import exact_match
+from streamer.scoring.scorers.mean_cosine import mean_cosine
 
 WORDS = ("", " ", "paris", "Paris.", "lyon", "the answer is paris", "x" * 3000)
 

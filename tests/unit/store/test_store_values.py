@@ -11,7 +11,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import Decision, OutboxMessage, Partition, Record, ScoredResponse
 from streamer.store.db.engine import parse_url
 from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers

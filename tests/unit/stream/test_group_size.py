@@ -131,7 +131,7 @@ def test_the_bound_stays_in_range(most: int, groups: list[tuple[int, float]]) ->
 
 @pytest.mark.parametrize("first", [1, 16])
 @pytest.mark.parametrize("record", [0.0001, 0.01, 1.0])
-@pytest.mark.parametrize("partition", [0.0, 0.3, 1.1])
+@pytest.mark.parametrize("partition", [0.0, 0.3, 1.1, 3.0])
 @pytest.mark.parametrize("partitions", [1, 4, 12])
 def test_what_each_partition_costs_makes_no_small_groups(
     partitions: int, partition: float, record: float, first: int

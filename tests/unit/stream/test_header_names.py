@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchPy
+from aiokafka.record.default_records import _DefaultRecordBatchPy
 
 from streamer.stream.header_names import EscapingBatch, EscapingDefaultRecordBatch, EscapingRecords
+from tests.unit.stream.record_batches import packed, plain_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,34 +19,19 @@ BAD = b"\xff\x80\xed"
 
 
 def batch_of(*names: Sequence[str], compression: int = 0, first: int = 0) -> bytes:
-    """A batch with one record for each list of header names; compressed, the stand-in stays one."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 20,
+    """A batch with one record for each list of header names; the stand-in is a name that is not UTF-8."""
+    plain = plain_batch(
+        [
+            (
+                None if number % 2 else b"key-%d" % number,
+                b"value-%d" % number,
+                [(name, None if i % 2 else b"\xff%d" % i) for i, name in enumerate(headers)],
+            )
+            for number, headers in enumerate(names)
+        ]
     )
-    for number, headers in enumerate(names):
-        builder.append(
-            number,
-            timestamp=1000 + number,
-            key=None if number % 2 else b"key-%d" % number,
-            value=b"value-%d" % number,
-            headers=[(name, None if i % 2 else b"\xff%d" % i) for i, name in enumerate(headers)],
-        )
-    plain = bytes(builder.build()).replace(STAND_IN.encode(), BAD)
-    if not compression:
-        return first.to_bytes(8, "big") + plain[8:]
-    from gzip import compress
-
-    head, records = bytearray(plain[:61]), compress(plain[61:])
-    head[0:8] = first.to_bytes(8, "big")
-    head[8:12] = (49 + len(records)).to_bytes(4, "big")
-    head[21:23] = compression.to_bytes(2, "big")
-    return bytes(head) + records
+    packing = (compression, gzip.compress) if compression else None
+    return packed(plain.replace(STAND_IN.encode(), BAD), packing, first=first)
 
 
 def seen(records: EscapingRecords) -> list[tuple[Any, ...]]:

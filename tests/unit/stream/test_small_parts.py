@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
+from aiokafka.structs import ConsumerRecord
+from faust.types import TP
 
 from streamer.errors import Unavailable
 from streamer.journal import OutboxMessage, Partition
 from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.faust_driver import StampingThread
+from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.health import WorkerHealth
 from streamer.stream.latency import LatencyLedger
 from streamer.stream.log_limits import LogRateLimit
@@ -69,6 +74,8 @@ def test_a_latency_is_measured_once_and_never_guessed() -> None:
     assert ledger.acknowledged(actions[1], 1250) == 0.25
     assert ledger.acknowledged(actions[1], 1250) is None
     assert ledger.acknowledged(actions[2], 0) == 0.0  # a clock that went back
+    ledger.remember(actions[0], -1)  # a record without a timestamp
+    assert ledger.acknowledged(actions[0], 5000) is None
 
 
 def test_a_stuck_topic_is_named_and_only_an_essential_one_makes_a_worker_unready() -> None:
@@ -155,3 +162,14 @@ def test_what_is_unavailable_is_asked_again_until_it_is_not_wanted() -> None:
 
     asyncio.run(scenario())
     assert told == [False, False, True]
+
+
+def test_a_record_without_a_timestamp_is_read_as_one() -> None:
+    """Messages of format 0 have none, and everything behind the reader counts with a number."""
+    tp, budget = TP("in", 0), FetchBudget(max_records=10, max_bytes=1000)
+    thread = StampingThread.__new__(StampingThread)
+    thread._handed_out, thread._partitions = {tp: 3}, {tp: Partition("log", "in", 0)}
+    thread._flow, thread._hooks = 0, SimpleNamespace(budget=budget, max_record_bytes=100)  # type: ignore[assignment]
+    one = ConsumerRecord("in", 0, 3, None, 0, None, b"v", None, 0, 1, ())
+    (found,) = thread._stamped(tp, [one])
+    assert (found.record.timestamp_ms, found.record.value) == (-1, b"v")

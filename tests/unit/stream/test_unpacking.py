@@ -13,15 +13,18 @@ import lz4.frame
 import pytest
 import zstandard
 from aiokafka.codec import snappy_encode
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record import legacy_records
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED, Truncation
-from streamer.stream.header_names import EscapingBatch, EscapingRecords
+from streamer.stream.header_names import EscapingBatch, EscapingDefaultRecordBatch, EscapingRecords
 from streamer.stream.unpacking import AT_ONCE, GZIP, LZ4, SNAPPY, ZSTD, UnreadableBatch, unpacked
+from tests.unit.stream.record_batches import packed, plain_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from tests.unit.stream.record_batches import Sent
 
 MOST = EscapingBatch.most
 
@@ -38,31 +41,10 @@ PACKED: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
         lambda data: zstandard.ZstdCompressor(write_content_size=False).compress(data),
     ),
 }
-Sent = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 def batch_of(records: Sequence[Sent], packing: str | None = None, *, first: int = 0) -> bytes:
-    """A batch of format 2, compressed as asked; its CRC is not right, which nothing here looks at."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 31,
-    )
-    for number, (key, value, headers) in enumerate(records):
-        builder.append(number, timestamp=1000 + number, key=key, value=value, headers=headers)
-    plain = bytes(builder.build())
-    head, content = bytearray(plain[:61]), plain[61:]
-    head[0:8] = first.to_bytes(8, "big")
-    if packing is not None:
-        codec, pack = PACKED[packing]
-        content = pack(content)
-        head[8:12] = (49 + len(content)).to_bytes(4, "big")
-        head[22] |= codec
-    return bytes(head) + content
+    return packed(plain_batch(records), None if packing is None else PACKED[packing], first=first)
 
 
 def seen(data: bytes) -> list[Any]:
@@ -207,3 +189,50 @@ def test_formats_0_and_1_are_bounded_as_well(magic: Literal[0, 1], codec: int) -
         assert [one.value for one in found] == [value and value[:EXCERPT_BYTES] for _, value in some]
     note = f"value: {len(large)} bytes, sha256 {hashlib.sha256(large).hexdigest()}"
     assert tuple(found[2].headers) == ((TRUNCATED, note.encode()),)
+
+
+GARBAGE = {"zeros": b"\x00" * 7, "text": b"garbage!" * 4, "a byte": b"x"}
+FRAMED = [name for name in PACKED if name != "snappy"]  # a raw snappy block is whatever bytes there are
+
+
+@pytest.mark.parametrize(
+    ("garbage", "size"), [*((name, 3) for name in GARBAGE), ("text", 2 * AT_ONCE)], ids=[*GARBAGE, "large"]
+)
+@pytest.mark.parametrize("packing", FRAMED)
+def test_what_follows_complete_records_is_passed_over(
+    packing: str, garbage: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's own consumer reads the records of a gzip batch with bytes behind it, and says nothing."""
+    codec, pack = PACKED[packing]
+    monkeypatch.setitem(PACKED, "followed", (codec, lambda data: pack(data) + GARBAGE[garbage]))
+    records: list[Sent] = [*small(3), (None, b"x" * size, []), *small(3)]
+    data = batch_of(records, "followed", first=10)
+    for found in (seen(data), list(EscapingDefaultRecordBatch(memoryview(data)))):
+        assert [one.offset for one in found] == list(range(10, 17))
+        assert fields(found[:3] + found[4:]) == records[:3] + records[4:]
+        assert found[3].value == (b"x" * size)[: EXCERPT_BYTES if size > MOST else None]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("packing", FRAMED)
+def test_records_that_are_missing_where_garbage_follows_are_told(
+    packing: str, garbage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec, pack = PACKED[packing]
+    missing = len(batch_of(small(1))) - 61
+    monkeypatch.setitem(PACKED, "cut", (codec, lambda data: pack(data[:-missing]) + GARBAGE[garbage]))
+    records = [*small(39), *small(1)]
+    *whole, last = seen(batch_of(records, "cut", first=10))
+    assert fields(whole) == records[:-1]
+    assert last.offset == 49
+    assert last.headers[-1].value.startswith(b"unreadable: offsets 49 to 49: ")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_garbage_after_a_message_of_format_0_or_1_is_passed_over(
+    magic: Literal[0, 1], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy_records, "gzip_encode", lambda data: gzip.compress(data) + b"garbage")
+    records = [(b"a", b"b"), (None, None), (b"c", b"d")]
+    found = seen(legacy(magic, records, GZIP))
+    assert [(one.key, one.value) for one in found] == records

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streamer.events import codes
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateSettings, Policy
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
 from streamer.journal import (
     DataGap,
     DeadLetter,

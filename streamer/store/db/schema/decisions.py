@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from streamer.calibration.threshold import THRESHOLD_STATES
-from streamer.gates.policy import HOLD_ACTIONS, MODES, UNITS
+from streamer.gates.settings import HOLD_ACTIONS, MODES, UNITS
 from streamer.store.db.schema.types import (
     BIGINT,
     DOCUMENT,
@@ -105,6 +105,9 @@ decisions = sa.Table(
     sa.Column("action_value", sa.LargeBinary),
     sa.Column("action_headers", HeaderPairs, nullable=False),
     sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no chain covers them"),
+    sa.Column(
+        "timestamp_ms", BIGINT, comment="of its record in Kafka, where the gate has a decision deadline"
+    ),
     sa.ForeignKeyConstraint(["batch", "gate"], ["batches.id", "batches.gate"]),
     sa.ForeignKeyConstraint(["gate", "policy_version"], ["policies.gate", "policies.version"]),
     sa.ForeignKeyConstraint(["batch", "selected"], ["responses.batch", "responses.response_id"]),

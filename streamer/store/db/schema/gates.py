@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.gates.policy import (
+from streamer.gates.settings import (
     EMBEDDINGS,
     HOLD_ACTIONS,
     MODES,
@@ -18,6 +18,7 @@ from streamer.store.db.schema.types import (
     BIGINT,
     REAL,
     Names,
+    Numbers,
     Rule,
     UtcDateTime,
     check,
@@ -78,6 +79,7 @@ gate_revisions = sa.Table(
     sa.Column("starts", sa.Integer, nullable=False, server_default=sa.text("5")),
     sa.Column("shape", sa.Text, nullable=False, server_default=sa.text("'indicator'")),
     sa.Column("width", REAL, nullable=False, server_default=sa.text("0.05")),
+    sa.Column("parameters", Numbers, comment="of method and shape, beside those with a column; JSON"),
     sa.Column("segment_by", sa.Text),
     sa.Column("segment_fallback", sa.Text, nullable=False, server_default=sa.text("'closed'")),
     sa.Column("label_floor", REAL),
@@ -133,6 +135,7 @@ gate_revisions = sa.Table(
     check("starts", "starts BETWEEN 1 AND 10000"),
     one_of("shape", SHAPES),
     check("width", "width > 0 AND width <= 100"),
+    check("parameters", "length(parameters) BETWEEN 2 AND 10000"),
     sized_text("segment_by", 200),
     one_of("segment_fallback", SEGMENT_FALLBACKS),
     within_unit_interval("label_floor"),

@@ -144,8 +144,9 @@ outbox = sa.Table(
     check("parked", "(parked_at IS NULL) = (error IS NULL)"),
     sqlite_autoincrement=True,
 )
-_waiting = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
-sa.Index("ix_outbox_unpublished", outbox.c.id, postgresql_where=_waiting, sqlite_where=_waiting)
+UNPUBLISHED = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
+"""A row of the outbox waits."""
+sa.Index("ix_outbox_unpublished", outbox.c.id, postgresql_where=UNPUBLISHED, sqlite_where=UNPUBLISHED)
 
 pending_messages = sa.Table(
     "pending_messages",
@@ -179,10 +180,12 @@ pending_messages = sa.Table(
 An action is its decision's, and only referred to. `outbox` has the messages that no input record caused, and those that
 workers of an earlier version left.
 """
+QUEUED = pending_messages.c.parked_at.is_(None)
+"""A message of the queue waits."""
 sa.Index(
     "ix_pending_messages_lane",
     pending_messages.c.topic,
     pending_messages.c.id,
-    postgresql_where=pending_messages.c.parked_at.is_(None),
-    sqlite_where=pending_messages.c.parked_at.is_(None),
+    postgresql_where=QUEUED,
+    sqlite_where=QUEUED,
 )

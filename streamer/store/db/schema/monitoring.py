@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.gates.policy import UNITS
+from streamer.gates.settings import UNITS
 from streamer.store.db.schema.types import (
     BIGINT,
     REAL,

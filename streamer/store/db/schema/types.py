@@ -121,6 +121,19 @@ class Names(sa.types.TypeDecorator[tuple[str, ...]]):
         return None if value is None else tuple(json.loads(value))
 
 
+class Numbers(sa.types.TypeDecorator[dict[str, float]]):
+    """Numbers by name, as a JSON object; none at all are NULL."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, float] | None, _dialect: sa.Dialect) -> str | None:
+        return json.dumps(value, sort_keys=True) if value else None
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> dict[str, float] | None:
+        return None if value is None else json.loads(value)
+
+
 BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """64 bits on both: SQLite's INTEGER is, and only INTEGER may be an identity there."""
 

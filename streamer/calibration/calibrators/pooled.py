@@ -15,12 +15,14 @@ For exchangeable groups E[h_{G+1}(lambda)] <= 0 by the argument of Conformal Ris
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, SupportsIndex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, SupportsIndex
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import TOLERANCE, smallest_admissible
+from streamer.calibration.specification import Calibrated, Calibrator, Sample
 from streamer.calibration.threshold import Threshold, state_at
 
 if TYPE_CHECKING:
@@ -94,3 +96,19 @@ def _guarantee(value: float, alpha: float, groups: int, items: int, most: int) -
         "this one calibration, for a single prompt or kind of prompt, or on severity among the shipped "
         "alone."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled(Calibrator):
+    """A budget for each response overall; for Python alone, since a gate's report counts by prompt."""
+
+    name: ClassVar[str] = "pooled"
+    place: ClassVar[int] = 91
+    summary: ClassVar[str] = "a budget for each response overall"
+    promise: ClassVar[str] = "E[severity shipped by a group] <= alpha E[responses of a group]"
+    offered: ClassVar[bool] = False
+    diagnostic: ClassVar[bool] = False
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Count every item the same, whatever its group."""
+        return Calibrated(calibrate_pooled(sample.groups, alpha=sample.alpha, largest_group=sample.largest))

@@ -13,7 +13,8 @@ delta. At any real number of groups it may miss far more often, most of all wher
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from streamer.calibration.arguments import check_alpha, check_delta
 from streamer.calibration.guarantee import counted, groups_needed, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import TOLERANCE
+from streamer.calibration.specification import Calibrated, Calibrator, Family, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
 
 if TYPE_CHECKING:
@@ -124,3 +126,29 @@ def _guarantee(value: float, alpha: float, delta: float, groups: int) -> str:
         f"exposure risk is at most {alpha!r}, on average or with any probability, at this or any other "
         "number of groups."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Clt(Calibrator):
+    """The asymptotic band, for a look at it.
+
+    Attributes
+    ----------
+    delta : nominal chance, in (0, 0.5], that the band misses.
+    """
+
+    name: ClassVar[str] = "clt"
+    place: ClassVar[int] = 90
+    summary: ClassVar[str] = "the asymptotic normal band"
+    promise: ClassVar[str] = "nothing: asymptotic"
+    family: ClassVar[Family] = "no promise"
+    offered: ClassVar[bool] = False
+    arrays: ClassVar[bool] = True
+
+    delta: float = parameter(
+        0.1, "nominal chance that the band misses", metavar="D", most=0.5, open_least=True
+    )
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Find where the band leaves the budget."""
+        return Calibrated(calibrate_clt(sample.groups, alpha=sample.alpha, delta=self.delta))

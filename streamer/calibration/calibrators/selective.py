@@ -17,15 +17,18 @@ the others.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
 from streamer.calibration.guarantee import counted, what_ships
+from streamer.calibration.high_probability import delta_parameter, not_shown
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting
+from streamer.calibration.specification import Calibrated, Calibrator, Family, Risk, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
 
 if TYPE_CHECKING:
@@ -135,3 +138,68 @@ def _guarantee(value: float, alpha: float, delta: float, groups: int, levels: in
         "promised: a bound for a single prompt or kind of prompt; how much ships; a joint bound over "
         f"several calibrations, each of which may fail with probability {delta!r}."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Selective(Calibrator):
+    """A budget among what ships.
+
+    Attributes
+    ----------
+    delta : chance, in (0, 1), that the bound may fail.
+    grid : evenly spaced levels that are tested, in 1..10000.
+    starts : walks over the grid, in 1..grid.
+    """
+
+    name: ClassVar[str] = "selective"
+    place: ClassVar[int] = 22
+    summary: ClassVar[str] = "a budget on the error rate among shipped answers, with high probability"
+    promise: ClassVar[str] = (
+        "P(selective risk <= alpha) >= 1 - delta, over the draw of the calibration groups"
+    )
+    family: ClassVar[Family] = "with high probability"
+    risk: ClassVar[Risk] = "selective"
+    by_quantile: ClassVar[bool] = False
+    label_floor: ClassVar[bool] = False
+    attempts: ClassVar[bool] = False
+    # Bets depend on the spread of losses: a larger loss may, seldom, make a later bet win more.
+    only_stricter: ClassVar[bool] = False
+
+    delta: float = delta_parameter()
+    grid: int = parameter(
+        100, "evenly spaced levels that are tested", metavar="N", least=1, most=10_000, whole=True
+    )
+    starts: int = parameter(
+        5, "levels of the grid from which tests begin", metavar="N", least=1, most=10_000, whole=True
+    )
+
+    def __post_init__(self) -> None:
+        self.check()
+        if self.starts > self.grid:
+            raise ValueError(f"starts must be in 1..{self.grid}, the levels of the grid, not {self.starts!r}")
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Test the levels."""
+        return Calibrated(
+            calibrate_selective(
+                sample.groups,
+                alpha=sample.alpha,
+                delta=self.delta,
+                grid=even_grid(self.grid),
+                starts=self.starts,
+                seed=sample.seed,
+            )
+        )
+
+    def cost(self, sample: Sample) -> int:
+        """Every level of the grid is a row of bets."""
+        return self.grid * len(sample.groups)
+
+    def why_closed(self, sample: Sample) -> str | None:
+        """Nothing was shown."""
+        return not_shown(sample, self.delta)
+
+
+def even_grid(levels: int) -> tuple[float, ...]:
+    """Return `levels` evenly spaced ones, strictly falling from 1 - 1/levels to 0."""
+    return tuple((levels - 1 - position) / levels for position in range(levels))

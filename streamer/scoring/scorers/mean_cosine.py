@@ -5,18 +5,21 @@ What most people try first. The Gram energy is the root mean square of the same 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.gram import unit_rows
-from streamer.scoring.scorer import finished
+from streamer.scoring.scorer import Scorer, finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
+
+    from streamer.scoring.scorer import AnswerBatch
 
 Floats = NDArray[np.float64]
 
@@ -39,3 +42,17 @@ def mean_cosine(embeddings: ArrayLike, blank: Sequence[bool] | None = None) -> F
     np.fill_diagonal(cosines, 0.0)
     marks = [False] * len(rows) if blank is None else blank
     return finished((1.0 + cosines.sum(axis=1) / (len(rows) - 1)) / 2.0, marks)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanCosine(Scorer):
+    """The embeddings of the other answers are near this one's on average."""
+
+    name: ClassVar[str] = "mean-cosine"
+    place: ClassVar[int] = 1
+    title: ClassVar[str] = "average pairwise cosine"
+    says: ClassVar[str] = "the embeddings of the other answers are near this one's on average"
+
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Score a batch."""
+        return mean_cosine(batch.embeddings, batch.blank)

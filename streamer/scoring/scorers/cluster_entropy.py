@@ -8,18 +8,21 @@ score alike, and it cannot tell which of them to show.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.answer_clusters import answer_clusters
-from streamer.scoring.scorer import finished
+from streamer.scoring.scorer import Scorer, finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
+
+    from streamer.scoring.scorer import AnswerBatch
 
 Floats = NDArray[np.float64]
 
@@ -43,3 +46,17 @@ def cluster_entropy(embeddings: ArrayLike, blank: Sequence[bool] | None = None) 
     entropy = -math.fsum(size / n * math.log(size / n) for size in sizes.tolist())
     marks = [False] * n if blank is None else blank
     return finished(np.full(n, 1.0 - entropy / math.log(n)), marks)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntropy(Scorer):
+    """The answers to this prompt fall into few clusters; all of them score alike."""
+
+    name: ClassVar[str] = "cluster-entropy"
+    place: ClassVar[int] = 4
+    title: ClassVar[str] = "cluster entropy (semantic-entropy-like)"
+    says: ClassVar[str] = "the answers to this prompt fall into few clusters; all of them score alike"
+
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Score a batch."""
+        return cluster_entropy(batch.embeddings, batch.blank)

@@ -6,16 +6,19 @@ was fixed before any file was looked at.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.gate import is_blank
-from streamer.scoring.scorer import finished
+from streamer.scoring.blank import is_blank
+from streamer.scoring.scorer import Scorer, finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streamer.scoring.scorer import AnswerBatch
 
 Floats = NDArray[np.float64]
 
@@ -34,3 +37,17 @@ def brevity(texts: Sequence[str], blank: Sequence[bool] | None = None) -> Floats
     lengths = np.array([len(text.strip()) for text in texts], dtype=np.float64)
     marks = [is_blank(text) for text in texts] if blank is None else blank
     return finished(1.0 / (1.0 + lengths / HALF_AT), marks)
+
+
+@dataclass(frozen=True, slots=True)
+class Brevity(Scorer):
+    """The answer is short."""
+
+    name: ClassVar[str] = "brevity"
+    place: ClassVar[int] = 5
+    title: ClassVar[str] = "response length, short = safe"
+    says: ClassVar[str] = "the answer is short"
+
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Score a batch."""
+        return brevity(batch.texts, batch.blank)

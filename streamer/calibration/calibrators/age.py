@@ -17,7 +17,8 @@ Zerva, Ulmer and Martins, Non-exchangeable conformal risk control (2024).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from streamer.calibration.arguments import check_alpha
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
+from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
 
 if TYPE_CHECKING:
@@ -128,3 +130,41 @@ def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float
         f"risk is at most {alpha!r} unless groups are exchangeable, when the term is 0; a bound with high "
         "probability, for a single prompt or kind of prompt, or on severity among the shipped alone."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Age(Calibrator):
+    """A budget while the world moves: older groups count less.
+
+    Attributes
+    ----------
+    rho : what each newer group multiplies a group's weight by, in (0, 1].
+    """
+
+    name: ClassVar[str] = "age"
+    place: ClassVar[int] = 30
+    summary: ClassVar[str] = "older groups count less, for a world that moves"
+    promise: ClassVar[str] = "E[exposure risk] <= alpha + a drift term that is not measured"
+    against_mean: ClassVar[str] = (
+        "gives newer prompts more weight, so that its own curve and threshold are others."
+    )
+
+    rho: float = parameter(
+        0.99, "what each newer group multiplies a group's weight by", metavar="R", most=1, open_least=True
+    )
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Weigh groups by how many are newer."""
+        newest = len(sample.groups) - 1
+        ages = {group.id: float(newest - position) for position, group in enumerate(sample.groups)}
+        return Calibrated(calibrate_by_age(sample.groups, alpha=sample.alpha, ages=ages, rho=self.rho))
+
+    def why_closed(self, sample: Sample) -> str | None:
+        """The weights may not add up to enough, however many groups there are."""
+        weight = sum(self.rho**age for age in range(len(sample.groups)))
+        if sample.alpha >= 1 / (1 + weight):
+            return None
+        return (
+            f"with rho {self.rho:g} the weights of the groups add up to {weight:.4g}, which supports no budget below "
+            f"{1 / (1 + weight):.3g}; more groups or a larger rho do, and the budget is {sample.alpha:g}"
+        )

@@ -6,15 +6,18 @@ The vote of Wang et al. 2023 ("Self-consistency improves chain of thought reason
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.scorer import finished
+from streamer.scoring.scorer import Scorer, finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streamer.scoring.scorer import AnswerBatch
 
 Floats = NDArray[np.float64]
 
@@ -43,3 +46,17 @@ def exact_match(forms: Sequence[str], blank: Sequence[bool] | None = None) -> Fl
     votes = Counter(form for form, is_blank in zip(forms, marks, strict=True) if form and not is_blank)
     others = np.array([votes[form] - 1 if form else 0 for form in forms], dtype=np.float64)
     return finished(others / (len(forms) - 1), marks)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactMatch(Scorer):
+    """Many other answers have the same head, word for word after normalisation."""
+
+    name: ClassVar[str] = "exact-match"
+    place: ClassVar[int] = 2
+    title: ClassVar[str] = "self-consistency, exact match"
+    says: ClassVar[str] = "many other answers have the same head, word for word after normalisation"
+
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Score a batch."""
+        return exact_match(batch.forms, batch.blank)

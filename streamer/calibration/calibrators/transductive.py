@@ -26,17 +26,20 @@ import bisect
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from streamer.calibration.arguments import check_alpha, check_law, whole_number
-from streamer.calibration.crc import keyed_losses
-from streamer.calibration.guarantee import counted
+from streamer.calibration.arguments import check_alpha, whole_number
+from streamer.calibration.crc import calibrate_groups, keyed_losses
+from streamer.calibration.guarantee import besides, counted
 from streamer.calibration.loss_curve import LossCurve, budget_limit
+from streamer.calibration.specification import Calibrated, Calibrator, Sample
+from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.weighting import WeightingScheme
 
 Charge = Literal["share", "drawn", "whole"]
 """How c(l) follows from the batch: the mean over all responses, over the k worst, or the worst alone."""
@@ -223,13 +226,15 @@ def prepare_transductive(
         If a group id repeats, a group has more than `labelled` items, or an argument is not valid.
     """
     alpha = check_alpha(alpha)
-    eta, draws = check_law(method, eta, draws)
+    from streamer.calibration.registry import weighting_scheme
+
+    scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
     if labelled is not None:
         labelled = whole_number("labelled", labelled, least=1)
         for group in groups:
             if len(group.item_ids) > labelled:
                 raise ValueError(f"group {group.id!r} has {len(group.item_ids)} items, more than {labelled}")
-    curve = LossCurve.of(*keyed_losses(groups, method=method, eta=eta, draws=draws, seed=seed))
+    curve = LossCurve.of(*keyed_losses(groups, scheme=scheme, seed=seed))
     levels, totals = _window(curve, budget_limit(alpha, len(groups)))
     return TransductiveRule(
         alpha=alpha,
@@ -238,7 +243,7 @@ def prepare_transductive(
         labelled=labelled,
         levels=levels,
         totals=totals,
-        guarantee=_guarantee(alpha, method, len(groups), labelled),
+        guarantee=_guarantee(alpha, scheme, len(groups), labelled),
     )
 
 
@@ -251,18 +256,18 @@ def _window(curve: LossCurve, budget: float) -> tuple[tuple[float, ...], tuple[f
     return tuple(levels[first : last + 1]), tuple(totals[first : last + 1])
 
 
-def _guarantee(alpha: float, method: str, groups: int, labelled: int | None) -> str:
+def _guarantee(alpha: float, scheme: WeightingScheme, groups: int, labelled: int | None) -> str:
     sample = (
         "all items of each labelled"
         if labelled is None
         else f"up to {labelled} of each, drawn without replacement before any label was seen, labelled"
     )
-    fixed = "the method and the budget" if method == "mean" else "the method, the budget and the seed"
+    fixed = "the method, the budget and the seed" if scheme.random else "the method and the budget"
     return (
         "Each batch has a threshold of its own, and what scores above it ships. On average, over "
         f"calibrations and future groups alike, exposure risk is at most {alpha!r}: severity where an item "
         "ships and 0 where it is held, each group counting once and its items equally. Basis: transductive "
-        f"calibration with the weights of method {method} on {counted(groups, 'calibration group')}, "
+        f"calibration with the weights of method {scheme.name} on {counted(groups, 'calibration group')}, "
         f"{sample}. Assumptions: future groups are exchangeable with the calibration groups; a threshold "
         f"serves the batch that it was found for and no other; the score, {fixed} were fixed before any "
         "label was read; caps on severity, where given, hold and did not depend on labels of the batch; "
@@ -270,3 +275,57 @@ def _guarantee(alpha: float, method: str, groups: int, labelled: int | None) -> 
         "probability for this one calibration, a bound for a single prompt or kind of prompt, or a bound on "
         "severity among the shipped alone."
     )
+
+
+CURVE_POINTS = 2048
+"""Levels that a gate's window is compressed to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transductive(Calibrator):
+    """A threshold for each batch, from its own scores: more ships from few groups under the unit `response`."""
+
+    name: ClassVar[str] = "transductive"
+    place: ClassVar[int] = 10
+    summary: ClassVar[str] = "a threshold for each batch: more ships from few groups (unit response)"
+    promise: ClassVar[str] = "E[exposure risk] <= alpha, with a threshold for each batch"
+    per_batch: ClassVar[bool] = True
+    against_mean: ClassVar[str] = (
+        "counts the unseen prompt at what its batch could cost, which gives every batch a threshold of its own, no higher "
+        "than the one shown."
+    )
+    by_quantile: ClassVar[bool] = False
+    by_rank: ClassVar[bool] = False
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Keep the window of the loss from which each batch gets a threshold, and the strictest that one can get."""
+        window = prepare_transductive(
+            sample.groups, alpha=sample.alpha, labelled=max(sample.largest, sample.drawn), seed=sample.seed
+        )
+        # The charge is that of the fewest draws, which is the largest; the window is compressed under it.
+        window = replace(window, labelled=sample.drawn).compressed(CURVE_POINTS)
+        strictest = calibrate_groups(sample.groups, alpha=sample.alpha, seed=sample.seed)
+        value = strictest.value
+        guarantee = window.guarantee
+        if sample.drawn == 1:
+            if value == math.inf:
+                guarantee = strictest.guarantee
+            guarantee = besides(
+                guarantee, "With one charge of 1 for a batch, this ships what method mean ships."
+            )
+        else:
+            value = min(value, 1.0)  # where mean holds all, a batch of which little would ship may still pass
+            highest = strictest.value if sample.floor is None else max(strictest.value, sample.floor)
+            guarantee = besides(
+                guarantee, f"No batch gets a threshold above that of method mean, {_in_words(highest)}."
+            )
+        threshold = Threshold.at(
+            value, alpha=sample.alpha, method=self.name, groups=len(sample.groups), guarantee=guarantee
+        )
+        return Calibrated(threshold, window)
+
+
+def _in_words(value: float) -> str:
+    if value == math.inf:
+        return "which holds everything"
+    return "which ships everything" if value == -math.inf else f"{value:.6g}"

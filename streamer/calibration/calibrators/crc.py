@@ -1,0 +1,41 @@
+"""One item of each group, drawn at random: plain Conformal Risk Control (Angelopoulos and others, 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration import weight_laws
+from streamer.calibration.weighting import WeightingScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.calibration.keyed_weights import KeyedWeights
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Crc(WeightingScheme):
+    """Conformal risk control on one drawn item a group."""
+
+    name: ClassVar[str] = "crc"
+    place: ClassVar[int] = 1
+    summary: ClassVar[str] = "one drawn item a group: plain Conformal Risk Control"
+
+    @property
+    def words(self) -> str:
+        """The scheme in words."""
+        return "one item of each group, drawn at random"
+
+    def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+        """Give one item of each group the whole weight."""
+        return weight_laws.crc_weights(sizes, rng)
+
+    def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
+        """Give the whole weight to the item whose digest is the smallest."""
+        return keys.crc(group, items)

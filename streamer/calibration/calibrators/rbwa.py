@@ -1,0 +1,49 @@
+"""Dirichlet weights within each group: the paper's RBWA-CRC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration import weight_laws
+from streamer.calibration.specification import parameter
+from streamer.calibration.weighting import WeightingScheme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.calibration.keyed_weights import KeyedWeights
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rbwa(WeightingScheme):
+    """Conformal risk control with randomised weights.
+
+    Attributes
+    ----------
+    eta : concentration of the symmetric Dirichlet distribution, > 0; the larger, the nearer to equal weights.
+    """
+
+    name: ClassVar[str] = "rbwa"
+    place: ClassVar[int] = 3
+    summary: ClassVar[str] = "Dirichlet weights (the paper's RBWA-CRC); their randomness adds variance"
+
+    eta: float = parameter(1.0, "Dirichlet concentration", metavar="E", open=True)
+
+    @property
+    def words(self) -> str:
+        """The scheme in words."""
+        return f"Dirichlet weights of concentration {self.eta:g} within each group"
+
+    def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+        """Draw each group's weights."""
+        return weight_laws.rbwa_weights(sizes, self.eta, rng)
+
+    def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
+        """Draw the group's weights."""
+        return keys.rbwa(group, items, self.eta)

@@ -1,0 +1,257 @@
+"""What a calibrator says of itself: one class, one file, and everything else follows from it.
+
+Options, the form on topics and in SQL, checks of what goes together, tables in docs and the generic tests are made from
+these specifications. A new calibrator is one file in `streamer.calibration.calibrators`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import pkgutil
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from streamer.calibration.calibrators.transductive import TransductiveRule
+    from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.threshold import Threshold
+
+Number = float | int
+Risk = Literal["exposure", "selective"]
+Family = Literal["on average", "with high probability", "no promise"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What values a parameter may have, and what it is for.
+
+    Attributes
+    ----------
+    help : one sentence for the command line.
+    metavar : what stands for the value there.
+    least, most : the ends of the range.
+    open : the ends themselves are excluded; `open_least`: the lower one alone.
+    whole : whole numbers only.
+    """
+
+    help: str
+    metavar: str
+    least: float
+    most: float
+    open: bool = False
+    open_least: bool = False
+    whole: bool = False
+
+    def plain(self, name: str, value: Any) -> Number:
+        """Return a value of this range as Python's own number, or raise `ValueError` that names the parameter."""
+        try:
+            number = (
+                math.nan
+                if isinstance(value, bool | str | bytes)
+                else (operator.index if self.whole else float)(value)
+            )
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        above = number > self.least if self.open or self.open_least else number >= self.least
+        below = number < self.most if self.open or self.most == math.inf else number <= self.most
+        if not (above and below):
+            raise ValueError(f"{name} must be {self.words}, not {value!r}")
+        return number
+
+    @property
+    def words(self) -> str:
+        """The range in words, for errors."""
+        infinite = self.most == math.inf
+        if self.whole:
+            return f"at least {self.least:g}" if infinite else f"in {self.least:g}..{self.most:g}"
+        if self.open:
+            if infinite:
+                return "positive and finite" if not self.least else f"above {self.least:g} and finite"
+            return f"between {self.least:g} and {self.most:g}, both excluded"
+        return f"{'above' if self.open_least else 'at least'} {self.least:g} and at most {self.most:g}"
+
+
+def parameter(
+    default: Number,
+    help: str,  # noqa: A002  # the word of every command-line library
+    *,
+    metavar: str,
+    least: float = 0.0,
+    most: float = math.inf,
+    open: bool = False,  # noqa: A002
+    open_least: bool = False,
+    whole: bool = False,
+) -> Any:
+    """Declare a parameter as a field of a specification; see `Range`."""
+    about = Range(
+        help=help, metavar=metavar, least=least, most=most, open=open, open_least=open_least, whole=whole
+    )
+    return field(default=default, metadata={"range": about})
+
+
+P = TypeVar("P", bound="Parametrised")
+
+
+class Parametrised:
+    """A specification whose parameters are its dataclass fields, made by `parameter`. Raises `ValueError` beyond a range."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    """How it is named on the command line, on topics and in SQL."""
+    place: ClassVar[int] = 1000
+    """Where it stands in lists; those of the same place stand by name."""
+
+    @classmethod
+    def ranges(cls) -> dict[str, Range]:
+        """The parameters by name."""
+        return {one.name: one.metadata["range"] for one in fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def defaults(cls) -> dict[str, Number]:
+        """What they are unless they are given."""
+        return {one.name: one.default for one in fields(cls)}  # type: ignore[arg-type, misc]
+
+    def parameters(self) -> dict[str, Number]:
+        """What they are."""
+        return {name: getattr(self, name) for name in self.ranges()}
+
+    def check(self) -> None:
+        """Make plain numbers of the parameters. Raises `ValueError` for one that is out of its range."""
+        for name, about in self.ranges().items():
+            object.__setattr__(self, name, about.plain(name, getattr(self, name)))
+
+    def __post_init__(self) -> None:
+        self.check()
+
+
+def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
+    """Return the specifications of a kind in a package, by name, in the order of their places.
+
+    Raises
+    ------
+    TypeError
+        When two have the same name.
+    """
+    found: dict[str, type[P]] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        content = vars(import_module(f"{package.__name__}.{module.name}"))
+        for one in content.values():
+            if not (
+                isinstance(one, type) and issubclass(one, base) and one.__module__ == content["__name__"]
+            ):
+                continue
+            if "name" not in vars(one):
+                continue
+            if one.name in found:
+                raise TypeError(
+                    f"{one.__module__} and {found[one.name].__module__} both name themselves {one.name!r}"
+                )
+            found[one.name] = one
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].place, pair[0])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What a calibrator works on.
+
+    Attributes
+    ----------
+    groups : unique by id, in order of decision, the oldest first; missing severities are 1.
+    alpha : the budget of one attempt, in (0, 1).
+    seed : the gate's, fixed before labels were read.
+    drawn : the most items that a group has labels of, >= 1; fewer may have been drawn from one.
+    largest : the most items that a group may ever have.
+    floor : only items that score above it were to be labelled, and the threshold will be no less; None: all were.
+    """
+
+    groups: Sequence[LabelledGroup]
+    alpha: float
+    seed: int
+    drawn: int = 1
+    largest: int = 1
+    floor: float | None = None
+
+    @property
+    def levels(self) -> int:
+        """How many scores there are."""
+        return sum(len(group.item_ids) for group in self.groups)
+
+
+class Calibrated(NamedTuple):
+    """What a calibrator found.
+
+    Attributes
+    ----------
+    threshold : for every batch, or the strictest that one may get.
+    window : from which each batch gets a threshold of its own; None: all share one.
+    """
+
+    threshold: Threshold
+    window: TransductiveRule | None = None
+
+
+class Calibrator(Parametrised):
+    """A way from labelled groups to a threshold, with its promise.
+
+    A subclass is a frozen dataclass with slots in a file of its own in `streamer.calibration.calibrators`.
+    """
+
+    __slots__ = ()
+
+    summary: ClassVar[str]
+    """What it is, for lists: a few words."""
+    promise: ClassVar[str]
+    """What is promised, as a formula with words; see docs/guarantees.md."""
+    family: ClassVar[Family] = "on average"
+    risk: ClassVar[Risk] = "exposure"
+    """What the budget bounds."""
+    offered: ClassVar[bool] = True
+    """Whether a gate may name it. The others are diagnostics, or for Python alone."""
+    diagnostic: ClassVar[bool] = True
+    """Whether every run shows it beside the gate's own."""
+    arrays: ClassVar[bool] = False
+    """Whether `streamer.calibrate` takes it: it needs nothing but scores, severities and groups."""
+
+    by_chance: ClassVar[bool] = False
+    """Whether its promise holds for a gate that ships by a chance which falls with the level (smooth, ramp)."""
+    by_quantile: ClassVar[bool] = True
+    """Whether it holds for any stricter level: quantiles of the calibration's own scores may only raise it."""
+    by_rank: ClassVar[bool] = True
+    """Whether it holds for ranks within the batch."""
+    by_segment: ClassVar[bool] = False
+    """Whether each segment may be calibrated on its own, with a fallback for small ones."""
+    label_floor: ClassVar[bool] = True
+    """Whether the threshold may be raised to a floor below which nothing is labelled."""
+    attempts: ClassVar[bool] = True
+    """Whether several attempts may share the budget."""
+    only_stricter: ClassVar[bool] = True
+    """Whether a severity that counts as more than it is can only make the threshold stricter."""
+
+    per_batch: ClassVar[bool] = False
+    """Whether each batch gets a threshold of its own."""
+    against_mean: ClassVar[str] = ""
+    """How its threshold stands to that of `mean`, in a sentence that goes on after its name; empty for `mean` itself."""
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Find the threshold. Raises `ValueError` if a group id repeats or an argument is not valid."""
+        raise NotImplementedError
+
+    def groups_needed(self, alpha: float) -> int:
+        """The fewest groups with which anything could ship at this budget, if none of them lost anything."""
+        from streamer.calibration.guarantee import groups_needed
+
+        return groups_needed(alpha)
+
+    def cost(self, sample: Sample) -> int:
+        """Steps that grow with both levels and groups; 0 where sorting is the most."""
+        return 0
+
+    def why_closed(self, sample: Sample) -> str | None:
+        """Say in a clause with its remedy why nothing ships although there are groups enough; None: nothing special."""
+        return None

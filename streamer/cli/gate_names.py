@@ -1,0 +1,16 @@
+"""The names of gates, for the shell to complete."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+
+def gate_names(incomplete: str) -> list[str]:
+    """List the gates whose names begin so; none when the database cannot be asked, for nobody asked for an error."""
+    with suppress(Exception):
+        from streamer import wiring
+        from streamer.settings.settings import load_settings
+
+        with wiring.open_store(load_settings()) as store:
+            return [revision.gate for revision in store.gates.list() if revision.gate.startswith(incomplete)]
+    return []

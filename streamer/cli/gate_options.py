@@ -1,0 +1,427 @@
+"""The options of `streamer gate create` and `gate set`: one for each setting of a gate, made from what it says of itself."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from streamer.calibration import registry
+from streamer.cli import options as opt
+from streamer.gates import shapes
+from streamer.gates.settings import (
+    EMBEDDINGS,
+    HOLD_ACTIONS,
+    METHODS,
+    MODES,
+    ON_ALARM,
+    PARAMETERS,
+    RECALIBRATE,
+    SCORERS,
+    SEGMENT_FALLBACKS,
+    SHAPES,
+    UNITS,
+    GateSettings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_POLICY, _METHODS, _AUDIT, _BY_ITSELF, _WATCH = (
+    "What the gate decides with",
+    "Methods, shapes and segments",
+    "Labelling and deadlines",
+    "Recalibration by the service",
+    "Watching the risk in service",
+)
+
+SHOWN = (
+    "unit",
+    "alpha",
+    "method",
+    "severity_kind",
+    "hold_action",
+    "mode",
+    "audit_probability",
+    "recalibrate",
+)
+"""What `--help` shows; `--help-all` shows everything."""
+
+
+_SILENT: Any = object()
+"""The help says nothing of what new gates have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingOption:
+    """One option.
+
+    Attributes
+    ----------
+    kind : the type that the command line reads; `str` with a `read` where the text means something else.
+    none : whether the word ``none`` takes the setting away.
+    flag : the two forms of a switch.
+    default : what the help says that new gates have.
+    """
+
+    field: str
+    metavar: str
+    help: str
+    panel: str
+    kind: type = str
+    read: Callable[[str, str], Any] | None = None
+    none: bool = False
+    flag: str | None = None
+    default: Any = _SILENT
+
+    @property
+    def name(self) -> str:
+        """The option without its dashes, as a parameter of Python."""
+        return self.field.removesuffix("_seconds")
+
+    @property
+    def option(self) -> str:
+        """The option as it is typed."""
+        return "--" + self.name.replace("_", "-")
+
+    def value(self, given: Any) -> Any:
+        """Turn what was given into the setting. Raises `UsageError` for what cannot be one."""
+        if isinstance(given, str) and self.none and given.lower() == "none":
+            return None
+        return given if self.read is None else self.read(given, self.option)
+
+    def annotation(self) -> Any:
+        """What Typer makes the option from."""
+        text = self.help
+        if self.default is not _SILENT:
+            said = opt.duration(self.default) if self.field.endswith("_seconds") else self.default
+            text += f" New gates: {'none' if self.default is None else said}."
+        return Annotated[
+            self.kind | None,
+            typer.Option(
+                self.flag or self.option,
+                metavar=None if self.flag else self.metavar,
+                rich_help_panel=self.panel,
+                help=text,
+                hidden=self.field not in SHOWN,
+                show_default=False,
+            ),
+        ]
+
+
+def _texts(text: str, _option: str) -> str:
+    return text
+
+
+_DEFAULTS = {field.name: field.default for field in fields(GateSettings)}
+
+
+def _of(field: str, metavar: str, text: str, panel: str, **more: Any) -> SettingOption:
+    more.setdefault("default", _DEFAULTS[field])
+    return SettingOption(field=field, metavar=metavar, help=text, panel=panel, **more)
+
+
+def _parameters() -> list[SettingOption]:
+    """The parameters of all methods and shapes."""
+    made = []
+    for name, (about, default, who) in PARAMETERS.items():
+        kind = "Method" if name in registry.ranges() else "Shape"
+        text = f"{kind}{'s' if len(who) > 1 else ''} {', '.join(who)}: {about.help}."
+        made.append(
+            SettingOption(
+                field=name,
+                metavar=about.metavar,
+                help=text,
+                panel=_METHODS,
+                kind=int if about.whole else float,
+                default=default,
+            )
+        )
+    return made
+
+
+_SHAPES_SAID = "; ".join(f"{name}: {kind.summary}" for name, kind in shapes.EVERY.items())
+
+SETTINGS: tuple[SettingOption, ...] = (
+    _of(
+        "unit",
+        "|".join(UNITS),
+        "What ships: the best response of a batch, each response on its own, or the whole batch.",
+        _POLICY,
+    ),
+    _of("alpha", "A", "Risk budget, between 0 and 1.", _POLICY, kind=float),
+    SettingOption(
+        field="method",
+        metavar="|".join(METHODS),
+        help="Calibrator; choose it before anybody looks at labels (docs/guarantees.md says what each promises).",
+        panel=_POLICY,
+        default=_DEFAULTS["calibrator"].name,
+    ),
+    _of(
+        "scorer",
+        "|".join(SCORERS),
+        "Where scores come from. gram: agreement of the responses' embeddings; external: the event brings a score; the "
+        "others are what `streamer evaluate` compares (docs/evaluation.md).",
+        _POLICY,
+    ),
+    SettingOption(
+        field="encoder",
+        metavar="NAME",
+        help="Encoder of the scorer gram; external:NAME for one that no worker runs: events bring its embeddings. "
+        "New gates: the configured one.",
+        panel=_POLICY,
+    ),
+    _of(
+        "embeddings",
+        "|".join(EMBEDDINGS),
+        "Batches that bring their own embeddings: hold them, or decide by them if their embedding_encoder is the "
+        "gate's. New gates: refuse; accept with an external encoder, or where encoder.name is none.",
+        _POLICY,
+        default=_SILENT,
+    ),
+    _of(
+        "dimension",
+        "D",
+        "Dimension of the embeddings that are accepted; needed where the encoder is not known.",
+        _POLICY,
+        kind=int,
+        default=_SILENT,
+    ),
+    _of("severity_kind", "KIND", "Kind of label that controls the gate.", _POLICY),
+    _of(
+        "labellers",
+        "WHO,...",
+        "Read labels by these labellers alone, separated by commas; `none`: by everybody.",
+        _POLICY,
+        none=True,
+        read=lambda text, option: opt.names(text, option, spelt=_spelt),
+    ),
+    _of(
+        "signed_labels",
+        "",
+        "Read only labels that their labeller has signed (`streamer label keygen`), or all. New gates: all.",
+        _POLICY,
+        kind=bool,
+        flag="--signed-labels/--no-signed-labels",
+        default=_SILENT,
+    ),
+    _of("hold_action", "ACTION", f"What happens to what is not shipped: {', '.join(HOLD_ACTIONS)}.", _POLICY),
+    _of(
+        "max_attempts",
+        "R",
+        "Attempts per prompt when held batches are regenerated; calibration then uses alpha / R.",
+        _POLICY,
+        kind=int,
+    ),
+    _of("mode", "|".join(MODES), "shadow: decide and record, but tell consumers not to enforce.", _POLICY),
+    SettingOption(
+        field="shape",
+        metavar="|".join(SHAPES),
+        help=f"How the threshold is read. {_SHAPES_SAID}.",
+        panel=_METHODS,
+        default=_DEFAULTS["shape"].name,
+    ),
+    *_parameters(),
+    _of(
+        "segment_by",
+        "KEY",
+        "Metadata key that tells kinds of prompts apart, each with a threshold of its own; none takes it away.",
+        _METHODS,
+        none=True,
+    ),
+    _of(
+        "segment_fallback",
+        "|".join(SEGMENT_FALLBACKS),
+        "What serves a kind with too few groups: nothing ships, or the threshold of all (which then promises nothing).",
+        _METHODS,
+    ),
+    _of(
+        "label_floor",
+        "Q",
+        "Label only what scores above this; nothing below it ever ships. none takes it away.",
+        _AUDIT,
+        none=True,
+        read=opt.number,
+    ),
+    _of(
+        "keep_texts",
+        "",
+        "Keep prompts, responses, references and metadata in the database, or their hash only: labels must then "
+        "come by the labels topic or by file. New gates: keep them.",
+        _AUDIT,
+        kind=bool,
+        flag="--keep-texts/--hashes-only",
+        default=_SILENT,
+    ),
+    _of(
+        "audit_probability", "P", "Chance in [0, 1] that a batch is drawn for labelling.", _AUDIT, kind=float
+    ),
+    _of(
+        "audit_draws",
+        "K",
+        "Responses to label of a drawn batch; the unit best always draws its best one.",
+        _AUDIT,
+        kind=int,
+    ),
+    _of(
+        "label_deadline_seconds",
+        "TIME",
+        "Age at which a drawn batch enters calibration, labelled or not, like 90s, 30m, 12h, 7d.",
+        _AUDIT,
+        read=opt.seconds,
+    ),
+    _of(
+        "decision_deadline_seconds",
+        "TIME",
+        "Batches older than this are held, by created_at or else the timestamp of their record, like 90s, 30m, 12h; "
+        "or none.",
+        _AUDIT,
+        none=True,
+        read=opt.seconds,
+    ),
+    _of(
+        "recalibrate",
+        "|".join(RECALIBRATE),
+        "What `streamer recalibrator` does: nothing, runs that wait for `threshold activate`, or new thresholds within "
+        "the limits below.",
+        _BY_ITSELF,
+    ),
+    _of(
+        "recalibrate_every_seconds",
+        "TIME",
+        "Time between two runs, like 90s, 30m, 12h, 7d; none: not by time.",
+        _BY_ITSELF,
+        none=True,
+        read=opt.seconds,
+    ),
+    _of(
+        "recalibrate_after_groups",
+        "K",
+        "Newly labelled groups that bring a run about; none: not by labels.",
+        _BY_ITSELF,
+        none=True,
+        read=opt.whole_number,
+    ),
+    _of(
+        "max_lambda_step",
+        "D",
+        "Rule auto: the most by which one run may loosen lambda; what tightens acts at once, and is reported beyond it.",
+        _BY_ITSELF,
+        kind=float,
+    ),
+    _of(
+        "max_ship_rate_step",
+        "D",
+        "Rule auto: the same for the predicted share that ships.",
+        _BY_ITSELF,
+        kind=float,
+    ),
+    _of(
+        "least_groups",
+        "N",
+        "Rule auto: groups that a looser threshold must be calibrated on, half as many of them new.",
+        _BY_ITSELF,
+        kind=int,
+    ),
+    _of(
+        "on_alarm",
+        "|".join(ON_ALARM),
+        "When the risk in service has left the budget: close the gate, or only tell.",
+        _WATCH,
+    ),
+    _of(
+        "monitor_delta",
+        "D",
+        "Chance that the interval of the risk in service ever fails.",
+        _WATCH,
+        kind=float,
+    ),
+    _of("alarm_delta", "D", "Chance that the risk alarm is ever false.", _WATCH, kind=float),
+    _of(
+        "alarm_tolerance",
+        "SHARE",
+        "Share of alpha by which the expected loss must pass alpha for the alarm to be true.",
+        _WATCH,
+        kind=float,
+    ),
+    _of(
+        "monitor_deadline_seconds",
+        "TIME",
+        "Age at which a drawn decision without a label counts as overdue for monitoring, like 12h, 7d.",
+        _WATCH,
+        read=opt.seconds,
+    ),
+    _of("budget_period_days", "DAYS", "The period that the budget is reckoned over.", _WATCH, kind=float),
+    _of("drift_delta", "D", "Chance that the drift alarm is ever false.", _WATCH, kind=float),
+    _of(
+        "judge_kind",
+        "KIND",
+        "Kind of label that predicts the loss of every decision, for narrower intervals; none takes it away.",
+        _WATCH,
+        none=True,
+    ),
+)
+
+
+def _spelt(name: str) -> str:
+    from streamer.gates.labeller_names import normalised
+
+    return normalised(name)
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        from streamer.cli.console import output
+
+        for one in context.command.params:
+            one.hidden = False  # type: ignore[attr-defined]
+        if text := context.get_help():  # Typer may have printed it already
+            output().print(text)
+        raise typer.Exit
+
+
+HelpAllOption = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=_show_all,
+        is_eager=True,
+        expose_value=False,
+        help="Show every option and exit.",
+    ),
+]
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each setting; it gets what was given as `given`, by the names of `GateSettings`."""
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        values.pop("help_all", None)
+        given = {
+            one.field: one.value(value) for one in SETTINGS if (value := values.pop(one.name)) is not None
+        }
+        command(given=given, **values)
+
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        one.replace(annotation=hints[one.name])
+        for one in inspect.signature(command).parameters.values()
+        if one.name != "given"
+    ]
+    options = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=one.annotation())
+        for one in SETTINGS
+    ]
+    everything = inspect.Parameter(
+        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAllOption
+    )
+    first, rest = own[:1], [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own[1:]]
+    parameters = [*first, *options, *rest, everything]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    del run.__wrapped__
+    return run

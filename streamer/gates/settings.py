@@ -1,0 +1,480 @@
+"""What a risk owner decides about a gate. Pure: plain values and their rules.
+
+Settings are given flat, by the names that they have on the command line, on topics and in SQL, and are held as what they
+mean: a calibrator and a shape, each with its own parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from streamer.calibration import registry
+from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.specification import Calibrator
+from streamer.gates import labeller_names, shapes
+from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.registry import EVERY as EVERY_SCORER
+from streamer.scoring.registry import GRAM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamer.calibration.specification import Number, Range
+
+Unit = Literal["best", "response", "batch"]
+Mode = Literal["shadow", "enforce"]
+HoldAction = Literal["abstain", "regenerate", "escalate"]
+SegmentFallback = Literal["closed", "pooled"]
+Embeddings = Literal["refuse", "accept"]
+Recalibrate = Literal["manual", "propose", "auto"]
+OnAlarm = Literal["report", "close"]
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
+SHAPES: tuple[str, ...] = tuple(shapes.EVERY)
+SEGMENT_FALLBACKS: tuple[SegmentFallback, ...] = get_args(SegmentFallback)
+MODES: tuple[Mode, ...] = get_args(Mode)
+HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
+SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
+EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
+RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
+ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
+METHODS: tuple[str, ...] = registry.offered()
+"""The calibrators that a gate may name."""
+
+LEAST_ALPHA = 1e-9
+"""The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
+
+_MOST_GROUPS = 1_000_000_000
+_MOST_LABELLERS = 200
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_10000_MS = 253_402_300_800_000
+
+NO_ENCODER = "none"
+"""The encoder of a gate whose scorer is `external`."""
+
+EXTERNAL_PREFIX = "external:"
+"""Begins the encoder of a gate whose embeddings no worker makes: ``external:text-embedding-3-small``."""
+
+DIMENSIONS = (2, 4096)
+"""The least and the largest dimension of embeddings that a gate may accept: the default limits of an event."""
+
+_EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
+
+GATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+GATE_NAME_RULE = "1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
+"""`GATE_NAME` in words, for error messages."""
+
+PARAMETERS: Mapping[str, tuple[Range, Number, tuple[str, ...]]] = MappingProxyType(
+    registry.ranges() | shapes.ranges()
+)
+"""Every parameter of a method or a shape: its range, its default, and which methods or shapes have it."""
+
+FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "grid", "starts", "width")
+"""Those that have a column and a field of their own; of any other a gate keeps what it needs under `parameters`."""
+
+
+_MEAN = Mean()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
+class GateSettings:
+    """Everything that a risk owner decides about a gate; one append-only revision holds one of these.
+
+    Attributes
+    ----------
+    unit : what ships; see `streamer.gates.gate`.
+    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., or `external` (a
+        score in the event).
+    encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
+        `NO_ENCODER` for the scorer `external`.
+    embeddings : what becomes of a batch that brings its own embeddings: it is held (`refuse`), or decided by them
+        (`accept`) if they are named as the encoder's and have its dimension.
+    dimension : of the embeddings that are accepted, in 2..4096; None: none are.
+    severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
+    labellers : whose labels are read, sorted; None: everybody's. Labels of others are recorded and never read.
+    signed_labels : read only labels that their labeller has signed.
+    alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
+    calibrator : the method with its parameters, chosen before any label is read.
+    shape : how the cut is read.
+    segment_by : metadata key that tells a batch's segment; None: one threshold for all.
+    segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
+    label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
+    hold_action : what happens to what is not shipped.
+    max_attempts : R >= 1; calibration uses alpha / R, attempts beyond R are held.
+    mode : `shadow` tells consumers not to enforce.
+    audit_probability : chance in [0, 1] that a batch is drawn for labelling.
+    audit_draws : responses drawn for labelling from a drawn batch, >= 1 (unit `best` always draws its best).
+    label_deadline_seconds : a drawn batch enters calibration once it is older than this, >= 0.
+    decision_deadline_seconds : a batch that is older is held; None: never. See `is_late`.
+    keep_texts : keep prompts, responses, references and metadata; else their hash only.
+    recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
+        policies within the limits below (`auto`).
+    recalibrate_every_seconds : between two runs of the service, > 0; None: not by time.
+    recalibrate_after_groups : newly labelled groups that bring a run about, >= 1; None: not by labels.
+    max_lambda_step : `auto`: how far one run may move lambda, in (0, 1].
+    max_ship_rate_step : `auto`: how far one run may move the share of the calibration groups that ships, in (0, 1].
+    least_groups : `auto`: groups that a looser threshold must be calibrated on at least, >= 1.
+    on_alarm : what the alarm of the risk in service does to the gate.
+    monitor_delta : chance, in (0, 1), that an interval of the risk in service ever fails.
+    alarm_delta : chance, in (0, 1), that the alarm is ever raised while the risk is in budget.
+    alarm_tolerance : share of alpha, in [0, 10], by which the expected loss may pass the budget before the alarm is
+        to be raised.
+    monitor_deadline_seconds : age at which a drawn decision without a label is overdue for monitoring, >= 0.
+    budget_period_days : the period that the budget's use is reckoned over, in (0, 3660].
+    drift_delta : chance, in (0, 1), that the drift alarm is raised though nothing drifts.
+    judge_kind : kind of label that predicts the loss of every decision; None: no predictions.
+    unread : parameters of other methods and shapes, where they are not the default: they mean nothing to this gate until
+        its method or shape changes, and signatures cover them.
+    """
+
+    unit: Unit = "best"
+    scorer: str = GRAM
+    encoder: str
+    embeddings: Embeddings = "refuse"
+    dimension: int | None = None
+    severity_kind: str = "human"
+    labellers: tuple[str, ...] | None = None
+    signed_labels: bool = False
+    alpha: float = 0.05
+    calibrator: Calibrator = _MEAN
+    shape: GateShape = INDICATOR_SHAPE
+    segment_by: str | None = None
+    segment_fallback: SegmentFallback = "closed"
+    label_floor: float | None = None
+    hold_action: HoldAction = "abstain"
+    max_attempts: int = 1
+    mode: Mode = "shadow"
+    audit_probability: float = 0.05
+    audit_draws: int = 1
+    label_deadline_seconds: float = 0.0
+    decision_deadline_seconds: float | None = None
+    keep_texts: bool = True
+    recalibrate: Recalibrate = "propose"
+    recalibrate_every_seconds: float | None = 86_400.0
+    recalibrate_after_groups: int | None = 100
+    max_lambda_step: float = 0.1
+    max_ship_rate_step: float = 0.1
+    least_groups: int = 100
+    on_alarm: OnAlarm = "close"
+    monitor_delta: float = 0.1
+    alarm_delta: float = 0.05
+    alarm_tolerance: float = 0.2
+    monitor_deadline_seconds: float = 86_400.0
+    budget_period_days: float = 30.0
+    drift_delta: float = 0.05
+    judge_kind: str | None = None
+    unread: tuple[tuple[str, Number], ...] = ()
+
+    def __init__(self, **flat: Any) -> None:
+        """Take settings by their flat names: `method`, `shape` and every parameter by name, or `calibrator` as it is.
+
+        Raises
+        ------
+        ValueError
+            When a value is out of its range, or no guarantee is known for what was put together.
+        TypeError
+            When a name is unknown, or the encoder is missing.
+        """
+        given = {name: value for name, value in flat.items() if name in PARAMETERS}
+        common = {name: value for name, value in flat.items() if name not in PARAMETERS}
+        parameters: dict[str, Any] = dict(common.pop("unread", ()))
+        method = common.pop("calibrator", None)
+        shape = common.pop("shape", INDICATOR_SHAPE.name)
+        for own in (method, shape):
+            if isinstance(own, Calibrator | GateShape):
+                parameters |= own.parameters()
+        parameters |= (common.pop("parameters", None) or {}) | given
+        name = common.pop("method", method.name if method is not None else Mean.name)
+        if name not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {name!r}")
+        for one in parameters:
+            if one not in PARAMETERS:
+                raise ValueError(f"parameters must be those of a method or a shape, not {one!r}")
+        parameters = {one: PARAMETERS[one][0].plain(one, value) for one, value in parameters.items()}
+        calibrator = registry.calibrator(name, parameters)
+        gate_shape = shapes.shape(shape.name if isinstance(shape, GateShape) else shape, parameters)
+        own_names = calibrator.ranges() | gate_shape.ranges()
+        unread = sorted(
+            (one, value)
+            for one, value in parameters.items()
+            if one not in own_names and value != PARAMETERS[one][1]
+        )
+        held = {"calibrator": calibrator, "shape": gate_shape, "unread": tuple(unread)}
+        for field in fields(GateSettings):
+            if field.name in held:
+                value = held[field.name]
+            elif field.name in common:
+                value = common.pop(field.name)
+            elif field.name in _DEFAULTS:
+                value = _DEFAULTS[field.name]
+            else:
+                raise TypeError(f"settings of a gate need {field.name}")
+            object.__setattr__(self, field.name, value)
+        if common:
+            raise TypeError(f"a gate has no setting {', '.join(sorted(common))}")
+        self._check()
+
+    @property
+    def method(self) -> str:
+        """The calibrator's name."""
+        return self.calibrator.name
+
+    def parameter(self, name: str) -> Number:
+        """A parameter of any method or shape, whether it means something to this gate or not."""
+        own = self.calibrator.parameters() | self.shape.parameters()
+        return (dict(self.unread) | own).get(name, PARAMETERS[name][1])
+
+    def flat(self) -> dict[str, Any]:
+        """The settings by the names that they have on the command line, on topics and in SQL; see `FLAT_NAMES`."""
+        own = self.calibrator.parameters() | self.shape.parameters()
+        younger = {
+            one: value
+            for one, value in (dict(self.unread) | own).items()
+            if one not in FIRST_PARAMETERS and value != PARAMETERS[one][1]
+        }
+        special = {
+            "method": self.calibrator.name,
+            "shape": self.shape.name,
+            "parameters": dict(sorted(younger.items())) or None,
+        }
+        return {
+            name: special[name]
+            if name in special
+            else self.parameter(name)
+            if name in FIRST_PARAMETERS
+            else getattr(self, name)
+            for name in FLAT_NAMES
+        }
+
+    def is_late(self, created_at: datetime | None, timestamp_ms: int, now: datetime) -> bool:
+        """Whether a batch's decision deadline has passed; never for a gate without one.
+
+        It counts from `created_at`, or where the event names no date from `timestamp_ms`, that of its record in Kafka.
+        What lies further ahead than the deadline is long is taken for no date: clocks differ, but such a batch would
+        never be late. Without any date it is late, since nobody can tell that it is not.
+        """
+        deadline = self.decision_deadline_seconds
+        if deadline is None:
+            return False
+        for moment in (created_at, _moment(timestamp_ms)):
+            age = None if moment is None else (now - moment).total_seconds()
+            if age is not None and age >= -deadline:
+                return age > deadline
+        return True
+
+    def _check(self) -> None:
+        if self.labellers is not None:
+            object.__setattr__(self, "labellers", _labellers(self.labellers))
+        for name, allowed in (
+            ("unit", UNITS),
+            ("scorer", SCORERS),
+            ("embeddings", EMBEDDINGS),
+            ("segment_fallback", SEGMENT_FALLBACKS),
+            ("hold_action", HOLD_ACTIONS),
+            ("mode", MODES),
+            ("recalibrate", RECALIBRATE),
+            ("on_alarm", ON_ALARM),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        for name, ok, want in (
+            ("alpha", LEAST_ALPHA <= self.alpha < 1, f"at least {LEAST_ALPHA:g} and less than 1"),
+            ("audit_probability", 0 <= self.audit_probability <= 1, "in [0, 1]"),
+            (
+                "segment_by",
+                self.segment_by is None or 0 < len(self.segment_by) <= 200,
+                "a metadata key of 1 to 200 characters, or absent",
+            ),
+            ("label_floor", self.label_floor is None or 0 <= self.label_floor <= 1, "in [0, 1], or absent"),
+            ("max_attempts", 1 <= self.max_attempts <= 1000, "in 1..1000"),
+            ("audit_draws", 1 <= self.audit_draws <= 256, "in 1..256"),
+            ("label_deadline_seconds", 0 <= self.label_deadline_seconds < float("inf"), "0 or more"),
+            (
+                "decision_deadline_seconds",
+                self.decision_deadline_seconds is None or 0 < self.decision_deadline_seconds < float("inf"),
+                "positive, or absent",
+            ),
+            (
+                "recalibrate_every_seconds",
+                self.recalibrate_every_seconds is None or 0 < self.recalibrate_every_seconds < float("inf"),
+                "positive, or absent",
+            ),
+            (
+                "recalibrate_after_groups",
+                self.recalibrate_after_groups is None or 1 <= self.recalibrate_after_groups <= _MOST_GROUPS,
+                f"in 1..{_MOST_GROUPS}, or absent",
+            ),
+            ("max_lambda_step", 0 < self.max_lambda_step <= 1, "above 0 and at most 1"),
+            ("max_ship_rate_step", 0 < self.max_ship_rate_step <= 1, "above 0 and at most 1"),
+            ("least_groups", 1 <= self.least_groups <= _MOST_GROUPS, f"in 1..{_MOST_GROUPS}"),
+            *(
+                (name, 0 < getattr(self, name) < 1, "between 0 and 1, both excluded")
+                for name in ("monitor_delta", "alarm_delta", "drift_delta")
+            ),
+            ("alarm_tolerance", 0 <= self.alarm_tolerance <= 10, "in [0, 10], a share of alpha"),
+            ("monitor_deadline_seconds", 0 <= self.monitor_deadline_seconds < float("inf"), "0 or more"),
+            ("budget_period_days", 0 < self.budget_period_days <= 3660, "above 0 and at most 3660"),
+            (
+                "judge_kind",
+                self.judge_kind is None or GATE_NAME.fullmatch(self.judge_kind),
+                "like 'judge', or absent",
+            ),
+            (
+                "judge_kind",
+                self.judge_kind != self.severity_kind,
+                f"another kind of label than the gate's own, {self.severity_kind}: it predicts that one",
+            ),
+            ("severity_kind", GATE_NAME.fullmatch(self.severity_kind), "like 'human'"),
+            ("encoder", 0 < len(self.encoder) <= 200, "1 to 200 characters"),
+            (
+                "encoder",
+                not self.external_encoder or _EXTERNAL_ENCODER.fullmatch(self.encoder),
+                "external: and a name of 1 to 190 visible ASCII characters",
+            ),
+            (
+                "embeddings",
+                self.embeddings == "accept" or not self.external_encoder,
+                f"accept with the encoder {self.encoder}: no worker makes embeddings of it",
+            ),
+            (
+                "embeddings",
+                self.embeddings == "refuse" or not EVERY_SCORER[self.scorer].of_event,
+                f"refuse with the scorer {self.scorer}, which reads scores",
+            ),
+            (
+                "dimension",
+                self.dimension is None or DIMENSIONS[0] <= self.dimension <= DIMENSIONS[1],
+                f"in {DIMENSIONS[0]}..{DIMENSIONS[1]}, or absent",
+            ),
+            (
+                "dimension",
+                self.embeddings == "refuse" or self.dimension is not None,
+                f"that of the embeddings of {self.encoder}, for a gate that accepts them",
+            ),
+        ):
+            if not ok:
+                raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
+        if EVERY_SCORER[self.scorer].of_event != (self.encoder == NO_ENCODER):
+            raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
+        if (reason := unsupported(self)) is not None:
+            raise ValueError(reason)
+
+    @property
+    def external_encoder(self) -> bool:
+        """Whether no worker can make the embeddings of this gate."""
+        return self.encoder.startswith(EXTERNAL_PREFIX)
+
+    def accepts(self, encoder: str | None, dimension: int) -> bool:
+        """Whether a batch is decided by its own embeddings, which the publisher says are of `encoder`.
+
+        The encoder must be the gate's; an external one may be named without its prefix.
+        """
+        return (
+            self.embeddings == "accept"
+            and encoder in (self.encoder, self.encoder.removeprefix(EXTERNAL_PREFIX))
+            and dimension == self.dimension
+        )
+
+
+def _flat_names() -> tuple[str, ...]:
+    named: dict[str, tuple[str, ...]] = {
+        "calibrator": ("method", *FIRST_PARAMETERS[:-1]),
+        "shape": ("shape", FIRST_PARAMETERS[-1]),
+        "unread": ("parameters",),
+    }
+    return tuple(one for field in fields(GateSettings) for one in named.get(field.name, (field.name,)))
+
+
+FLAT_NAMES = _flat_names()
+"""The names of settings on the command line, on topics and in SQL; `parameters` holds those without a name of their own."""
+
+_DEFAULTS = {field.name: field.default for field in fields(GateSettings) if field.default is not MISSING}
+
+
+def _moment(timestamp_ms: int) -> datetime | None:
+    """What a record's timestamp says; None for none (-1), or one that no calendar has."""
+    if not 0 <= timestamp_ms < _YEAR_10000_MS:
+        return None
+    return _EPOCH + timedelta(milliseconds=timestamp_ms)
+
+
+def _labellers(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names as they are recorded, each once, sorted. Raises `ValueError` for what cannot be one."""
+    found = sorted({labeller_names.normalised(name) for name in names})
+    if not 1 <= len(found) <= _MOST_LABELLERS:
+        raise ValueError(f"labellers must be 1 to {_MOST_LABELLERS} names, or absent, not {len(found)}")
+    for name in found:
+        if (wrong := labeller_names.fault(name)) is not None:
+            raise ValueError(f"labellers must be names that people can read: {name!r} {wrong}")
+    return tuple(found)
+
+
+def unsupported(settings: GateSettings) -> str | None:
+    """Say why no guarantee is known for this mixture of method, shape, unit and options; None if one is.
+
+    The table of what works with what is in docs/guarantees.md.
+    """
+    method, shape, unit = settings.calibrator, settings.shape, settings.unit
+    if (refusal := shape.refusal(type(method), unit)) is not None:
+        return refusal
+    if settings.segment_by is not None and not (method.by_segment and shape.floors):
+        schemes = ", ".join(registry.weighting_schemes())
+        return f"segment_by goes with the methods {schemes} and the shape {INDICATOR_SHAPE.name}"
+    if settings.label_floor is not None:
+        if not shape.floors:
+            return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
+        if not method.label_floor:
+            return (
+                f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
+            )
+        if unit == "batch":
+            return "label_floor goes with the units best and response: a batch is shipped by its mean"
+    if not method.attempts and settings.max_attempts > 1:
+        return f"max_attempts must be 1 with method {method.name}: its risk is of what ships, which attempts change"
+    return None
+
+
+_CALIBRATED_FOR = (
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "segment_fallback",
+    "label_floor", "max_attempts",
+)  # fmt: skip
+"""With the parameters of method and shape: what a threshold is calibrated for."""
+
+
+def unread(settings: GateSettings) -> frozenset[str]:
+    """Return the settings that mean nothing to this gate: `delta` under the method `mean`, for example."""
+    other = set(PARAMETERS) - set(settings.calibrator.ranges()) - set(settings.shape.ranges())
+    if settings.segment_by is None:
+        other.add("segment_fallback")
+    if settings.embeddings != "accept":
+        other.add("dimension")
+    return frozenset(other)
+
+
+def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[str]:
+    """Return, sorted, what a threshold that was calibrated for `before` was calibrated for otherwise than `after` asks.
+
+    A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated. So does one by
+    which labels that it may rest on are not read any more; that more labels are read concerns only later runs.
+    """
+    unread_by_both = unread(before) & unread(after)
+    was, will_be = before.flat(), after.flat()
+    changed = {
+        name for name in _CALIBRATED_FOR if name not in unread_by_both and was[name] != will_be[name]
+    } | {
+        name
+        for name in PARAMETERS
+        if name not in unread_by_both and before.parameter(name) != after.parameter(name)
+    }
+    if after.labellers is not None and (
+        before.labellers is None or not set(before.labellers) <= set(after.labellers)
+    ):
+        changed.add("labellers")
+    if after.signed_labels and not before.signed_labels:
+        changed.add("signed_labels")
+    return sorted(changed)

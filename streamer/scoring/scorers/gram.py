@@ -1,0 +1,37 @@
+"""Gram energy: the paper's score; see `streamer.scoring.gram`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.scoring.gram import score_batch
+from streamer.scoring.scorer import Scorer
+
+if TYPE_CHECKING:
+    from streamer.scoring.scorer import AnswerBatch
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Gram(Scorer):
+    """Agreement of the embeddings."""
+
+    name: ClassVar[str] = "gram"
+    place: ClassVar[int] = 0
+    title: ClassVar[str] = "Gram energy"
+    says: ClassVar[str] = (
+        "the embeddings of the other answers point where this one's does (root-mean-square cosine)"
+    )
+
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Score a batch."""
+        return self.with_raw(batch)[0]
+
+    def with_raw(self, batch: AnswerBatch) -> tuple[Floats, Floats | None]:
+        """Return the scores and the paper's energy E."""
+        return score_batch(batch.embeddings, batch.blank)

@@ -1,0 +1,87 @@
+"""Decision deadlines in the record: held and shipped as they should be, and derived again by whoever verifies."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamer import wiring
+from streamer.audit.standalone.verify_bundle import is_late
+from streamer.gates.settings import GateSettings
+from streamer.store.log.chain import instant
+from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
+from tests.integration.audit.history import Scribe, event, settings_for, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streamer.settings.settings import Settings
+
+DEADLINE = 3600.0
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Settings]:
+    """A record of a gate with a deadline: records of 2023 and of now, with and without a date of their own."""
+    settings = settings_for(f"sqlite:///{tmp_path}/record.db", tmp_path)
+    wiring.migrate(settings)
+    now = wiring.now()
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate("hasty", decision_deadline_seconds=DEADLINE, unit="response")
+        scribe.deliver([event("hasty", 0), event("hasty", 1, created_at=now.isoformat())])
+        with store._database.reading() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT reason, timestamp_ms FROM decisions ORDER BY batch"
+            ).all()
+    assert found == [("deadline_passed", 1_700_000_000_000), ("no_threshold", 1_700_000_000_001)]
+    return settings
+
+
+def changed(settings: Settings, statement: str, *values: Any) -> list[str]:
+    """Change the decision of the first batch, chain it anew as an attacker would, and verify."""
+    with breaking_in(settings.database.url) as connection:
+        connection.exec_driver_sql(statement, values)
+        rebuild_outcomes(connection)
+    return [one.detail for one in verify(settings).faults]
+
+
+def test_a_hold_for_a_deadline_follows_from_the_timestamp_that_is_recorded(here: Settings) -> None:
+    assert verify(here).faults == ()
+    young = int(wiring.now().timestamp() * 1000)
+    assert changed(here, "UPDATE decisions SET timestamp_ms = ? WHERE batch = 1", young) == [
+        "it was held for a deadline that had not passed"
+    ]
+    # Earlier versions recorded none: their word is taken.
+    assert changed(here, "UPDATE decisions SET timestamp_ms = NULL WHERE batch = 1") == []
+
+
+def test_a_ship_past_its_deadline_is_found(here: Settings) -> None:
+    with wiring.open_store(here) as store:
+        store.policies.close("hasty", by="ana", reason="for its version")
+    found = changed(here, "UPDATE decisions SET outcome = 'ship', reason = 'scored' WHERE batch = 1")
+    assert "it shipped after its gate's decision deadline" in found
+
+
+MOMENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+OFFSETS = st.sampled_from([-(10**9), -61, -60.000001, -60, -59.5, 0, 59, 60, 60.000001, 61, 10**9])
+
+
+@given(
+    st.none() | OFFSETS,
+    OFFSETS.map(lambda off: int((MOMENT.timestamp() + off) * 1000)) | st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.just(60.0) | st.floats(1e-3, 1e300),
+)
+def test_the_one_file_and_the_decider_agree(
+    created: float | None, timestamp_ms: int, deadline: float | None
+) -> None:
+    at = None if created is None else MOMENT + timedelta(seconds=created)
+    settings = GateSettings(encoder="e@12345678", decision_deadline_seconds=deadline)
+    told = json.loads(json.dumps([instant(at), instant(MOMENT)]))
+    assert is_late(deadline, told[0], timestamp_ms, told[1]) == settings.is_late(at, timestamp_ms, MOMENT)

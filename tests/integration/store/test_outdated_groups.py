@@ -1,0 +1,201 @@
+"""A group of many gates of which one gets policies all the time: only its batches are decided again, and it is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.deciding.decider import BatchDecider
+from streamer.deciding.policy_book import PolicyBook
+from streamer.errors import Outdated
+from streamer.events.limits import Limits
+from streamer.events.topics import Topics
+from streamer.gates.settings import GateSettings
+from streamer.journal import Decision, Partition, Record
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.store import open_store
+from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.group_commit import GroupCommit
+from streamer.stream.intake import Fetched, Intake
+from streamer.stream.latency import LatencyLedger
+from streamer.stream.observer import SilentObserver
+from tests.integration.store.conftest import World, dead_letter_message, policy_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from streamer.journal import OutboxMessage, Outcome
+    from streamer.store import Store
+
+GATES = ("a", "b", "c")
+PARTITION = Partition("log", Topics().responses, 0)
+GROUP = 12
+
+
+class CountingEncoder:
+    """Vectors at random, and how many texts were embedded."""
+
+    identity = EncoderIdentity("counting", "1", "ab" * 32, 8)
+
+    def __init__(self) -> None:
+        self.texts = 0
+
+    def encode(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        self.texts += len(texts)
+        return np.random.default_rng(1).normal(size=(len(texts), 8)).astype(np.float32)
+
+
+class CountingDecider(BatchDecider):
+    """The decider, and the gates whose records it was given, call by call."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.calls: list[list[str]] = []
+
+    def outcomes(self, records: Sequence[Record], outdated: Sequence[Outcome] = ()) -> list[Outcome]:
+        self.calls.append([json.loads(record.value or b"")["gate"] for record in records])
+        return super().outcomes(records, outdated)
+
+
+def record(offset: int) -> Record:
+    event = {
+        "schema": "streamer.responses.v1",
+        "gate": GATES[offset % len(GATES)],
+        "batch_id": f"b{offset}",
+        "prompt": "why?",
+        "responses": [{"id": f"r{i}", "text": f"{offset} answers {i}"} for i in range(2)],
+    }
+    return Record(PARTITION, offset, b"k", json.dumps(event).encode(), (), 0)
+
+
+def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Callable[..., World]) -> None:
+    store, encoder = new_world().store, CountingEncoder()
+    settings = GateSettings(encoder=encoder.identity.id, audit_probability=0.5, unit="response")
+    for name in GATES:
+        store.gates.create(name, settings, by="ana", reason="new")
+    book = PolicyBook(store.policies.active, limits=Limits())
+    book.refresh()
+    decider = CountingDecider(
+        book=book,
+        known=store.known,
+        encoder=CachedEncoder(encoder, capacity_texts=1),
+        topics=Topics(),
+        limits=Limits(),
+        clock=lambda: datetime.now(UTC),
+    )
+    due = iter([("b",), ("b", "c"), ("c",)])
+
+    def failpoint(name: str) -> None:
+        if name == "before_commit":
+            for gate in next(due, ()):
+                store.policies.close(gate, by="ana", reason="an incident")
+
+    async def scenario() -> None:
+        budget = FetchBudget(max_records=1000, max_bytes=2**20)
+        intake = Intake(budget)
+        intake.install(store.lease([PARTITION]).values(), now=0.0)
+        flow = budget.begin_flow()
+        for offset in range(GROUP):
+            intake.offer(Fetched(record(offset), offset, flow, 100), now=0.0)
+        with ThreadPoolExecutor(1) as pool:
+            commits = GroupCommit(
+                intake,
+                decider,
+                store,
+                executor=pool,
+                max_records=1000,
+                max_bytes=2**20,
+                cap=DeadLetterCap(DeadLetterLimits()),
+                ledger=LatencyLedger(),
+                observer=SilentObserver(),
+                on_commit=lambda: None,
+                tell=lambda *_: None,
+                failpoint=failpoint,
+            )
+            running = asyncio.create_task(commits.run())
+            await intake.drained()
+            running.cancel()
+
+    asyncio.run(scenario())
+    assert [(len(call), "".join(sorted(set(call)))) for call in decider.calls] == [
+        (12, "abc"),
+        (4, "b"),
+        (8, "bc"),
+        (4, "c"),
+    ]
+    assert encoder.texts == 2 * GROUP
+    assert store.verify_chain() == []
+
+
+def hooked(world: World, hook: Callable[[], None]) -> Store:
+    """A store that calls `hook` in the middle of a commit that has a conflict."""
+
+    def message(refused: Record, code: str, detail: str) -> OutboxMessage:
+        hook()
+        return dead_letter_message(refused, code, detail)
+
+    store = open_store(
+        world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=message
+    )
+    world.stores.append(store)
+    return store
+
+
+@pytest.fixture
+def postgres_world(migrated_postgres_url: str) -> Iterator[World]:
+    world = World(migrated_postgres_url)
+    world.gate()
+    yield world
+    world.close()
+
+
+@pytest.mark.parametrize("firm", [False, True])
+def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: bool) -> None:
+    """Else policies that come faster than a group is written would keep it from being committed for ever."""
+    world = postgres_world
+    with ThreadPoolExecutor(1) as pool:
+        closing: list[Any] = []
+
+        def close() -> None:
+            closing.append(pool.submit(world.store.policies.close, "support-bot", by="ana", reason="now"))
+            waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while not closing[0].done() and world.rows(waits) == [(0,)]:
+                time.sleep(0.02)
+
+        store = hooked(world, close)
+        piece = world.slice(world.lease(), world.decision(0, "b"), world.decision(1, "b", content="other"))
+        if firm:
+            kinds = store.commit([piece], now=world.clock(), firm=True)
+            assert kinds == [["decision", "conflict"]]
+        else:
+            with pytest.raises(Outdated):
+                store.commit([piece], now=world.clock())
+        assert closing[0].result(30).state == "closed"
+
+
+def test_every_gate_that_is_outdated_is_named(new_world: Callable[..., World]) -> None:
+    world = new_world()
+    policies = [world.gate(name, decision_deadline_seconds=60.0, unit="response") for name in GATES]
+    for name in GATES[:2]:
+        world.store.policies.close(name, by="ana", reason="an incident")
+    lease = world.lease()
+    group: list[Decision] = [
+        world.decision(offset, policy=policy, actions=("ship", "ship"))
+        for offset, policy in enumerate(policies)
+    ]
+    with pytest.raises(Outdated) as caught:
+        world.commit(world.slice(lease, *group))
+    assert caught.value.gates == {"a", "b"}

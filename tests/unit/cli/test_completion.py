@@ -1,0 +1,91 @@
+"""The shell completes commands, options, topics and the names of gates, once it was told to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
+"""Makes the options take the name of the shell, in place of looking at the process above."""
+SHOW = f"{NAMED}=1 streamer --show-completion bash"
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    return {"HOME": str(folder), "PATH": f"{BIN}:{os.environ['PATH']}"}
+
+
+def streamer(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in an empty home."""
+    return subprocess.run(
+        [str(BIN / "streamer"), *words],
+        cwd=folder,
+        env={**environment_of(folder), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def completed(folder: Path, line: str) -> list[str]:
+    """What bash offers for the last word of the line, which may be empty, after it has read the shown script."""
+    words = line.split(" ")
+    program = (
+        f'eval "$({SHOW})"; COMP_WORDS=({" ".join(word or repr("") for word in words)}); COMP_CWORD={len(words) - 1}; '
+        'handler=$(complete -p streamer | sed "s/.*-F \\([^ ]*\\) .*/\\1/"); $handler streamer; echo "${COMPREPLY[@]}"'
+    )
+    asked = subprocess.run(
+        ["bash", "--norc", "-c", program],
+        cwd=folder,
+        env=environment_of(folder),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (asked.returncode, asked.stderr) == (0, "")
+    return asked.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("streamer re", ["review", "recalibrate", "recalibrator"]),
+        ("streamer gate ", ["create", "set", "list", "show"]),
+        ("streamer tail ", ["actions", "thresholds", "alerts", "dead-letters", "responses", "labels"]),
+        ("streamer tail th", ["thresholds"]),
+        ("streamer tail --from", ["--from-beginning"]),
+        ("streamer --ins", ["--insecure", "--install-completion"]),
+    ],
+)
+def test_commands_options_and_topics_are_completed(tmp_path: Path, line: str, offered: list[str]) -> None:
+    assert sorted(completed(tmp_path, line)) == sorted(offered)
+
+
+def test_gates_are_completed_by_name(tmp_path: Path) -> None:
+    line = "streamer publish answers.jsonl --gate s"
+    assert completed(tmp_path, line) == []  # and no database is made for the asking
+    assert list(tmp_path.iterdir()) == []
+    assert streamer(tmp_path, "db", "upgrade").returncode == 0
+    for name in ("support", "other"):
+        made = streamer(tmp_path, "gate", "create", name, "--scorer", "external", "--encoder", "none")
+        assert made.returncode == 0, made.stderr
+    assert completed(tmp_path, line) == ["support"]
+    assert sorted(completed(tmp_path, "streamer simulate --gate ")) == ["other", "support"]
+    assert completed(tmp_path, "streamer gate show s") == ["support"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_shown_and_installed(tmp_path: Path, shell: str) -> None:
+    shown = streamer(tmp_path, "--show-completion", shell, **{NAMED: "1"})
+    assert shown.returncode == 0
+    assert "_STREAMER_COMPLETE" in shown.stdout
+    done = streamer(tmp_path, "--install-completion", shell, **{NAMED: "1"})
+    assert done.returncode == 0, done.stderr
+    assert f"{shell} completion installed in {tmp_path}" in done.stdout

@@ -1,0 +1,137 @@
+"""What the core and the list of commands load: numpy and scipy for the one, neither for the other."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import streamer
+import streamer.calibration
+
+THIRD_PARTY = """
+import json, sys
+files = {name.partition(".")[0] for name, module in sys.modules.items() if getattr(module, "__spec__", None)}
+print(json.dumps(sorted(files - set(sys.stdlib_module_names) - {"streamer"})))
+"""
+PUBLIC = [
+    *(f"streamer:{name}" for name in streamer.__all__),
+    *(f"streamer.calibration:{name}" for name in streamer.calibration.__all__),
+]
+README = """
+import numpy as np
+import streamer
+rng = np.random.default_rng(1)
+prompts = np.repeat(np.arange(200), 5)
+severities = rng.random(1000) < 0.1
+scores = streamer.gram_energy(rng.normal(size=(1000, 8)))
+threshold = streamer.calibrate(scores, severities.astype(float), prompts, alpha=0.2)
+assert streamer.decide(scores, threshold).dtype == bool
+"""
+
+
+def loaded_by(program: str) -> set[str]:
+    """The modules of third parties that a program loads, beyond what an interpreter of this environment starts with."""
+
+    def run(text: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", text + THIRD_PARTY],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return set(json.loads(done.stdout.splitlines()[-1]))
+
+    return run(program) - run("")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import streamer",
+        "import streamer.calibration",
+        "import streamer.calibration.threshold",
+        "import streamer.errors",
+        "from streamer.cli import main\nmain(['--help'])",
+    ],
+)
+def test_what_needs_no_arrays_loads_no_numpy(program: str) -> None:
+    assert loaded_by(program) <= {"annotated_doc", "shellingham", "typer"}
+
+
+def test_the_list_of_commands_loads_no_command_and_no_rich() -> None:
+    program = (
+        "import sys; from streamer.cli import main; main(['--help'])\n"
+        "print([n for n in sys.modules if n.startswith(('rich', 'pydantic', 'streamer.gates', 'streamer.cli.gate'))])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from streamer import calibrate, decide, gram_energy",
+        "from streamer import *; from streamer.calibration import *",
+        README,
+    ],
+    ids=["three names", "all names", "README"],
+)
+def test_the_core_loads_numpy_and_scipy_alone(program: str) -> None:
+    assert loaded_by(program) <= {"numpy", "scipy"}
+
+
+@pytest.mark.parametrize("public", PUBLIC)
+def test_every_public_name_is_found_and_listed(public: str) -> None:
+    module, name = public.split(":")
+    package = sys.modules[module]
+    assert callable(getattr(package, name))
+    assert name in dir(package)
+
+
+@pytest.mark.parametrize("package", [streamer, streamer.calibration], ids=lambda package: package.__name__)
+def test_type_checkers_are_told_the_same_names(package: object) -> None:
+    """They read the imports, the interpreter the table: both name each public name and its module."""
+    tree = ast.parse(Path(package.__file__).read_text())
+    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.name: node.module
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    (table,) = (node for node in ast.walk(branch) if isinstance(node, ast.Dict))
+    assert imported == ast.literal_eval(table)
+    assert set(imported) == set(package.__all__)
+
+
+def test_another_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'streamer' has no attribute 'calibrat'"):
+        streamer.calibrat  # noqa: B018
+    with pytest.raises(ImportError):
+        from streamer.calibration import nothing  # noqa: F401
+
+
+def test_importing_the_core_costs_little_more_than_numpy() -> None:
+    """As a ratio of processor time, the least of several runs each: machines differ, and so does what else they do."""
+    programs = {"numpy": "import numpy", "core": "from streamer import calibrate, decide, gram_energy"}
+    programs |= {"package": "import streamer", "nothing": ""}
+    least = dict.fromkeys(programs, float("inf"))
+    for _ in range(7):
+        for name, program in programs.items():
+            before = os.times()
+            subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+            after = os.times()
+            spent = after.children_user + after.children_system
+            least[name] = min(least[name], spent - before.children_user - before.children_system)
+    numpy = least["numpy"] - least["nothing"]
+    assert least["core"] - least["nothing"] < 1.5 * numpy, least
+    assert least["package"] - least["nothing"] < 0.5 * numpy, least
