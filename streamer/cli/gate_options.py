@@ -155,16 +155,17 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of("alpha", "A", "Risk budget, between 0 and 1.", _POLICY, kind=float),
     SettingOption(
         field="method",
-        metavar="|".join(METHODS),
-        help="Calibrator; choose it before anybody looks at labels (docs/guarantees.md says what each promises).",
+        metavar="METHOD",
+        help=f"Calibrator: {', '.join(METHODS)}. Choose it before anybody looks at labels (docs/guarantees.md says what each "
+        "promises).",
         panel=_POLICY,
         default=_DEFAULTS["calibrator"].name,
     ),
     _of(
         "scorer",
-        "|".join(SCORERS),
-        "Where scores come from. gram: agreement of the responses' embeddings; external: the event brings a score; the "
-        "others are what `streamer evaluate` compares (docs/evaluation.md).",
+        "SCORER",
+        f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
+        "in the event; the others are what `streamer evaluate` compares.",
         _POLICY,
     ),
     SettingOption(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamer.calibration.registry import weighting_schemes
 from streamer.cli.console import percent
 from streamer.cli.options import JsonOption
 
@@ -78,7 +79,12 @@ def plan(
         ),
     ] = "best",
     method: Annotated[
-        Literal["mean", "crc", "bb", "rbwa"], typer.Option(rich_help_panel=_GATE, help="Calibrator.")
+        str,
+        typer.Option(
+            metavar="|".join(weighting_schemes()),
+            rich_help_panel=_GATE,
+            help="Calibrator: a weighting scheme.",
+        ),
     ] = "mean",
     attempts: Annotated[
         int,
@@ -128,9 +134,12 @@ def plan(
     comes of labels does.
     """
     from streamer.cli.console import print_json, progress
+    from streamer.errors import UsageError
     from streamer.planning.plan import check_budget, make_plan
 
     check_budget(alpha, labels, attempts)
+    if method not in weighting_schemes():
+        raise UsageError(f"--method must be one of {', '.join(weighting_schemes())}, not {method!r}")
     guessed = {"severity": severity, "auc": auc, "correlation": correlation}
     prompts = _guessed(guessed, responses, seed) if data is None else _past(data, guessed, responses, seed)
     rounds = repetitions * (2 + len(prompts.by_size))

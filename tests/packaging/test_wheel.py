@@ -148,19 +148,23 @@ def _check(command: list[str]) -> None:
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
+def is_source(path: Path) -> bool:
+    return path.is_file() and path.parent.name != "__pycache__"
+
+
 def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation) -> None:
     with zipfile.ZipFile(installation.wheel) as wheel:
         names = {name for name in wheel.namelist() if not name.endswith("/")}
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         described = message_from_bytes(wheel.read(metadata))
     assert {name.split("/", 1)[0] for name in names} == {"streamer", metadata.split("/", 1)[0]}
-    files = [*(ROOT / "streamer").rglob("*"), *(ROOT / "migrations").rglob("*"), ROOT / "alembic.ini"]
+    package = (ROOT / "streamer").rglob("*")
+    migrations = [ROOT / "alembic.ini", *(ROOT / "migrations").rglob("*")]
     sources = {
-        str(path.relative_to(ROOT)) for path in files if path.is_file() and path.parent.name != "__pycache__"
+        *(path.relative_to(ROOT) for path in package if is_source(path)),
+        *("streamer" / path.relative_to(ROOT) for path in migrations if is_source(path)),
     }
-    # The migrations lie at the top of the repository, where Alembic's users look, and inside the package when installed.
-    installed = {name if name.startswith("streamer/") else f"streamer/{name}" for name in sources}
-    assert {name for name in names if name.startswith("streamer/")} == installed
+    assert {Path(name) for name in names if name.startswith("streamer/")} == sources
     assert "streamer/py.typed" in names
     assert described["Name"] == "conformal-streamer"
     assert described["Requires-Python"] == "<3.14,>=3.11"

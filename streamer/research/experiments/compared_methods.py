@@ -26,11 +26,11 @@ from streamer.calibration import (
     prepare_transductive,
 )
 from streamer.calibration.crc import keyed_losses
-from streamer.calibration.high_probability import bounds
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import budget_limit
-from streamer.calibration.registry import weighting_scheme, weighting_schemes
+from streamer.calibration.registry import calibrator, names, weighting_scheme, weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.calibration.specification import Sample
 
 if TYPE_CHECKING:
     from streamer.calibration.shapes import SoftGate
@@ -202,6 +202,18 @@ def _pooled(labels: Labels, alpha: float) -> Threshold:
     return calibrate_pooled(labels.table(), alpha=alpha, largest_group=labels.largest)
 
 
+def _by_specification(name: str) -> Run:
+    """Return how a calibrator serves with the parameters that its specification has."""
+    chosen = calibrator(name)
+    return _indicator(
+        lambda labels, alpha: (
+            chosen.calibrate(
+                Sample(groups=labels.groups, alpha=alpha, seed=labels.seed, largest=labels.largest)
+            ).threshold
+        )
+    )
+
+
 def _transductive(labels: Labels, alpha: float, traffic: Traffic) -> Served:
     rule = prepare_transductive(labels.groups, alpha=alpha, seed=labels.seed)
     chances = np.zeros(len(traffic.scores))
@@ -237,14 +249,19 @@ def _rank(labels: Labels, alpha: float, traffic: Traffic) -> Served:
     return served_above(level, traffic, traffic.ranks())
 
 
+_OF_THEIR_OWN: dict[str, Run] = {
+    "transductive": _transductive,
+    "selective": _indicator(_selective),
+    **{scheme: by_law(scheme) for scheme in weighting_schemes()},
+    **{bound: _indicator(_bound(bound)) for bound in ("hb", "betting")},
+    "age": _indicator(_age),
+    "clt": _indicator(_clt),
+    "pooled": _indicator(_pooled),
+}
+"""Those that share what is computed once for all budgets."""
+
 METHODS_COMPARED: tuple[ComparedMethod, ...] = (
-    *(ComparedMethod(law, by_law(law)) for law in weighting_schemes()),
-    ComparedMethod("transductive", _transductive),
-    *(ComparedMethod(bound, _indicator(_bound(bound))) for bound in bounds()),
-    ComparedMethod("selective", _indicator(_selective)),
-    ComparedMethod("age", _indicator(_age)),
-    ComparedMethod("clt", _indicator(_clt)),
-    ComparedMethod("pooled", _indicator(_pooled)),
+    *(ComparedMethod(name, _OF_THEIR_OWN.get(name) or _by_specification(name)) for name in names()),
     ComparedMethod("smooth", _soft(Smooth(TAU))),
     ComparedMethod("ramp", _soft(Ramp(WIDTH))),
     ComparedMethod("quantile", _quantile),
