@@ -241,7 +241,8 @@ def chosen_settings(
     """
     from streamer.errors import UsageError
 
-    chosen = dict(present) | dict(given)
+    flat = dict(present)
+    chosen = (flat.pop("parameters", None) or {}) | flat | dict(given)
     if chosen.get("scorer", "gram") == "external":
         chosen.setdefault("encoder", NO_ENCODER)
         if "encoder" not in given:

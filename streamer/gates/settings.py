@@ -75,7 +75,11 @@ PARAMETERS: Mapping[str, tuple[Range, Number, tuple[str, ...]]] = MappingProxyTy
 """Every parameter of a method or a shape: its range, its default, and which methods or shapes have it."""
 
 FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "grid", "starts", "width")
-"""Those that have a column and a field of their own; of any other a gate keeps what it needs under `parameters`."""
+"""Those that have a column and a field of their own."""
+
+FIRST_METHODS = ("mean", "crc", "bb", "rbwa", "transductive", "hb", "betting", "selective", "age")
+"""The methods that have no other parameters. What any other one reads is under `parameters`, whole, so that whoever does
+not know the method can tell what a threshold was calibrated for."""
 
 
 _MEAN = Mean()
@@ -188,8 +192,12 @@ class GateSettings:
         for own in (method, shape):
             if isinstance(own, Calibrator | GateShape):
                 parameters |= own.parameters()
-        parameters |= (common.pop("parameters", None) or {}) | given
         name = common.pop("method", method.name if method is not None else Mean.name)
+        others = common.pop("parameters", None) or {}
+        for one in others.keys() & set(FIRST_PARAMETERS):
+            if name in FIRST_METHODS or others[one] != given.get(one, others[one]):
+                raise ValueError(f"parameters must not say another {one} than its own field")
+        parameters |= others | given
         if name not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, not {name!r}")
         for one in parameters:
@@ -233,10 +241,10 @@ class GateSettings:
         """The settings by the names that they have on the command line, on topics and in SQL; see `FLAT_NAMES`."""
         own = self.calibrator.parameters() | self.shape.parameters()
         younger = {
-            one: value
-            for one, value in (dict(self.unread) | own).items()
-            if one not in FIRST_PARAMETERS and value != PARAMETERS[one][1]
+            one: value for one, value in (dict(self.unread) | own).items() if one not in FIRST_PARAMETERS
         }
+        if self.method not in FIRST_METHODS:
+            younger |= self.calibrator.parameters()
         special = {
             "method": self.calibrator.name,
             "shape": self.shape.name,

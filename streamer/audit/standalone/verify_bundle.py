@@ -40,7 +40,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "parameters",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
@@ -225,6 +225,14 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
         for name in CALIBRATED_FOR
         if name in before and name in after and before[name] != after[name] and has_meaning(name)
     ]
+    # Of methods that came after this table a row says by itself what they read.
+    was, will_be = (row.get("parameters") or {} for row in (before, after))
+    was, will_be = (json.loads(one) if isinstance(one, str) else one for one in (was, will_be))
+    changed += sorted(
+        name
+        for name in was.keys() | will_be.keys()
+        if name not in changed and was.get(name, before.get(name)) != will_be.get(name, after.get(name))
+    )
     named, wanted = before.get("labellers"), after.get("labellers")
     if wanted is not None and (named is None or not set(named) <= set(wanted)):
         changed.append("labellers")

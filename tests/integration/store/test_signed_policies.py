@@ -176,6 +176,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
         "calibrated": False, "guarantee": "more", "valid_from": START, "created_by": "bo", "reason": "", "gate_revision": 1,
     },
     "gate_revisions": {
+        "parameters": {"delta": 0.3},
         "unit": "response", "scorer": "external", "encoder": "other@1", "embeddings": "accept", "dimension": 8,
         "severity_kind": "judge", "labellers": ["mallory"], "signed_labels": True, "alpha": 0.06,
         "method": "crc", "eta": 2.0, "draws": 21, "delta": 0.2, "rho": 0.98, "grid": 99, "starts": 4, "shape": "rank",

@@ -119,5 +119,5 @@ def test_each_start_of_the_embedded_broker_is_a_new_log() -> None:
 
 def test_without_confluent_kafka_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
-    with pytest.raises(UsageError, match=r"pip install 'conformal-streamer\[embedded\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'conformal-streamer\[demo\]'"):
         EmbeddedBroker().start()
