@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,8 +73,11 @@ def test_a_record_that_unpacks_to_much_more(
     (letter,) = site.store.dead_letters.list()
     assert (letter.code, letter.key) == ("too_large", b"bomb")
     assert letter.value == value[:EXCERPT_BYTES]
-    note = f"value: {size} bytes, sha256 {hashlib.sha256(value).hexdigest()}"
-    assert letter.truncated == note
+    note = letter.truncated
+    # Unpacking ends after two seconds of processor time: a slow machine hashes only what it unpacked until then.
+    said = re.fullmatch(rf"value: {size} bytes, sha256 (?:of the first (\d+) bytes )?([0-9a-f]{{64}})", note)
+    assert said is not None, note
+    assert said[2] == hashlib.sha256(value[: int(said[1] or size)]).hexdigest()
     (told,) = oracle.read_all(wiring.connection(site.settings), named.dead_letters)
     assert told.value == letter.value
     assert dict(told.headers)[TRUNCATED] == note.encode()
