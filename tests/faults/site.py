@@ -182,12 +182,16 @@ def calibrated_now(store: Store) -> CalibrationRun:
     ).run
 
 
-def wait_until(reached: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    """Ask until it is so."""
-    deadline = time.monotonic() + seconds
+def wait_until(
+    reached: Callable[[], bool], what: str, seconds: float = 90, *, progress: Callable[[], int] | None = None
+) -> None:
+    """Ask until it is so, for so many seconds; with `progress`, for so many after what it counts last moved."""
+    deadline, seen = time.monotonic() + seconds, None
     while not reached():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)
+        if progress is not None and (now := progress()) != seen:
+            deadline, seen = time.monotonic() + seconds, now
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what} (stands at {seen})"
+        time.sleep(0.05 if progress is None else 0.25)
 
 
 def event(number: int, **changes: Any) -> bytes:

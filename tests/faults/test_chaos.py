@@ -226,7 +226,7 @@ def test_everything_at_random(
         return own_site.recorded() == traffic.total
 
     try:
-        wait_until(all_recorded, "every record has an outcome", 120)
+        wait_until(all_recorded, "every record has an outcome", 120, progress=own_site.recorded)
     finally:
         print(f"\n{done}\n{crew.ended}\n{traffic.accepted}, recorded {own_site.recorded()}")
     recovery = time.monotonic() - stopped

@@ -44,7 +44,9 @@ def test_nothing_is_shipped_once_a_gate_is_closed(site: Site, matrix: Matrix) ->
         before = site.decided()
         wait_until(lambda: site.decided() > before + 150, "batches are decided again")
         working = time.monotonic() - unlocked
-    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 120)
+    wait_until(
+        lambda: site.recorded() == traffic.total, "every record has an outcome", 120, progress=site.recorded
+    )
     late = _shipped(site) - shipped
     assert not late, f"{len(late)} ships were committed after the gate was closed"
     assert {version for _, version in shipped} == {open_version}

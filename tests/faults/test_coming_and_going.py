@@ -64,7 +64,9 @@ def test_workers_join_and_leave_while_one_stays(site: Site, matrix: Matrix) -> N
                 )
             time.sleep(0.5)
     stopped = time.monotonic()
-    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 120)
+    wait_until(
+        lambda: site.recorded() == traffic.total, "every record has an outcome", 120, progress=site.recorded
+    )
     seconds = time.monotonic() - stopped
     found = site.check()
     assert set(site.store.reports.decided_batches(GATE)) == traffic.batches

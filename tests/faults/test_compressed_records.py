@@ -66,7 +66,7 @@ def test_a_record_that_unpacks_to_much_more(
     value = publish_bomb(site, named.responses, compression, size, monkeypatch)
     worker = site.start_worker()
     worker.wait_until_ready()
-    wait_until(lambda: site.recorded() == 21, "every record has an outcome", 120)
+    wait_until(lambda: site.recorded() == 21, "every record has an outcome", 120, progress=site.recorded)
     grown = worker.peak_bytes()
     found = site.check()
     assert (found.decisions, found.dead_letters) == (20, 1)

@@ -82,7 +82,12 @@ def test_a_real_worker_meets_a_hostile_publisher(site: Site, matrix: Matrix) -> 
             producer.poll(0)
             sent += 1
     assert producer.flush(60) == 0
-    wait_until(lambda: worker.ended or site.recorded() == sent, "every record has an outcome", 300)
+    wait_until(
+        lambda: worker.ended or site.recorded() == sent,
+        "every record has an outcome",
+        300,
+        progress=site.recorded,
+    )
     assert not worker.ended, worker.log_tail()
     found = site.check()
     assert found.decisions > SENT / 20

@@ -56,7 +56,7 @@ def test_header_names_that_are_not_utf8_stop_nothing(site: Site) -> None:
         producer.flush(30)
     finally:
         producer.close()
-    wait_until(lambda: site.recorded() == 202, "every record has an outcome", 40)
+    wait_until(lambda: site.recorded() == 202, "every record has an outcome", 40, progress=site.recorded)
     found = site.check()
     assert (found.decisions, found.dead_letters) == (200, 2)
     letters = oracle.read_all(wiring.connection(site.settings), named.dead_letters)
@@ -89,7 +89,7 @@ def test_strange_headers_and_keys_become_outcomes(site: Site, matrix: Matrix) ->
     producer.produce(named.responses, None, key=None, headers=strange)
     assert producer.flush(30) == 0
     site.start_worker()
-    wait_until(lambda: site.recorded() == 82, "every record has an outcome", 40)
+    wait_until(lambda: site.recorded() == 82, "every record has an outcome", 40, progress=site.recorded)
     found = site.check()
     assert (found.decisions, found.duplicates, found.dead_letters) == (20, 60, 2)
     matrix.add("9 strange keys and headers", found)
@@ -120,7 +120,7 @@ def test_values_of_exactly_the_limits_pass_and_more_is_refused_visibly(site: Sit
     with pytest.raises(UsageError, match="larger than"), wiring.publisher(site.settings) as publisher:
         publisher.send(named.responses, of_size(5, beyond), key=b"k")
     site.start_worker()
-    wait_until(lambda: site.recorded() == 4, "every record has an outcome", 40)
+    wait_until(lambda: site.recorded() == 4, "every record has an outcome", 40, progress=site.recorded)
     found = site.check()
     assert (found.decisions, found.dead_letters) == (2, 2)
     matrix.add("8 at the limits and beyond", found)

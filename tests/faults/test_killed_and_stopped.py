@@ -96,7 +96,9 @@ def test_killed_at_random_moments(site: Site, matrix: Matrix) -> None:
             worker.kill()
     began = time.monotonic()
     worker = site.start_worker()
-    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 300)
+    wait_until(
+        lambda: site.recorded() == traffic.total, "every record has an outcome", 300, progress=site.recorded
+    )
     slowest = max(slowest, time.monotonic() - began)
     matrix.add(f"1 killed at {RANDOM_KILLS} random moments under load", site.check(), seconds=slowest)
     assert worker.terminate() == 0
@@ -160,7 +162,9 @@ def test_frozen_past_the_session_timeout(site: Site, matrix: Matrix, point: str)
         seconds = time.monotonic() - began
         frozen.process.send_signal(signal.SIGCONT)
         time.sleep(3)
-    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 60)
+    wait_until(
+        lambda: site.recorded() == traffic.total, "every record has an outcome", 60, progress=site.recorded
+    )
     matrix.add(f"3 frozen {point.replace('_', ' ')} past the session timeout", site.check(), seconds=seconds)
     assert other.terminate() == WorkerExit.DRAINED
     # It commits as a zombie and is fenced, or hears of the group first and drops what it has.

@@ -61,7 +61,7 @@ def test_made_up_embeddings_ship_only_where_a_gate_trusts_the_publisher(site: Si
     publish(site, 0, 20)  # a gate with honest embeddings goes on as ever
     worker = site.start_worker()
     total = len(shipped) + len(held) + len(refused) + 20
-    wait_until(lambda: site.recorded() == total, "every record has an outcome")
+    wait_until(lambda: site.recorded() == total, "every record has an outcome", progress=site.recorded)
     found = site.check()
     actions = {}
     for record in oracle.read_all(wiring.connection(site.settings), wiring.topics(site.settings).actions):

@@ -40,7 +40,7 @@ def _settle(site: Site, traffic: Traffic, since: float) -> float:
             site.start_worker()
         return site.recorded() == traffic.total and not site.store.reports.outbox_pending()
 
-    wait_until(done, "every record has an outcome", 180)
+    wait_until(done, "every record has an outcome", 180, progress=site.recorded)
     return time.monotonic() - since
 
 

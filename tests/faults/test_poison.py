@@ -67,7 +67,12 @@ def test_records_that_cannot_be_stored_are_refused_alone(site: Site, matrix: Mat
             publisher.send(named.responses, event(number, prompt=state, created_at=when), key=key)
             publisher.send(named.labels, label(number, labeller=state, labelled_at=when), key=key)
     worker = site.start_worker()
-    wait_until(lambda: worker.ended or site.recorded() == 560, "every record has an outcome", 60)
+    wait_until(
+        lambda: worker.ended or site.recorded() == 560,
+        "every record has an outcome",
+        60,
+        progress=site.recorded,
+    )
     assert not worker.ended, worker.log_tail()
     found = site.check()
     assert (found.decisions, found.labels, found.dead_letters) == (259, 259, 42)
@@ -96,7 +101,7 @@ def test_a_schema_that_no_record_is_to_blame_for_ends_the_worker(site: Site, mat
     assert site.recorded() == 0
     execute(site, "ALTER TABLE elsewhere RENAME TO responses")
     worker = site.start_worker()
-    wait_until(lambda: site.recorded() == 50, "every record has an outcome", 60)
+    wait_until(lambda: site.recorded() == 50, "every record has an outcome", 60, progress=site.recorded)
     found = site.check()
     assert (found.decisions, found.dead_letters) == (50, 0)
     matrix.add("17 a table missing for a while", found)

@@ -46,7 +46,9 @@ def test_each_decision_follows_a_policy_that_exists(site: Site, matrix: Matrix) 
             )
 
         wait_until(in_force, "both workers have the newest policy", 15)
-    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome", 60)
+    wait_until(
+        lambda: site.recorded() == traffic.total, "every record has an outcome", 60, progress=site.recorded
+    )
     matrix.add("12 rubbish, forgeries and replays on the thresholds topic", site.check())
     assert set(site.store.reports.decided_batches(GATE)) == traffic.batches
     published = oracle.read_all(wiring.connection(site.settings), named.actions)

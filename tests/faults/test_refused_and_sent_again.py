@@ -39,7 +39,7 @@ def test_every_bad_message_has_its_code_and_strange_texts_pass(site: Site, matri
             publisher.send(named.responses, value.replace(b"answer 1", json.dumps(text)[1:-1].encode()))
     worker = site.start_worker()
     total = len(refused) + len(STRANGE)
-    wait_until(lambda: site.recorded() == total, "every record has an outcome", 60)
+    wait_until(lambda: site.recorded() == total, "every record has an outcome", 60, progress=site.recorded)
     assert Counter(one.code for one in site.store.dead_letters.list(limit=1000)) == Counter(
         code for _, code in refused
     )
@@ -57,7 +57,7 @@ def test_refused_messages_are_sent_again_once_their_gate_is_there(site: Site, ma
             publisher.send(topic, value.replace(GATE.encode(), b"later"), key=key, headers=[("trace", key)])
         publisher.send(topic, b"rubbish", key=b"k")
     publish(site, 100, 10)
-    wait_until(lambda: site.recorded() == 41, "every record has an outcome", 60)
+    wait_until(lambda: site.recorded() == 41, "every record has an outcome", 60, progress=site.recorded)
     listed = [json.loads(line) for line in site.command("dead-letters", "list", "--json").stdout.splitlines()]
     assert Counter(one["code"] for one in listed) == {"unknown_gate": 30, "not_json": 1}
     (rubbish,) = [one["id"] for one in listed if one["code"] == "not_json"]

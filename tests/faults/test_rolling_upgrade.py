@@ -100,7 +100,9 @@ def test_old_and_new_workers_side_by_side(site: Site, next_version: dict[str, st
         assert old.terminate(60) == 0
         left = site.recorded()
         wait_until(lambda: site.recorded() > left + 50, "the new version goes on by itself")
-    wait_until(lambda: site.recorded() == traffic.total, "every record has an outcome")
+    wait_until(
+        lambda: site.recorded() == traffic.total, "every record has an outcome", progress=site.recorded
+    )
     matrix.add("6 upgraded under old and new workers", site.check())
 
     refused = site.command("worker", status=2)
