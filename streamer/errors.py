@@ -47,7 +47,7 @@ class DatabaseFault(StreamerError):
 
 
 class Unavailable(StreamerError):
-    """A part (database, broker, encoder) is away; the same call may succeed later, so retry with back-off."""
+    """A dependency (database, broker, encoder) is unavailable; the same call may succeed later, so retry with back-off."""
 
 
 class LeaseLost(Unavailable):
@@ -59,7 +59,7 @@ class Unreadable(StreamerError):
 
 
 class TopicRecreated(StreamerError):
-    """A topic was deleted and made anew since its progress was stored.
+    """A topic was deleted and recreated since its progress was stored.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class TopicRecreated(StreamerError):
     """
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"the topic {topic} was made anew since its progress was stored")
+        super().__init__(f"the topic {topic} was recreated since its progress was stored")
         self.topic = topic
 
 

@@ -50,8 +50,8 @@ def write_bundle(
     made_at : the present moment, RFC 3339 in UTC with microseconds.
     gate : texts, published events and salt of this gate alone; None: of all.
     texts : False leaves out prompts, references, metadata and answers, and the bytes of dead letters.
-    salts : False keeps the salts of audit draws secret: who knows one can tell which batches will be looked at.
-    progress : told how many outcomes are written.
+    salts : False keeps the salts of audit draws secret: anyone who knows one can predict which batches will be drawn.
+    progress : called with how many outcomes are written.
 
     Raises
     ------

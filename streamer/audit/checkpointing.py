@@ -170,12 +170,12 @@ class Checkpointer:
         return self._old_or_lacking(newest, len(newest.gates), now)
 
     def _old_or_lacking(self, newest: CheckpointsV1 | None, gates: int, now: datetime) -> bool:
-        """Tell whether the newest checkpoint is old, of a clock that was ahead, or knows fewer gates."""
+        """Report whether the newest checkpoint is old, of a clock that was ahead, or knows fewer gates."""
         return newest is None or abs(now - newest.made_at) >= self._every or gates > len(newest.gates)
 
 
 def _same(standing: dict[str, Any], before: CheckpointsV1) -> bool:
-    """Tell whether no chain has grown."""
+    """Report whether no chain has grown."""
     ends = {(h.log_id, h.topic, h.partition): (h.height, h.next_offset) for h in before.partitions}
     present = {
         (h["log_id"], h["topic"], h["partition"]): (h["height"], h["next_offset"])

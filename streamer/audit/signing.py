@@ -84,7 +84,7 @@ def read_public_keys(pem: str, *, place: str) -> list[bytes]:
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Tell whether a signature (64 bytes) by a key (32 bytes) is good for a message."""
+    """Report whether a signature (64 bytes) by a key (32 bytes) is good for a message."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -67,7 +67,7 @@ class Report:
     ----------
     faults : the first ones, in the order of the record; empty when everything fits.
     notes : what could not be checked, and why.
-    counts : how much was checked; `faults` tells how many there are in all.
+    counts : how much was checked; `faults` is their total number.
     """
 
     faults: tuple[Fault, ...]
@@ -101,7 +101,7 @@ def verify_record(
     rescorer : scores stored texts again; None: scores are taken as they are.
     policies : every version of every gate, the oldest of each first; read when their turn comes.
     policy_keys : that policies may be signed with.
-    progress : told how many outcomes are done.
+    progress : called with how many outcomes are done.
     """
     verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules())
     if outside is None:

@@ -1,4 +1,4 @@
-"""Calibrators that are no laws of weights, for the arrays that `streamer.calibrate` takes."""
+"""Calibrators that are no weighting schemes, for the arrays that `streamer.calibrate` takes."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 Level = Literal["ok", "warn", "fail"]
 QUICK_LINKS = 50_000
-"""The longest record that is verified without being asked to: a few seconds."""
+"""The longest record that is verified by default: a few seconds."""
 
 _CONNECTIONS = {
-    "direct": "straight to PostgreSQL, no pooler between",
+    "direct": "straight to PostgreSQL, no pooler in between",
     "session": "through a pooler such as PgBouncer that keeps a session for each client, as far as can be seen",
     "transaction": "through a pooler such as PgBouncer in transaction mode: nothing that is set, locked or prepared outlives "
     "its transaction",
@@ -178,7 +178,7 @@ def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
         yield Finding(
-            "ok", "record", f"{links} links; too long to verify in passing", "streamer doctor --full"
+            "ok", "record", f"{links} links; too long to verify by default", "streamer doctor --full"
         )
     else:
         faults = store.verify_chain()
@@ -217,7 +217,9 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
     yield Finding("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
     if is_embedded(identity):
         yield Finding(
-            "warn", "broker", "it is the embedded one: for trying only, it forgets everything at its end"
+            "warn",
+            "broker",
+            "it is the embedded broker, for trial use only: it loses everything when it stops",
         )
     else:
         problems = wiring.check_topics(settings)
@@ -239,7 +241,7 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
 def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
-    from streamer.cli.policies import cut_text, standing
+    from streamer.cli.policies import cut_text, status_text
     from streamer.gates.settings import NO_ENCODER
     from streamer.scoring.encoders.registry import encoder_identity
 
@@ -274,9 +276,9 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 todo = f"label more, then: streamer recalibrate {name}"
             else:
                 todo = f"publish batches to it, label what is drawn, then: streamer recalibrate {name}"
-            yield Finding("warn", f"gate {name}", standing(policy), todo)
+            yield Finding("warn", f"gate {name}", status_text(policy), todo)
         else:
-            yield Finding("ok", f"gate {name}", standing(policy))
+            yield Finding("ok", f"gate {name}", status_text(policy))
             if waiting:
                 yield Finding(
                     "ok",
@@ -314,7 +316,7 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
             "warn",
             f"gate {policy.gate}",
             f"{recently} brought embeddings, which it refuses: such batches are held (encoder_mismatch)",
-            f"publish texts alone; or, if publishers are trusted to make embeddings: streamer gate set {policy.gate} "
+            f"publish only texts; or, if publishers are trusted to make embeddings: streamer gate set {policy.gate} "
             "--embeddings accept, and embedding_encoder in every event",
         )
     elif not_taken and settings.embeddings == "accept":
@@ -361,7 +363,7 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
         yield Finding(
             "ok",
             "signatures",
-            f"the newest policy of every gate is signed with a trusted key; this place {signs}",
+            f"the newest policy of every gate is signed with a trusted key; this installation {signs}",
         )
 
 
@@ -383,7 +385,7 @@ def _labels(settings: "Settings") -> Iterator[Finding]:
                 yield Finding(
                     "warn" if known and wanted.labellers != tuple(missing) else "fail",
                     f"gate {name}",
-                    f"it reads signed labels alone, and no public key of {', '.join(missing) or 'any labeller'} is"
+                    f"it reads only signed labels, and no public key of {', '.join(missing) or 'any labeller'} is"
                     " configured here",
                     "STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read; streamer label keygen makes keys",
                 )
@@ -392,7 +394,7 @@ def _labels(settings: "Settings") -> Iterator[Finding]:
                 "warn",
                 f"gate {name}",
                 unread_text(unread[name]),
-                f"look where they come from; if they are right: streamer gate set {name} --labellers ...",
+                f"check where they come from; if they are legitimate: streamer gate set {name} --labellers ...",
             )
 
 

@@ -1,4 +1,4 @@
-"""Write docs/cli.md, docs/settings.md and docs/metrics.md from the code; `--check` tells whether they are stale.
+"""Write docs/cli.md, docs/settings.md and docs/metrics.md from the code; `--check` reports whether they are stale.
 
 `python -m streamer.cli.generate_docs [--check]`, from the root of a source checkout.
 """
@@ -138,7 +138,7 @@ def cli_page() -> str:
             [
                 ["0", "it is done"],
                 ["1", "it failed"],
-                ["2", "it was asked wrongly: usage, settings, names"],
+                ["2", "usage error: options, settings, names"],
                 ["3", "a check found something"],
                 ["130", "Ctrl-C"],
             ],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _AT_A_TIME = 200
-"""Batches about which the record is asked at once."""
+"""Batches looked up in the record at once."""
 
 
 def publish(
@@ -41,7 +41,9 @@ def publish(
     ] = False,
     labeller: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Who gave those labels, for the record; default: the file's name."),
+        typer.Option(
+            metavar="WHO", help="Labeller of those labels, for the record; default: the file's name."
+        ),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(metavar="R", min=0.001, help="At most this many batches per second.")

@@ -1,4 +1,4 @@
-"""Whether the broker lets us in: told in seconds, with the reason, where client libraries keep trying."""
+"""Whether the broker accepts us: known in seconds, with the reason, where client libraries keep trying."""
 
 from __future__ import annotations
 

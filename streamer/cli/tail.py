@@ -27,9 +27,11 @@ def tail(
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start with the oldest event instead of the next one.")
     ] = False,
-    count: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after so many events.")] = None,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after this many events.")
+    ] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop when no event came for so long: 5s, 1m.")
+        str | None, typer.Option(metavar="TIME", help="Stop when no event came for this long: 5s, 1m.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print each event's value as it is, one a line.")

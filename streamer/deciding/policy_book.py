@@ -28,8 +28,8 @@ class PolicyBook:
     load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`. One that is
         not trusted stands for a gate that has no trusted one.
     limits : bounds for what is accepted from the thresholds topic.
-    on_change : told each policy that is taken up, a gate's in rising order of version; must not call the book.
-    on_rejected : told the code of each message on the thresholds topic that was refused.
+    on_change : called with each policy that is taken up, a gate's in rising order of version; must not call the book.
+    on_rejected : called with the code of each message on the thresholds topic that was refused.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PolicyBook:
             return self._active.get(gate)
 
     def refresh(self, gates: Iterable[str] | None = None) -> None:
-        """Read policies from SQL. Blocks; raises `Unavailable` when the database is away."""
+        """Read policies from SQL. Blocks; raises `Unavailable` when the database is unavailable."""
         names = None if gates is None else sorted(set(gates))
         if names == []:
             return
@@ -81,7 +81,7 @@ class PolicyBook:
         """Hear one message of the thresholds topic, and trust nothing of it but its hint to look.
 
         A tombstone, garbage, or a policy that is not newer changes nothing; a newer version makes this gate be
-        read from SQL. Blocks; raises `Unavailable` when the database is away (call again with the same message).
+        read from SQL. Blocks; raises `Unavailable` when the database is unavailable (call again with the same message).
         """
         try:
             if value is None:

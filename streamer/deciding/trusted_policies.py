@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 _PAGE = 50
 _REMEMBERED = 10_000
-"""Refusals that are told once; whoever fills the record with more of them is told of anew."""
+"""Refusals remembered so that each is reported once; beyond this many they may be reported again."""
 
 
 class PolicySource(Protocol):
@@ -45,9 +45,9 @@ class TrustedPolicies:
     Parameters
     ----------
     source : where policies are read.
-    keys : tell which are trusted.
-    on_refused : told gate, version and reason of each refused policy, once.
-    tell : leaves a lasting word of it (gate, version, reason, version that is kept or None); called again with the
+    keys : decide which are trusted.
+    on_refused : called with gate, version and reason of each refused policy, once.
+    tell : records it (gate, version, reason, version that is kept or None); called again with the
         next look as long as it raises `Unavailable`.
     now : the present time, with zone; dates what stands in for policies when none can be read.
     """

@@ -1,4 +1,4 @@
-"""The embedded step: a broker inside this process, services as its children, and a file that tells where they are.
+"""The embedded step: a broker inside this process, services as its children, and a file with their addresses.
 
 For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays.
 """

@@ -50,7 +50,7 @@ class Look:
 
 
 class Story(Protocol):
-    """What the record tells of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
+    """What the record says of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
 
     def policies(self) -> Sequence[Line]: ...
     def alarms(self) -> Sequence[Line]: ...

@@ -50,7 +50,7 @@ class PartitionHeadV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     partition: Annotated[int, Meta(ge=0)]
     height: Height
     hash: Digest
-    next_offset: Annotated[int, Meta(ge=0, description="Every offset below it is settled.")]
+    next_offset: Annotated[int, Meta(ge=0, description="Every offset below it has an outcome.")]
 
 
 class GateCommitmentV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):

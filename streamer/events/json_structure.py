@@ -131,11 +131,11 @@ def survey(member: object, levels: int, path: str) -> int:
 
 
 def proves_plain(value: bytes, strings: int, optional: Sequence[bytes]) -> bool:
-    r"""Tell whether a decoded event surely has no repeated and no unknown key; False means "look closer".
+    r"""Report whether a decoded event surely has no repeated and no unknown key; False means "look closer".
 
     Each key and each string value has two quotes of its own; quotes inside strings are escaped. So when the text
     has exactly the quotes that the decoded event accounts for, there is no key besides, repeated or unknown.
-    A key that holds its default cannot be told from an absent one after decoding; it is looked up in the text.
+    A key that holds its default cannot be distinguished from an absent one after decoding; it is looked up in the text.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class Chance:
 
     def __post_init__(self) -> None:
         if self.kind not in ("smooth", "ramp"):
-            raise ValueError(f"a gate by chance is smooth or a ramp, not {self.kind!r}")
+            raise ValueError(f"a random gate is smooth or a ramp, not {self.kind!r}")
         if not 0 < self.width < math.inf:
             raise ValueError(
                 f"the width of a {self.kind} gate must be positive and finite, not {self.width!r}"
@@ -113,7 +113,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Transductive:
-    """Find lambda anew for each batch, from its own scores and this window of the summed calibration loss.
+    """Find a new lambda for each batch, from its own scores and this window of the summed calibration loss.
 
     Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`. S(l) is `totals[i]`
     for `levels[i]` <= l < `levels[i + 1]`; c(l) is the mean of the `labelled` largest of 1{Q > l} over the batch's

@@ -79,7 +79,7 @@ FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "grid", "starts", "width")
 
 FIRST_METHODS = ("mean", "crc", "bb", "rbwa", "transductive", "hb", "betting", "selective", "age")
 """The methods that have no other parameters. What any other one reads is under `parameters`, whole, so that whoever does
-not know the method can tell what a threshold was calibrated for."""
+not know the method can still see what a threshold was calibrated for."""
 
 
 _MEAN = Mean()
@@ -105,7 +105,7 @@ class GateSettings:
     alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
     calibrator : the method with its parameters, chosen before any label is read.
     shape : how the cut is read.
-    segment_by : metadata key that tells a batch's segment; None: one threshold for all.
+    segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
     segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
     label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.
@@ -264,7 +264,7 @@ class GateSettings:
 
         It counts from `created_at`, or where the event names no date from `timestamp_ms`, that of its record in Kafka.
         What lies further ahead than the deadline is long is taken for no date: clocks differ, but such a batch would
-        never be late. Without any date it is late, since nobody can tell that it is not.
+        never be late. Without any date it counts as late, since nothing shows that it is not.
         """
         deadline = self.decision_deadline_seconds
         if deadline is None:

@@ -93,7 +93,7 @@ def labeller_name(text: str) -> str:
 
 
 def answers_to(header: str, listening: str) -> bool:
-    """Tell whether a request's Host may be answered by a page that listens on `listening`.
+    """Report whether a request's Host may be answered by a page that listens on `listening`.
 
     A name that somebody else owns may be pointed at this machine at any moment (DNS rebinding), and a page under that
     name would then be of our origin: only the loopback, the address that was asked for, and numeric addresses where

@@ -147,7 +147,7 @@ class Progress:
 class ReviewStore(Protocol):
     """Where drawn answers come from and labels go to. Calls block; several processes may share one database.
 
-    Every call raises `Unavailable` when the database is away.
+    Every call raises `Unavailable` when the database is unavailable.
     """
 
     def next(

@@ -73,7 +73,7 @@ class PartitionLedger:
 
     Attributes
     ----------
-    next_offset : everything below it is settled.
+    next_offset : everything below it has an outcome.
     kinds : how many outcomes of each kind.
     ranges : unbroken runs of offsets with an outcome, as [first, last]; between two there are offsets that the
         log skipped (transaction markers, compaction) or that are in `gaps`.

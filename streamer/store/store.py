@@ -61,7 +61,7 @@ def _default_alert_message(event: AlertsV1) -> OutboxMessage:
 class Store:
     """Everything that the product remembers. Calls block and may come from any thread.
 
-    It is the `streamer.journal.Journal` of the stream; its parts serve the other rooms.
+    It is the `streamer.journal.Journal` of the stream; its parts serve the other packages.
 
     Attributes
     ----------
@@ -268,14 +268,14 @@ def open_store(
     clock
         The present moment, timezone-aware.
     policy_message
-        How the world is told of a new policy.
+        Makes the event of a new policy.
     dead_letter_message
         The message for a record (refused with this code and detail) that the store itself
         has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
     alert_message
-        How the world is told of an alert; the default uses the default names of the topics.
+        Makes the event of an alert; the default uses the default names of the topics.
     policy_keys
-        Sign what is minted, and tell which policies may be built on.
+        Sign new policies, and decide which policies may be built on.
     label_keys
         Sign labels that are stored here, and verify those that are read of gates that demand signatures.
     failpoint

@@ -88,7 +88,7 @@ class FaustEngine:
     topics : what to read; a missing topic is read from when it appears.
     group_id : the consumer group; its members share the partitions.
     log_id : goes into every record's partition.
-    tell : told whether the broker answers.
+    tell : called with whether the broker answers.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class FaustEngine:
             self._app.consumer.stop_flow()
 
     async def stop(self) -> None:
-        """Tell the group the last progress and leave it."""
+        """Commit the last progress to the group and leave it."""
         await self.quiesce()
         if self._starting is not None and not self._starting.done():
             self.revoked()  # nothing is leased any more, so nothing to wait for
@@ -232,7 +232,7 @@ class FaustEngine:
                 leasing.positions(self._app.consumer_generation_id, partitions), patience
             )
         except TimeoutError:
-            # Faust would go on with the streams unsought: better to start anew.
+            # Faust would go on without seeking the streams: better to restart.
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
             return {}
         except Exception as error:  # whatever it is, Faust must not swallow it
@@ -329,7 +329,7 @@ class FaustEngine:
             await self._commit_progress()
 
     async def _check_identities(self) -> None:
-        """A topic can be deleted, made anew and filled past our offsets between two fetches, which know only names."""
+        """A topic can be deleted, recreated and filled past our offsets between two fetches, which know only names."""
         try:
             found = await self._consumer.thread.topic_ids(self._topics)
         except (KafkaError, TimeoutError, OSError):

@@ -100,7 +100,7 @@ async def _left_closed(client: AIOKafkaConnection) -> AsyncIterator[None]:
 
 
 async def _why_closed(connection: KafkaConnection, host: str, port: int, seconds: float) -> str | None:
-    """Say why a server that took the connection ended it without a word; None where it is just away."""
+    """Say why a server that took the connection ended it without a word; None where it is just unavailable."""
     speaks_tls = await _speaks_tls(host, port, seconds)
     if speaks_tls is None:
         return None

@@ -2,7 +2,7 @@
 
 The decoders refuse what is wrong with a message by name. This is for what they do not foresee: an error that some
 record's content raises in the decider or in the commit. One such record must neither end the worker, which would end the
-next one as well, nor keep its partition waiting for ever.
+next one as well, nor keep its partition waiting forever.
 
 What another record could raise just as well is not content: `Unavailable` is waited for before it comes here, and
 the other errors that this package raises on purpose (a lost lease, a missing table) and those of the operating system

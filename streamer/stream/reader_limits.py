@@ -45,5 +45,5 @@ class ReaderLimits:
 
     @property
     def lease_deadline(self) -> float:
-        """Seconds that taking the leases may last before the worker gives up and starts anew."""
+        """Seconds that taking the leases may last before the worker gives up and restarts."""
         return 0.7 * self.request_timeout

@@ -55,7 +55,7 @@ _HOPELESS = (
     TypeError,
 )
 _SILENT = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, OSError)
-"""Errors without an answer: if nothing else is acknowledged, the broker is away."""
+"""Errors without an answer: if nothing else is acknowledged, the broker is unavailable."""
 
 _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 """Errors that all partitions of a topic have in common."""
@@ -109,7 +109,7 @@ class _Destination:
 
     Attributes
     ----------
-    sending : what is on its way, until it is settled.
+    sending : what is on its way, until its result is known.
     behind : the lowest id in the queue that was passed over while this one could not take it.
     singly : messages to be sent one by one: one of them may be hopeless.
     stuck : whether this was reported.

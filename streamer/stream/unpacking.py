@@ -213,7 +213,7 @@ def _zstd(data: memoryview) -> Frame:
 
 
 def _end_of_zstd(data: memoryview) -> int:
-    """Where the first frame ends; the library's reader does not tell. That of a frame that is cut off is never reached."""
+    """Where the first frame ends; the library's reader does not say. That of a frame that is cut off is never reached."""
     (magic,) = unpack_from("<I", bytes(data[:4]).ljust(4, b"\x00"))
     if magic & ~0xF == _ZSTD_SKIPPED:
         return 8 + int.from_bytes(data[4:8], "little")
@@ -458,7 +458,7 @@ def _legacy(
     magic, attributes = raw[MAGIC_AT], raw[MAGIC_AT + 1]
     appended = magic and attributes >> 3 & 1
     first = 0
-    if magic:  # offsets are relative, and the last one is told: the first one needs a pass of its own
+    if magic:  # offsets are relative, and only the last one is stated: the first one needs a pass of its own
         cursor = _Cursor(content(), hurried=hurried)
         _patience.begin()
         inner = 0

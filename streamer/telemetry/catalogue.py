@@ -182,7 +182,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _metric(
         "gauge", "relay_lane_stuck", "topic partition",
         "1 while messages for the topic, or for one partition of it, cannot be published, 0 once they can; `all`"
-        " partitions where the topic itself is missing or forbidden. Other topics and partitions are not held up.",
+        " partitions where the topic itself is missing or forbidden. Other topics and partitions are not delayed.",
     ),
     _metric(
         "gauge", "consumer_lag_records", "topic partition",
@@ -237,13 +237,13 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "calibration_new_groups", "gate",
-        "Groups that were labelled, or got a higher label, since the gate's newest calibration run read; at most 10000 of "
+        "Groups that were labelled, or got a higher label, since the gate's newest calibration run; at most 10000 of "
         "each are counted.",
         services="recalibrator",
     ),
     _metric(
         "gauge", "calibration_wanted_groups", "gate",
-        "New groups that bring the next run about; absent where labels bring none about.",
+        "New groups that trigger the next run; absent where labels trigger none.",
         services="recalibrator",
     ),
     _metric(
@@ -261,12 +261,12 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "labels_unread", "gate",
-        "Labels that are recorded and not read: by labellers that the gate does not name, or without a valid signature.",
+        "Labels that are recorded and not read: by labellers that the gate does not read, or without a valid signature.",
         services="recalibrator",
     ),
     _metric(
         "gauge", "exposure_risk_ratio", "gate",
-        "Severity that reached people, averaged over all decisions of the budget period that were read, held ones "
+        "Severity that shipped, averaged over all decisions of the budget period that were read, held ones "
         "counting 0; estimated from the audit sample, overdue labels at 1.",
         services="recalibrator",
     ),
@@ -314,7 +314,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "risk_read_through_timestamp_seconds", "gate",
-        "Every decision before this moment has been read (Unix time); it stands where a drawn decision waits for its label.",
+        "Every decision before this moment has been read (Unix time); it stops where a drawn decision waits for its label.",
         services="recalibrator",
     ),
     _metric(

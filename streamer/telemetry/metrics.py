@@ -1,4 +1,4 @@
-"""What happened, told to Prometheus. Every number of the catalogue has one method with a meaning here."""
+"""What happened, for Prometheus. Every number of the catalogue has one method with a meaning here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the recalibrator tells Prometheus. Whoever does not lead serves no gauge of a gate."""
+"""Metrics of the recalibrator. One that does not lead serves no gauge of a gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watching tells Prometheus of the risk in service. What is not known is absent; after a restart SQL says it at once."""
+"""Metrics of monitoring. What is not known is absent; after a restart SQL says it at once."""
 
 from __future__ import annotations
 

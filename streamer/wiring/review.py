@@ -97,7 +97,7 @@ def run_review(
 
 
 class _Due:
-    """What the next recalibrations wait for. Counted anew every few seconds: each page asks with each answer."""
+    """What the next recalibrations wait for. Counted again every few seconds: each page asks with each answer."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -41,7 +41,7 @@ def encoder(settings: Settings) -> CachedEncoder | None:
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
-    """Run one worker until it is told to stop, and return the process's exit status; the process must then end.
+    """Run one worker until it is asked to stop, and return the process's exit status; the process must then end.
 
     `announce` gets the addresses once they are known, before the worker is ready.
     """
@@ -54,7 +54,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.stream.dead_letter_cap import DeadLetterLimits
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.housekeeping import Upkeep
+    from streamer.stream.housekeeping import Housekeeping
     from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import Thresholds, WorkerLimits, exit_at_once
@@ -120,9 +120,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             metrics.watch_encoder(lambda: cached.encoded_texts, lambda: cached.cache_hits)
         loading.set()
         stack.enter_context(
-            Upkeep(
+            Housekeeping(
                 refresh_policies=book.refresh,
-                standing=store.reports,
+                reports=store.reports,
                 show=partial(_show_standing, metrics, health),
                 keep_announced=announcements.keep,
                 checkpoint=None

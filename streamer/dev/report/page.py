@@ -73,7 +73,7 @@ def _banner(run: DemoRun) -> str:
         return ""
     return (
         '<p class="banner"><strong>These are simulated data.</strong> A program made up the questions, the answers and '
-        "their severities, so that there is something to look at at once. They say nothing about any language model.</p>"
+        "their severities, so that you can try the program at once. They say nothing about any language model.</p>"
     )
 
 
@@ -128,7 +128,7 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
             (
                 ("k-ship", "ship rate"),
                 ("k-selective", "selective risk: severity among what ships"),
-                ("k-exposure", "exposure risk: severity that reaches people, held ones counting 0"),
+                ("k-exposure", "exposure risk: average harm, held ones counting 0"),
             ),
         )
 
@@ -209,7 +209,7 @@ def _guarantee(run: DemoRun) -> str:
         "below.",
         "It holds as long as new prompts are like the labelled ones. When models, prompts or users change, calibrate "
         "again.",
-        "A score tells how far answers agree. Where a model errs the same way each time, the score is high and wrong; "
+        "A score measures how far answers agree. Where a model errs the same way each time, the score is high and wrong; "
         "calibration pays for it with a stricter threshold, it cannot see it.",
     )
     return (

@@ -151,7 +151,7 @@ def _read(exchanges: tuple[Exchange, ...]) -> tuple[Verdict | None, tuple[Exchan
     try:
         return parse_verdict(last.reply), exchanges
     except MalformedReply as error:
-        cut = ", cut off at the most tokens that are allowed" if last.finish_reason == "length" else ""
+        cut = ", cut off at the token limit" if last.finish_reason == "length" else ""
         refused = replace(last, problem="malformed_reply", detail=f"{error}{cut}")
         return None, (*exchanges[:-1], refused)
 

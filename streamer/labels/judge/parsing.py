@@ -84,7 +84,7 @@ def parse_verdict(reply: str) -> Verdict:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise MalformedReply("a key stands in it twice")
+        raise MalformedReply("a key occurs twice in it")
     return dict(pairs)
 
 

@@ -23,7 +23,7 @@ _ROOM_FOR_A_NUMBER = 3.5
 
 
 def has_shares(evaluation: Evaluation) -> bool:
-    """Tell whether some data set has figures of one answer or none to a prompt."""
+    """Report whether some data set has figures of one answer or none to a prompt."""
     return any(_UNIT in result.mean_severity for result in evaluation.data_sets)
 
 

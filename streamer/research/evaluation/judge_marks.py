@@ -95,7 +95,7 @@ def judged(
                 have = sum(key in marks for key in distinct)
                 raise Unavailable(
                     f"the judge's endpoint answered none of the last {in_vain} answers ({code}); {have} of "
-                    f"{len(distinct)} marks are kept, and the same command goes on with the rest"
+                    f"{len(distinct)} ratings are kept, and the same command resumes with the rest"
                 )
     scores = [
         [
@@ -113,7 +113,7 @@ def judged(
         told = ", ".join(f"{code} {count}" for code, count in failures.most_common())
         notes = (
             *notes,
-            f"The judge gave no mark to {sum(failures.values())} of {len(distinct)} distinct answers ({told}); they are "
+            f"The judge gave no rating to {sum(failures.values())} of {len(distinct)} distinct answers ({told}); they are "
             "held by the gates that go by it, and the next run asks again.",
         )
     return replace(made, judge=judge.id, subscores=subscores, notes=notes)

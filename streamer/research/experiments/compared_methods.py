@@ -72,12 +72,12 @@ class Labels:
         return self._tables[0]
 
     def level(self, law: str, alpha: float) -> float:
-        """Return lambda as `calibrate_groups` finds it with this law of weights."""
+        """Return lambda as `calibrate_groups` finds it with this weighting scheme."""
         limit = budget_limit(alpha, len(self.groups))
         if limit < 0:
             return math.inf
         if all(len(group.item_ids) == 1 for group in self.groups):
-            law = "mean"  # the one item has all the weight, whatever the law
+            law = "mean"  # the one item has all the weight, whatever the scheme
         if law not in self._curves:
             scores, losses = keyed_losses(
                 self.groups, scheme=weighting_scheme(law, {"eta": ETA, "draws": DRAWS}), seed=self.seed
@@ -173,7 +173,7 @@ def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -
 
 
 def by_law(law: str) -> Run:
-    """Return how a method with this law of weights serves."""
+    """Return how a method with this weighting scheme serves."""
     return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
 
 

@@ -29,7 +29,7 @@ class StoredEncoder:
     name : see `streamer.scoring.encoders.registry.find_encoder`.
     device, threads : of the encoder, which is loaded only when the store lacks a text.
     folder : of the store.
-    progress : told how many of how many distinct texts have their rows.
+    progress : called with how many of how many distinct texts have their rows.
     """
 
     def __init__(

@@ -108,7 +108,7 @@ def judge_within(
     train_share : of each class's rows, in (0, 1).
     equal_sizes : judge as many rows of the larger class, drawn at random, as the smaller one has held out; False: all.
     seed : of splits and bootstrap; a question's draws depend on its id, not on what else is there.
-    progress : told how many questions are done.
+    progress : called with how many questions are done.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def judge_across(
     folds : questions are left out in so many groups; None: one by one.
     equal_sizes : judge `min_per_class` rows of each batch, drawn at random; False: all. Calibration uses all.
     seed : of who is left out with whom.
-    progress : told how many questions are done.
+    progress : called with how many questions are done.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Every answer that a run needs, settled before anything is asked: a pure function of prompts, recipe and arms."""
+"""Every answer that a run needs, fixed before anything is asked: a pure function of prompts, recipe and arms."""
 
 from __future__ import annotations
 

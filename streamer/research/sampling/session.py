@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a run came to.
+    """The result of a run.
 
     Attributes
     ----------

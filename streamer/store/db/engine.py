@@ -35,7 +35,7 @@ SCHEMA = "streamer"
 """The schema that holds all our tables on PostgreSQL."""
 
 BUSY_SECONDS: float = 10
-"""How long a writer waits for another's lock before the database counts as away."""
+"""How long a writer waits for another's lock before the database counts as unavailable."""
 
 FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
@@ -246,15 +246,15 @@ class Database:
             ):
                 raise UsageError(f"{self.url.database} is not a SQLite database") from error
             if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
-                raise UsageError(f"{self}: this database user may not do it: {_first_line(error)}") from error
+                raise UsageError(
+                    f"{self}: this database user lacks the rights to do it: {_first_line(error)}"
+                ) from error
             if isinstance(error.orig, _COLLISIONS):
                 raise  # tried again by `writing`
             if not isinstance(error, exc.IntegrityError):
                 if _blames_a_value(error):
                     raise bad_data(error) from None
-                raise DatabaseFault(
-                    f"{self}: {_first_line(error)}; `streamer doctor` looks closer"
-                ) from error
+                raise DatabaseFault(f"{self}: {_first_line(error)}; `streamer doctor` shows more") from error
             if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
                 # PostgreSQL's detail quotes the row, people's texts included; logs must not.
                 bare = type(error.orig)(error.orig.diag.message_primary or "")
@@ -277,7 +277,7 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         except OSError as error:
-            raise UsageError(f"the database {path} cannot be made: {error.strerror}") from None
+            raise UsageError(f"the database {path} cannot be created: {error.strerror}") from None
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -307,7 +307,7 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
 
 
 def _refuse_damage(context: ExceptionContext) -> None:
-    """Tell of what SQLite cannot read without its bytes: they may be people's texts."""
+    """Describe what SQLite cannot read without quoting its bytes: they may be people's texts."""
     error = context.original_exception
     if not isinstance(error, sqlite3.Error):
         return
@@ -370,7 +370,7 @@ def _may_pass(error: exc.DBAPIError) -> bool:
         return False  # tried again by `writing`
     if error.connection_invalidated:
         return True
-    # A program limit that a value is beyond (class 54) is an operational error to the driver, and stays one for ever.
+    # A program limit that a value is beyond (class 54) is an operational error to the driver, and stays one forever.
     return not _blames_a_value(error) and isinstance(
         original, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
     )

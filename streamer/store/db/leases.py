@@ -84,7 +84,7 @@ class Leases:
             if time.monotonic() >= deadline:
                 raise GateBusy(
                     f"another calibration of gate {gate!r} is under way, by {lease.holder}; wait until it is done and run"
-                    f" again (if that process was killed, its claim ends within {self._seconds:.0f} seconds)"
+                    f" again (if that process was killed, its claim expires within {self._seconds:.0f} seconds)"
                 )
             time.sleep(_TRY_AGAIN_SECONDS)
         try:
@@ -102,7 +102,7 @@ class ProcessLease:
 
     Attributes
     ----------
-    holder : who holds it, as far as the last look told.
+    holder : who holds it, as of the last look.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ProcessLease:
         self.holder = self._me
 
     def held(self) -> bool:
-        """Take it if it is free, and tell whether it is ours now. Raises `Unavailable`, and then nobody knows."""
+        """Take it if it is free, and report whether it is ours now. Raises `Unavailable`, and then nobody knows."""
         self._alive_at = time.monotonic()
         if not self._renew(only_if_due=True) and not self._take():
             return False
@@ -129,7 +129,7 @@ class ProcessLease:
         return True
 
     def lapsed(self) -> bool:
-        """Tell, without asking the database, whether it was ours and could not be renewed in time."""
+        """Report, without asking the database, whether it was ours and could not be renewed in time."""
         return self._epoch is not None and time.monotonic() >= self._until
 
     def check(self, connection: sa.Connection) -> None:

@@ -1,4 +1,4 @@
-"""Bringing a database's schema to this version's, and telling whether it is there.
+"""Upgrading a database's schema to this version's, and checking whether it is.
 
 Alembic is imported where something is migrated or compared: every command and service starts here, and only looks whether
 the revision is right.
@@ -131,7 +131,7 @@ def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState
 
 
 def check(url: str, *, insecure: bool = False) -> str | None:
-    """Tell in one sentence what is wrong with the database's schema; None when it is this version's.
+    """Say in one sentence what is wrong with the database's schema; None when it is this version's.
 
     Raises as `schema_state` does.
     """
@@ -146,7 +146,7 @@ def check(url: str, *, insecure: bool = False) -> str | None:
 
 
 def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
-    """Tell where a database stands, changing nothing.
+    """Return a database's revision and drift, changing nothing.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def require_file(database: Database) -> None:
     if not database.sqlite or database.url.database is None:
         return
     if not Path(database.url.database).is_file():
-        raise UsageError(f"there is no database {database.url.database}; `streamer db upgrade` makes it")
+        raise UsageError(f"there is no database {database.url.database}; `streamer db upgrade` creates it")
 
 
 def head() -> str:

@@ -1,6 +1,6 @@
 """Three database roles on PostgreSQL: who owns the tables, who adds to them, who only looks.
 
-Rights follow from the tables that are there: they are granted anew by each migration, so that a new table is the
+Rights follow from the tables that are there: each migration grants them again, so that a new table is the
 app's to read and to add to, and nobody's to change, without anybody thinking of it.
 """
 
@@ -105,7 +105,9 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
             transfers = _transfers(connection)
             refused += [statement for statement, allowed in transfers if not allowed]
             if refused:
-                raise RightsMissing(f"{database}: this database user may not do it alone", refused)
+                raise RightsMissing(
+                    f"{database}: this database user lacks the rights to do it alone", refused
+                )
             for statement, _ in transfers:
                 connection.exec_driver_sql(statement)
             become_owner(connection)
@@ -129,7 +131,7 @@ def become_owner(connection: sa.Connection) -> None:
         return
     if not _may_become_owner(connection):
         raise RightsMissing(
-            f"this database user may not do it: it cannot act as {ROLES.migrate}, which owns the tables",
+            f"this database user lacks the rights to do it: it cannot act as {ROLES.migrate}, which owns the tables",
             [_membership(connection)],
         )
     connection.exec_driver_sql(f"SET LOCAL ROLE {ROLES.migrate}")

@@ -37,14 +37,14 @@ SHOWN = (
     batches.c.references,
     decisions.c.gate,
 )
-"""What a page is told of an answer."""
+"""What a page learns about an answer."""
 
 _CANDIDATES = 8
 _FORGOTTEN = timedelta(days=1)
 
 
 def is_of(reviewer: Reviewer) -> sa.ColumnElement[bool]:
-    """Tell of a claim whether this page has it, with this person at it."""
+    """Report whether this page holds a claim, for this person."""
     return (review_claims.c.holder == reviewer.holder) & (review_claims.c.labeller == reviewer.labeller)
 
 

@@ -1,4 +1,4 @@
-"""Messages that must reach Kafka exactly as stored: written with what they tell of, published afterwards."""
+"""Messages that must reach Kafka exactly as stored: written together with what they announce, published afterwards."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Gates:
     def revise(
         self, name: str, changes: Mapping[str, object], *, by: str, reason: str, now: datetime | None = None
     ) -> GateRevision:
-        """Change settings under a new revision and mint the policy that carries them.
+        """Change settings under a new revision and write the policy that carries them.
 
         A change of what the threshold was calibrated for closes the gate until it is recalibrated;
         another keeps state, threshold, run and guarantee.

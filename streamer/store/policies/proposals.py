@@ -151,7 +151,7 @@ def activate(
     changed = calibrated_for_another(proposal.settings, present.settings)
     if changed:
         raise UsageError(
-            f"run {proposal.run} was calibrated for another {', '.join(changed)} than gate {gate!r} has now; "
+            f"run {proposal.run} was calibrated for different settings than gate {gate!r} has now ({', '.join(changed)}); "
             "recalibrate instead"
         )
     return mint.next(

@@ -74,7 +74,7 @@ def test_a_gate_that_names_its_labellers(
     )
     _, _, err = run(capsys, "label", "import", "l.csv")
     assert (
-        "2 labels are not read: 1 by labellers that the gate does not name, 1 without a signature that is valid here"
+        "2 labels are not read: 1 by labellers that the gate does not read, 1 without a signature that a key here verifies"
         in " ".join(err.split())
     )
     status, _, err = run(capsys, "label", "import", "l.csv", "--sign")
