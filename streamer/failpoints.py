@@ -90,7 +90,7 @@ def parse(text: str) -> dict[str, _Armed]:
     """Read what `VARIABLE` holds.
 
     Actions: ``kill`` (SIGKILL to this process), ``raise`` (an error that nobody expects), ``away`` (`Unavailable`,
-    as from a part that does not answer), ``sleep:SECONDS`` (the thread that passes waits).
+    as from a dependency that does not answer), ``sleep:SECONDS`` (the thread that passes waits).
 
     Raises
     ------

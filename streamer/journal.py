@@ -211,7 +211,7 @@ class Journal(Protocol):
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
     ) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one).
+        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
 
         `topic_ids` are the broker's ids of their topics, as far as they are known. Raises `TopicRecreated` when a
         topic with outcomes had another one.

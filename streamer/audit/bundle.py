@@ -102,7 +102,7 @@ def _control(line: dict[str, Any], gate: str | None, salts: bool) -> dict[str, A
 def _outcome(line: dict[str, Any], gate: str | None, texts: bool) -> dict[str, Any]:
     facts = line["facts"] or {}
     named = facts.get("batch") or facts.get("response")
-    # A dead letter has no gate; its bytes may be anybody's.
+    # A dead letter has no gate; its bytes may belong to any gate.
     others = gate is not None and (named is None or named[0] != gate or line["kind"] == "conflict")
     left_out = ({"content"} if others or not texts else set()) | ({"action"} if others else set())
     return {name: value for name, value in line.items() if name not in left_out}
@@ -150,7 +150,7 @@ def _read(what: str, read: Callable[[], T]) -> T:
 
 @contextmanager
 def _writing(target: Path) -> Iterator[Callable[[str], IO[bytes]]]:
-    """Open files of the bundle; it stands under its name once everything is written, or not at all."""
+    """Open files of the bundle; it gets its name once everything is written, or not at all."""
     partial = target.with_name(target.name + ".partial")
     try:
         if target.suffix == ".zip":

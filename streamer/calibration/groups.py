@@ -100,7 +100,7 @@ def check_unique(groups: Sequence[LabelledGroup]) -> None:
     seen: set[str] = set()
     for group in groups:
         if group.id in seen:
-            raise ValueError(f"group {group.id!r} is there twice")
+            raise ValueError(f"group {group.id!r} occurs twice")
         seen.add(group.id)
 
 

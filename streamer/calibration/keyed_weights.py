@@ -1,6 +1,6 @@
 """The weights of one named group, derived from a seed and from names by HMAC-SHA256.
 
-Whoever knows the seed and the ids can derive every weight again: the order of groups and items plays no part, another
+Anyone who knows the seed and the ids can derive every weight again: the order of groups and items plays no part, another
 group's presence changes nothing, and scores and labels cannot reach the weights. The schemes are those of
 `streamer.calibration.weight_laws`.
 """

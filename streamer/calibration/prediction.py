@@ -139,7 +139,7 @@ def predict(
     Raises
     ------
     ValueError
-        If an argument is not as described, or a split wants more items of a prompt than there are.
+        If an argument is not as described, or a split needs more items of a prompt than there are.
     """
     alpha = check_alpha(alpha)
     repetitions = whole_number("repetitions", repetitions, least=20)

@@ -221,7 +221,7 @@ def export(
 
 @app.command()
 def checkpoint(json: opt.JsonOption = False) -> None:
-    """Make a checkpoint now: sign where every chain stands, publish it, and append it to the configured file."""
+    """Make a checkpoint now: sign the heads of all chains, publish it, and append it to the configured file."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.cli.outbox import announce_now
@@ -254,10 +254,10 @@ def keygen(
         ),
     ],
 ) -> None:
-    """Make a key pair, for checkpoints or for policies: each wants its own. For labels: `streamer label keygen`.
+    """Make a key pair, for checkpoints or for policies: each needs its own. For labels: `streamer label keygen`.
 
     The key of checkpoints stays with the workers; that of policies where policies are made, and not with the workers.
-    The public one goes to whoever verifies: auditors, and for policies the workers.
+    Verifiers get the public one: auditors, and for policies the workers.
     """
     from streamer.audit.signing import generate_keys
     from streamer.cli.console import say

@@ -39,7 +39,7 @@ class Publication:
     Attributes
     ----------
     key : of all these messages, so that attempts and labels of one batch keep their order.
-    value : the event, as the responses topic wants it.
+    value : the event, as the responses topic requires it.
     labels : events for the labels topic.
     """
 

@@ -24,7 +24,7 @@ def upgrade(
 ) -> None:
     """Bring the database's schema to this version's: all of it or nothing. Safe to repeat.
 
-    Run it before new workers start; those that run go on.
+    Run it before new workers start; those that run continue.
     """
     from streamer import wiring
     from streamer.cli.console import say
@@ -129,7 +129,7 @@ def prune(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Erase old texts and delete old published messages. What was erased is gone for good.
+    """Erase old texts and delete old published messages. What was erased cannot be restored.
 
     Erased are prompts, responses, references, metadata, refused messages, and what a judge was asked and said.
     Decisions, scores, labels, calibrations and ids stay, and the hash chains still verify. A batch that is delivered

@@ -263,7 +263,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
             yield Finding(
                 "fail",
                 f"gate {name}",
-                f"wants encoder {policy.settings.encoder}, workers with these settings run {identity}: "
+                f"needs encoder {policy.settings.encoder}, workers with these settings run {identity}: "
                 "all its batches are held (encoder_mismatch)",
                 f"set STREAMER_ENCODER_NAME, or streamer gate set {name} "
                 + ("--embeddings accept" if identity == NO_ENCODER else f"--encoder {configured}"),

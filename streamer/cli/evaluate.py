@@ -147,7 +147,7 @@ def evaluate(
 
     Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
     tables.md, figures, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
-    the same command goes on; a second run of the same is there at once.
+    the same command resumes; a second identical run returns at once.
     """
     from streamer import wiring
     from streamer.cli.console import note, print_json

@@ -151,7 +151,7 @@ def set_(
 
 
 def _say_what_is_unread(chosen: GateSettings, given: "Mapping[str, object]") -> None:
-    """Point out options that mean nothing to this gate: who gives a chance of failure may think that it counts."""
+    """Warn of options that have no effect on this gate."""
     from streamer.cli.console import warn
 
     for name in sorted(unread(chosen) & given.keys()):

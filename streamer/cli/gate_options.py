@@ -62,7 +62,7 @@ class SettingOption:
     Attributes
     ----------
     kind : the type that the command line reads; `str` with a `read` where the text means something else.
-    none : whether the word ``none`` takes the setting away.
+    none : whether the word ``none`` removes the setting.
     flag : the two forms of a switch.
     default : what the help says that new gates have.
     """
@@ -156,7 +156,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     SettingOption(
         field="method",
         metavar="METHOD",
-        help=f"Calibrator: {', '.join(METHODS)}. Choose it before anybody looks at labels (docs/guarantees.md says what each "
+        help=f"Calibrator: {', '.join(METHODS)}. Choose it before anyone sees labels (docs/guarantees.md says what each "
         "promises).",
         panel=_POLICY,
         default=_DEFAULTS["calibrator"].name,

@@ -1,4 +1,4 @@
-"""`streamer gpso`: the paper's classifier on labelled response clouds, beside what anybody would try first."""
+"""`streamer gpso`: the paper's classifier on labelled response clouds, compared with the usual first choices."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

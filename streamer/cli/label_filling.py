@@ -46,7 +46,7 @@ def judge(
     """Have a language model label what waits in the queues of gates of the kind `judge`.
 
     The endpoint is any that speaks OpenAI's chat protocol; docs/severities.md has the rubric, the settings are in the
-    group `judge`. Each label is stored as soon as its reply is there, with every request and reply: stop when you like,
+    group `judge`. Each label is stored as soon as its reply arrives, with every request and reply: stop when you like,
     a second run does the rest. What cannot be judged stays in the queue, and the exit status is 1.
     """
     from streamer import wiring

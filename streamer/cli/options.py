@@ -31,7 +31,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def who(by: str | None, option: str = "--by") -> str:
-    """Name whoever acts: `by`, which `option` gives, or the login name.
+    """Name the person who acts: `by`, which `option` gives, or the login name.
 
     Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
     so that what an alarm did differs from what a person did.

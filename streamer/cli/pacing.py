@@ -17,7 +17,7 @@ _PATIENCE_SECONDS = 120.0
 
 
 class Pace:
-    """Blocks whoever publishes while the worker is too far behind.
+    """Blocks publishing while the worker is too far behind.
 
     Parameters
     ----------

@@ -130,8 +130,8 @@ def plan(
 ) -> None:
     """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.
 
-    Calibrations are simulated on a guess of your answers, or on past ones. A plan promises nothing: the threshold that
-    comes of labels does.
+    Calibrations are simulated on a guess of your answers, or on past ones. A plan promises nothing: only a threshold
+    calibrated on labels does.
     """
     from streamer.cli.console import print_json, progress
     from streamer.errors import UsageError

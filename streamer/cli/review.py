@@ -44,7 +44,7 @@ def review(
 ) -> None:
     """Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.
 
-    The address that is printed has a secret: whoever has it can read the texts and give severities. Several people may
+    The printed link contains a secret: anyone who has it can read the texts and give severities. Several people may
     work at once, on one page or on several servers over one database: none gets what another has. What the gate decided
     is shown after a severity was given, not before. Gates of the kinds `judge`, `bertscore` and `lexical` are labelled
     by programs, and left out.

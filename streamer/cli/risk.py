@@ -93,7 +93,7 @@ def _show(report: "RiskReport") -> None:
 
 
 def sentence(report: "RiskReport") -> str:
-    """Say in one sentence how a gate stands."""
+    """Summarise a gate's risk in one sentence."""
     if not report.watched:
         return (
             f"{report.gate}: not monitored, because its audit probability is 0; "

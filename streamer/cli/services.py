@@ -230,7 +230,7 @@ def _stop_when_stdin_closes() -> None:
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped and its note taken away."""
+    """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped and its note removed."""
     import signal
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -34,7 +34,7 @@ class PolicyMessages(Protocol):
         ...
 
     def announce(self, policy: Policy) -> bool:
-        """Have the message published once more; False when it is not the record's own."""
+        """Have the message published again; False when it is not the record's own."""
         ...
 
 
@@ -48,7 +48,7 @@ class Announcements:
     mine : whether this worker is the one of its group that looks after the topic.
     limits : bounds for what is read.
     clock : seconds that only grow.
-    patience : seconds that the topic may be behind: whoever made a policy publishes it by itself.
+    patience : seconds that the topic may be behind: the writer of a policy publishes it itself.
     pause : least seconds between two announcements of one gate, should somebody overwrite them all the time.
     """
 

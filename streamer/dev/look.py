@@ -38,7 +38,7 @@ class Look:
     ----------
     addresses : name and value.
     policies, alarms : the newest first.
-    troubles : what stands against all being well, in words.
+    troubles : what is wrong, in words.
     """
 
     numbers: LiveNumbers

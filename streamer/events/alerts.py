@@ -58,7 +58,7 @@ MEANINGS: Final[Mapping[AlertKind, str]] = {
     "draws": "The audit sample is not drawn at the rate that is logged; until that is explained, no risk figure holds.",
     "drift_scores": "Scores no longer come from where those of calibration came from.",
     "drift_cloud": "Embeddings no longer come from where those of calibration came from.",
-    "policy_refused": "A worker refused a policy and goes on with the last good one.",
+    "policy_refused": "A worker refused a policy and continues with the last good one.",
     "large_step": "A recalibration found a threshold further from the present one than it may set by itself.",
     "gate_closed": "A gate was closed by the program: it ships nothing until it is recalibrated.",
     "no_signing_key": "The recalibrator has no key to sign policies with: no alarm can close the gate.",

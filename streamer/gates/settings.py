@@ -96,7 +96,7 @@ class GateSettings:
         score in the event).
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
         `NO_ENCODER` for the scorer `external`.
-    embeddings : what becomes of a batch that brings its own embeddings: it is held (`refuse`), or decided by them
+    embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
         (`accept`) if they are named as the encoder's and have its dimension.
     dimension : of the embeddings that are accepted, in 2..4096; None: none are.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
@@ -132,7 +132,7 @@ class GateSettings:
     budget_period_days : the period that the budget's use is reckoned over, in (0, 3660].
     drift_delta : chance, in (0, 1), that the drift alarm is raised though nothing drifts.
     judge_kind : kind of label that predicts the loss of every decision; None: no predictions.
-    unread : parameters of other methods and shapes, where they are not the default: they mean nothing to this gate until
+    unread : parameters of other methods and shapes, where they are not the default: they have no effect on this gate until
         its method or shape changes, and signatures cover them.
     """
 
@@ -263,7 +263,7 @@ class GateSettings:
         """Whether a batch's decision deadline has passed; never for a gate without one.
 
         It counts from `created_at`, or where the event names no date from `timestamp_ms`, that of its record in Kafka.
-        What lies further ahead than the deadline is long is taken for no date: clocks differ, but such a batch would
+        A date further ahead than the deadline is long counts as none: clocks differ, but such a batch would
         never be late. Without any date it counts as late, since nothing shows that it is not.
         """
         deadline = self.decision_deadline_seconds
@@ -455,7 +455,7 @@ _CALIBRATED_FOR = (
 
 
 def unread(settings: GateSettings) -> frozenset[str]:
-    """Return the settings that mean nothing to this gate: `delta` under the method `mean`, for example."""
+    """Return the settings that have no effect on this gate: `delta` under the method `mean`, for example."""
     other = set(PARAMETERS) - set(settings.calibrator.ranges()) - set(settings.shape.ranges())
     if settings.segment_by is None:
         other.add("segment_fallback")

@@ -65,7 +65,7 @@ class BertScorer:
 
     Raises
     ------
-    UsageError : the extra is not installed, or the model, its layer or its baseline cannot be had; the message says
+    UsageError : the extra is not installed, or the model, its layer or its baseline cannot be obtained; the message says
         what to do.
     Unavailable : the hub did not hand the model over.
 

@@ -87,7 +87,7 @@ class Plan:
     sizes : what other numbers of samples a prompt give.
     audit_probability : chance that a batch is drawn for labelling.
     prompts_to_collect : prompts that pass, on average, until those of `best` are drawn; None without an audit.
-    labels_per_served : labels for each served answer while the audit goes on; None where nothing is served.
+    labels_per_served : labels for each served answer while the audit continues; None where nothing is served.
     level : share of calibrations within the bounds of every interval.
     """
 

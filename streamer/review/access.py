@@ -44,7 +44,7 @@ class Access:
         self._sessions: dict[bytes, Session] = {}
 
     def invite(self, name: str | None = None, *, once: bool = False) -> str:
-        """Make a token: for a person with this name, or for whoever then says one; `once`: for one use."""
+        """Make a token: for a person with this name, or (None) for one who then gives a name; `once`: for one use."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         self._tokens[token] = name
         if once:

@@ -1,4 +1,4 @@
-"""What stands around every answer of the page: the host it is for, and headers that a browser obeys."""
+"""What surrounds every answer of the page: the host it is for, and headers that a browser obeys."""
 
 from __future__ import annotations
 

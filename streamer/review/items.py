@@ -1,4 +1,4 @@
-"""What the review page asks of a store: the next drawn answer for one person, and what becomes of it."""
+"""What the review page asks of a store: the next drawn answer for one person, and its severity."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reviewer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
-    """An answer to judge, with nothing in it of what the gate or anybody else made of it.
+    """An answer to judge, without what the gate or anyone else decided about it.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateProgress:
-    """Where one gate's queue stands.
+    """The state of one gate's queue.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class ReviewStore(Protocol):
     ) -> ReviewItem | None:
         """Claim the oldest decision's answer that nobody labelled or has, what this person skipped last.
 
-        A page that has a claim gets the same item again. None when nothing is to be had.
+        A page that has a claim gets the same item again. None when nothing is left.
         """
         ...
 

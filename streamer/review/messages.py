@@ -39,7 +39,7 @@ class Item(Struct, forbid_unknown_fields=True):
 
 
 class Back(Struct, forbid_unknown_fields=True):
-    """It wants what was labelled last, or last before an item."""
+    """It requests what was labelled last, or last before an item."""
 
     holder: Name
     before: Name | None = None

@@ -272,7 +272,7 @@ class LoggingSettings(_Group):
 
 
 class AuditSettings(_Group):
-    """Checkpoints of the record, signed and kept where whoever can write the database cannot."""
+    """Checkpoints of the record, signed and kept where nobody with access to the database can change them."""
 
     private_key: str | None = Field(
         None,

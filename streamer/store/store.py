@@ -115,7 +115,7 @@ class Store:
         self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message, read=read)
 
     def under(self, lease: ProcessLease) -> Store:
-        """The same store for whoever holds this lease: each transaction that writes raises `LeaseLost` once it is lost.
+        """The same store for the holder of this lease: each transaction that writes raises `LeaseLost` once it is lost.
 
         It has no connections of its own to close.
         """
@@ -124,7 +124,7 @@ class Store:
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
     ) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one).
+        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
 
         `topic_ids` are the broker's ids of their topics, as far as they are known; raises `TopicRecreated`.
         """
@@ -134,7 +134,7 @@ class Store:
         )
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
-        """Write that offsets are lost for good, and move progress past them. Safe to repeat. Raises `Fenced`."""
+        """Record that offsets are lost permanently, and move progress past them. Safe to repeat. Raises `Fenced`."""
         now = self._clock()
         self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
 

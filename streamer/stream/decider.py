@@ -1,4 +1,4 @@
-"""What the stream asks of whoever decides."""
+"""What the stream asks of a decider."""
 
 from __future__ import annotations
 

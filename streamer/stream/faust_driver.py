@@ -59,7 +59,7 @@ class ReaderHooks(Protocol):
         ...
 
     def revoked(self) -> None:
-        """A rebalance takes every partition away."""
+        """A rebalance revokes every partition."""
         ...
 
     def out_of_range(self) -> None:
@@ -104,7 +104,7 @@ class StampingThread(AIOKafkaConsumerThread):
 
     async def _keepalive2(self) -> None:
         # Mode's own calls it an error that this thread was busy for three seconds. A large batch may take longer to unpack,
-        # within what heartbeats leave (`unpacking`). A reader that stands still for longer sends no heartbeats, and its
+        # within what heartbeats leave (`unpacking`). A reader that pauses for longer sends no heartbeats, and its
         # partitions go to another worker.
         while not self.should_stop:
             await self.sleep(1.1)

@@ -151,7 +151,7 @@ class FaustEngine:
         self._watch = asyncio.create_task(self._watch_forever(), name="stream-watchdog")
 
     async def failed(self) -> None:
-        """Wait until the reader cannot go on, and raise why."""
+        """Wait until the reader cannot continue, and raise why."""
         await asyncio.shield(self._failure)
 
     async def quiesce(self) -> None:
@@ -182,7 +182,7 @@ class FaustEngine:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._app.stop(), 15.0)
         if self._failure.done():
-            self._failure.exception()  # seen; whoever waits in `failed` has it, and later ones do not matter
+            self._failure.exception()  # seen; the waiter in `failed` has it, and later ones do not matter
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
         """Ask the broker, for as long as it takes."""
@@ -232,7 +232,7 @@ class FaustEngine:
                 leasing.positions(self._app.consumer_generation_id, partitions), patience
             )
         except TimeoutError:
-            # Faust would go on without seeking the streams: better to restart.
+            # Faust would continue without seeking the streams: better to restart.
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
             return {}
         except Exception as error:  # whatever it is, Faust must not swallow it
@@ -350,7 +350,7 @@ class FaustEngine:
         state = self._consumer.thread.fetch_state(_tp(partition))
         if state is None or state.highwater is None:
             return
-        # All that was handed out has arrived: what lies between us and the fetch position are holes.
+        # All that was handed out has arrived: only holes lie between us and the fetch position.
         caught_up = state.handed_out <= expected == committed
         done = max(expected, state.position) if caught_up else committed
         self._observer.lag(partition.topic, partition.number, max(0, state.highwater - done))

@@ -113,7 +113,7 @@ async def _why_closed(connection: KafkaConnection, host: str, port: int, seconds
         return None
     if connection.protocol == "SSL":
         return (
-            "ends the connection: it wants a client's certificate that it trusts"
+            "ends the connection: it requires a client certificate that it trusts"
             " (ssl.certificate.location, ssl.key.location), or SASL (security.protocol SASL_SSL)"
         )
     return f"ends the connection: security.protocol {connection.protocol} may not be what this port is for"

@@ -40,7 +40,7 @@ class Fetched(NamedTuple):
 
 
 class Verdict(Enum):
-    """What became of an offered record."""
+    """The fate of an offered record."""
 
     TAKEN = "taken"
     REPEATED = "repeated"
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def next_offset(self) -> int:
-        """Where the partition goes on after this run."""
+        """Where the partition continues after this run."""
         return self.records[-1].offset + 1
 
 
@@ -213,7 +213,7 @@ class Intake:
         return {partition: slot.lease for partition, slot in self._slots.items()}
 
     def expected(self) -> dict[Partition, int]:
-        """For each leased partition the offset that the reader has to go on from."""
+        """For each leased partition the offset that the reader has to continue from."""
         return {partition: slot.expected for partition, slot in self._slots.items()}
 
     def committed(self) -> dict[Partition, int]:
@@ -233,7 +233,7 @@ class Intake:
     def _drop(self, partition: Partition) -> None:
         slot = self._slots.pop(partition, None)
         if slot is not None:
-            # What is being committed is released by `release`, whatever becomes of it.
+            # What is being committed is released by `release`, whatever happens to it.
             self._budget.released(len(slot.waiting), sum(size for _, size in slot.waiting))
 
     def _wake(self) -> None:

@@ -82,7 +82,7 @@ async def commit_isolating(
     ----------
     runs : not empty; each has a record at least.
     commit : decides and commits some runs; raises `ContentError` before anything is written, or not at all.
-    refuse : called for a single record that failed twice; once more, without its bytes, if that fails too.
+    refuse : called for a single record that failed twice; again, without its bytes, if that fails too.
 
     Raises
     ------

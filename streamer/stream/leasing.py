@@ -1,4 +1,4 @@
-"""Where each assigned partition goes on: its lease, and what the broker still has of it."""
+"""Where each assigned partition continues: its lease, and what the broker still has of it."""
 
 from __future__ import annotations
 

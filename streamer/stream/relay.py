@@ -27,7 +27,7 @@ class Relay:
     """Publishes what waits for the partitions that this worker leases: a lane for each topic.
 
     A lane has a producer, a pace and a back-off of its own, and inside it each partition of the topic does: whatever
-    becomes of one of them, the others go on. A lane begins when its topic has a message and ends when it had none for
+    happens to one of them, the others continue. A lane begins when its topic has a message and ends when it had none for
     a while.
 
     Rows of no partition are policies and alerts. The command that wrote one publishes it at once; should it fail, one

@@ -133,7 +133,7 @@ class _Destination:
 
 @dataclass
 class _Sent:
-    """What became of some messages of one destination: acknowledged, hopeless for sure, or to be sent again.
+    """The outcome of some messages to one destination: acknowledged, hopeless for sure, or to be sent again.
 
     `spoiled`: a batch failed, and an idempotent producer's sequence numbers have a hole.
     """
@@ -322,7 +322,7 @@ class RelayLane:
                 self._flows(one)
 
     async def _partitions(self, messages: int) -> Sequence[int] | None:
-        """The topic's partitions; None when they cannot be had now."""
+        """The topic's partitions; None when they are unavailable now."""
         try:
             async with self._producers.one() as producer, asyncio.timeout(_METADATA_WITHIN):
                 found = await producer.partitions_for(self._topic)

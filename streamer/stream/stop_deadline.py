@@ -46,7 +46,7 @@ class StopDeadline:
         ).start()
 
     def call_off(self) -> None:
-        """The stop is over, and the process goes on for other reasons (as a test's does)."""
+        """The stop is over, and the process continues for other reasons (as in a test)."""
         self._called_off.set()
 
     def _wait(self, status: int) -> None:

@@ -81,7 +81,7 @@ class _Patience:
     """Bounds the time spent on large batches: the same event loop has to send heartbeats meanwhile.
 
     Counted is the thread's own time, and the time on the clock as far as it is several times that. What was spent is
-    given back slowly, and something is always left, so that a partition goes on whatever is sent to it.
+    given back slowly, and something is always left, so that a partition continues whatever is sent to it.
     """
 
     def __init__(self) -> None:

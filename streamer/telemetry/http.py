@@ -29,7 +29,7 @@ class TelemetryServer:
     Parameters
     ----------
     metrics : renders the metrics in Prometheus' text format.
-    alive, ready : return what stands against being alive or ready, one reason a text, or reasons by part;
+    alive, ready : return what prevents being alive or ready, one reason a text, or reasons by part;
         empty when all is well. They are asked at each request and must not block for long.
     stuck : returns what does not work although the service is ready, a text each; `/readyz` names it.
     host : address to listen on.

@@ -107,7 +107,7 @@ class LiveNumbers:
     lag : records that wait to be decided.
     outbox : messages that wait to be published.
     dead_letters : since the worker started.
-    away : parts that do not answer.
+    away : dependencies that do not answer.
     """
 
     batches_per_second: float | None

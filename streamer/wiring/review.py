@@ -20,7 +20,7 @@ _COUNT_SECONDS = 1.0
 
 
 class Address(NamedTuple):
-    """Where somebody opens the page; `name` is whom it is for, None for whoever says a name there."""
+    """Where somebody opens the page; `name` is whom it is for, None for people who give a name there."""
 
     name: str | None
     url: str
@@ -31,7 +31,7 @@ class Opened(NamedTuple):
 
     Attributes
     ----------
-    own_browser : an address for one use, for the browser of whoever started it.
+    own_browser : an address for one use, for the browser of the person who started it.
     gates : whose queues are shown at the moment.
     refusals : sentences: gates that would not read labels of the people who were named, and are not shown to them.
     """

@@ -178,7 +178,7 @@ def _tell_of_refused_policy(
     goes_on = (
         "Workers hold everything: no policy of this gate is good."
         if kept is None
-        else f"Workers go on with policy {kept}."
+        else f"Workers continue with policy {kept}."
     )
     raise_(
         alert(

@@ -180,7 +180,7 @@ def decided_without_trust(facts: dict[str, Any]) -> bool:
 def is_late(deadline: float | None, created_at: str | None, timestamp_ms: int, now: str) -> bool:
     """Report whether a batch was past its gate's decision deadline: by its own date, or else by its record's timestamp.
 
-    What lies further ahead than the deadline is long is no date, and a batch without any is late.
+    A date further ahead than the deadline is long counts as none, and a batch without any is late.
     """
     if deadline is None:
         return False
@@ -1036,7 +1036,7 @@ def verify_bundle(bundle: Bundle, keys: Sequence[bytes], outside: Iterable[bytes
         verifier.checkpoints(outside, origin="the file", until=bundle.manifest["made_at"])
     else:
         verifier.notes["outside"] = (
-            "checkpoints were taken from the bundle itself: whoever made it could have left out the newest ones"
+            "checkpoints were taken from the bundle itself: its maker could have left out the newest ones"
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
     head = bundle.manifest["head"]
@@ -1053,7 +1053,7 @@ def complete_lines(data: bytes) -> list[bytes]:
 
 
 def printable(text: str) -> str:
-    """Escape what could steer the terminal: names in a record are anybody's."""
+    """Escape what could steer the terminal: names in a record come from others."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 

@@ -134,7 +134,7 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
 
 
 def _against_the_curve(method: str) -> str:
-    """Say how the method's threshold stands to the curve, which is that of `mean`."""
+    """Say how the method's threshold relates to the curve, which is that of `mean`."""
     difference = every()[method].against_mean
     if not difference:
         return "The threshold is the smallest at which the bound is within the budget."

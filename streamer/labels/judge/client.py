@@ -82,7 +82,7 @@ class Judge:
         Yields
         ------
         tuple of int and Judgement
-            The index of the case and what became of it. A case that cannot be judged is a judgement with a failure.
+            The index of the case and its outcome. A case that cannot be judged is a judgement with a failure.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""A judge as labeller of a queue: its marks are the severities, and every exchange goes on record with them."""
+"""A judge as labeller of a queue: its ratings give the severities, and every exchange is recorded with them."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def messages(case: JudgeCase, boundary: str, *, seed: int = SEED) -> tuple[Messa
 
 
 def reminder(refused: Sequence[Message], reply: str, problem: str) -> tuple[Message, ...]:
-    """The messages that ask once more, after a reply that could not be read.
+    """The messages that ask again, after a reply that could not be read.
 
     Parameters
     ----------

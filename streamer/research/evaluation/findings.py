@@ -205,7 +205,7 @@ LIMITS = (
     "Agreement is not truth. Where a model repeats one mistake in every sample, every score here that asks for agreement is "
     "high, and wrong.",
     "Severities are taken as they are. Where a program or a model gave them, the risk is risk as that program sees it.",
-    "Whoever picks the score, the method or the budget that looks best in these tables has picked on the labels: calibrate "
+    "A choice of the score, the method or the budget that looks best in these tables has picked on the labels: calibrate "
     "the choice on new ones before it decides anything.",
 )
 """What the figures do not mean."""

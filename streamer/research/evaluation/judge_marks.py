@@ -47,7 +47,7 @@ def judged(
     """Return the data set with the scores ``judge``.
 
     Every mark is written to `folder` as soon as it is there, under a hash of question and answer head and the judge's
-    name: a run that is ended, or whose endpoint goes away, loses nothing, and the next one asks for the rest. An answer
+    name: a run that is ended, or whose endpoint becomes unavailable, loses nothing, and the next one asks for the rest. An answer
     without a mark has no score; one that is blank has 0 and is not asked about.
 
     Parameters

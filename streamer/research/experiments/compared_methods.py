@@ -153,7 +153,7 @@ class ComparedMethod:
     Attributes
     ----------
     name : as in ``docs/guarantees.md``.
-    run : from labels and a budget alpha in (0, 1) to what becomes of the traffic.
+    run : from labels and a budget alpha in (0, 1) to the outcome of the traffic.
     response_only : True: it says nothing where a batch is one unit.
     """
 

@@ -6,7 +6,7 @@ know of an answer; the paper does not judge these.
 
 Deviation: the paper judges all that is held out, so that batches of the class that a question has more of are larger.
 The size alone then tells classes apart, for what is said of a batch depends on how many rows steady its projector: on
-labels that mean nothing the paper's way scores above a coin. Here judged batches are of one size, unless told otherwise.
+meaningless labels the paper's way scores above chance. Here judged batches are of one size, unless told otherwise.
 """
 
 from __future__ import annotations

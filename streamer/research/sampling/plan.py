@@ -119,7 +119,7 @@ class SamplingPlan:
             raise UsageError("a plan needs at least one prompt and one model")
         distinct = {(arm.host, arm.model, arm.temperature) for arm in self.arms}
         if len(distinct) < len(self.arms):
-            raise UsageError("the same model is there twice at the same endpoint and temperature")
+            raise UsageError("the same model is given twice for the same endpoint and temperature")
 
     @property
     def clouds_per_prompt(self) -> int:

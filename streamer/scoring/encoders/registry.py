@@ -27,7 +27,7 @@ _HUB_IGNORED = ["onnx/*", "openvino/*", "*.py"]
 
 @dataclass(frozen=True, slots=True)
 class EncoderFiles:
-    """An encoder whose files are on this disk: `identity` describes what lies in `folder`."""
+    """An encoder whose files are on this disk: `identity` describes the files in `folder`."""
 
     identity: EncoderIdentity
     folder: Path

@@ -1,4 +1,4 @@
-"""Calibration runs: exactly what each read, every calibrator's answer, what became of it and why."""
+"""Calibration runs: exactly what each read, every calibrator's answer, the outcome and why."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ class Calibrations:
     ) -> tuple[int, Policy]:
         """Write a run, then lock its gate; returns the run's number and the gate's newest policy.
 
-        Everything that takes long comes before the lock: whoever closes the gate meanwhile does not wait.
+        Everything that takes long comes before the lock: closing the gate meanwhile does not wait.
         """
         self._database.take_time(connection)
         writes_no_evidence(connection)
@@ -286,7 +286,7 @@ class Calibrations:
     def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
         """Put the threshold of the gate's newest run in force, under a new version.
 
-        Only the newest: whoever may pick among thresholds after labels were read is promised nothing.
+        Only the newest: a choice among thresholds after labels were read has no guarantee.
 
         Raises
         ------

@@ -41,7 +41,7 @@ FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
 
 LEASED_SECONDS: float = 5
-"""The same under a lease: whoever takes the lease over needs the rows that a stopped process has locked."""
+"""The same under a lease: the next holder needs the rows that a stopped process has locked."""
 
 THINKING_SECONDS: float = 900
 """The same for a transaction that holds nothing others wait for, while it computes."""
@@ -178,7 +178,7 @@ class Database:
     def under(self, check: Callable[[sa.Connection], None]) -> Database:
         """The same database, where whatever writes calls `check` before it commits, and writes nothing if that raises.
 
-        Such a transaction may sit idle for `LEASED_SECONDS` only, whoever is stopped in it: others wait for its locks.
+        Such a transaction may sit idle for `LEASED_SECONDS` only, whichever process is stopped in it: others wait for its locks.
         """
         other = copy(self)
         other._checks = (*self._checks, check)

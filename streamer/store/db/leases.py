@@ -1,6 +1,6 @@
 """Leases: who leads among recalibrators, and who calibrates a gate. A row each, with an expiry and an epoch.
 
-A lease belongs to whoever holds its row until the row expires; a thread renews it meanwhile. A process that hangs or is cut off
+A lease belongs to the holder of its row until the row expires; a thread renews it meanwhile. A process that hangs or is cut off
 renews nothing, and another one takes the lease over, with the next epoch. Whatever is written under a lease reads the row
 in the transaction that writes, with a lock that a takeover waits for: what was lost cannot be written under any more.
 
@@ -64,7 +64,7 @@ class Leases:
         self._seconds = seconds
 
     def leadership(self) -> ProcessLease:
-        """Whoever holds this leads among the recalibrators of this database."""
+        """The holder leads the recalibrators of this database."""
         return ProcessLease(self._database, LEADER, seconds=self._seconds, sign_of_life=SIGN_OF_LIFE_SECONDS)
 
     @contextmanager
@@ -135,7 +135,7 @@ class ProcessLease:
     def check(self, connection: sa.Connection) -> None:
         """Raise `LeaseLost` unless it is still ours; nobody takes it over before this transaction has ended.
 
-        For the end of a transaction: whoever wants to take over waits from here on.
+        For the end of a transaction: a takeover waits from here on.
         """
         query = sa.select(leases.c.epoch).where(self._mine(self._epoch))
         if not self._database.sqlite:

@@ -46,7 +46,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """Where a database stands. `revision` is None before the first migration; `drift` names each difference
+    """A database's revision. `revision` is None before the first migration; `drift` names each difference
     between its tables and this version's, as Alembic describes it. `before` is where a migration found it.
     """
 
@@ -64,7 +64,7 @@ class SchemaState:
 def migrate(
     url: str, revision: str = "head", *, insecure: bool = False, lock_seconds: float = LOCK_SECONDS
 ) -> SchemaState:
-    """Bring the database to `revision` (the newest) and say where it stands.
+    """Bring the database to `revision` (the newest) and return its revision.
 
     A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
     to do. It is one transaction: all of it or nothing. On PostgreSQL a table that stays locked for `lock_seconds`

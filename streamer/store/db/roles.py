@@ -1,7 +1,7 @@
 """Three database roles on PostgreSQL: who owns the tables, who adds to them, who only looks.
 
 Rights follow from the tables that are there: each migration grants them again, so that a new table is the
-app's to read and to add to, and nobody's to change, without anybody thinking of it.
+app's to read and to add to, and nobody's to change, automatically.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RightsMissing(UsageError):
     Parameters
     ----------
     what : who may not do what, one clause.
-    statements : what an administrator must run so that this user can go on.
+    statements : what an administrator must run so that this user can continue.
     """
 
     def __init__(self, what: str, statements: Sequence[str]) -> None:
@@ -98,7 +98,7 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
     database = Database(url, insecure=insecure)
     try:
         if database.sqlite:
-            raise UsageError("SQLite has no roles: whoever may write the file may change everything in it")
+            raise UsageError("SQLite has no roles: anyone who may write the file may change everything in it")
         with database.errors(), database.engine.begin() as connection:
             refused = _make_roles(connection)
             refused += _let_in(connection)
@@ -120,7 +120,7 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
 def become_owner(connection: sa.Connection) -> None:
     """Act as the role that owns the schema until the transaction ends, where the roles are in use.
 
-    What a migration makes is then owned by one role, whoever ran it.
+    What a migration makes is then owned by one role, whichever user ran it.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def _run(connection: sa.Connection, statement: str) -> bool:
 
 
 def _may_become_owner(connection: sa.Connection) -> bool:
-    # From PostgreSQL 16 on, whoever creates a role is its member and yet may not act as it.
+    # From PostgreSQL 16 on, the creator of a role is its member and yet may not act as it.
     right = "SET" if _since_16(connection) else "MEMBER"
     query = sa.text("SELECT pg_has_role(oid, :right) FROM pg_catalog.pg_roles WHERE rolname = :name")
     return bool(connection.scalar(query, {"name": ROLES.migrate, "right": right}))

@@ -53,7 +53,7 @@ class Reviews:
     ) -> ReviewItem | None:
         """Claim the oldest decision's answer that nobody labelled or has, what this person skipped last.
 
-        A page that has a claim gets the same item again. None when nothing is to be had.
+        A page that has a claim gets the same item again. None when nothing is left.
         """
         # Looked for without a lock, so that workers can commit meanwhile, and taken in a short transaction.
         for _ in range(_ROUNDS):
@@ -244,7 +244,7 @@ def _take_one(
     until: datetime,
     now: datetime,
 ) -> ReviewItem | None:
-    """Take the first of the candidates that is still to be had; None when none is."""
+    """Take the first of the candidates that is still available; None when none is."""
     forget_old(connection, now)
     for row in found:
         if take(connection, labels, row, reviewer, until=until, now=now):

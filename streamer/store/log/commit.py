@@ -1,4 +1,4 @@
-"""The group commit: what became of some records, all in one transaction, exactly once.
+"""The group commit: the outcomes of some records, all in one transaction, exactly once.
 
 The progress rows are locked first, in one order for everybody; they show whether the lease is still held and
 whether this very commit was made before (its answer was lost). Then keys are resolved, everything is written and

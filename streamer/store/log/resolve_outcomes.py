@@ -228,7 +228,7 @@ def add_labels(
     """Insert labels and signatures that are new. Returns, for each label, the rows that stand for it.
 
     An identical one (same response, kind, labeller, moment and severity) is stored once, with every signature that came
-    with a copy of it: whoever sends an unsigned copy first keeps no signature out.
+    with a copy of it: an unsigned copy that came first keeps no signature out.
     """
     standing = _add_new(
         connection,

@@ -199,7 +199,7 @@ class Policies:
             return self._own_message(connection, policy)
 
     def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
-        """Have the message about a policy published once more, because others overwrote it on its topic.
+        """Have the message about a policy published again, because others overwrote it on its topic.
 
         False, and nothing is enqueued, when the record does not have this policy, or it is not trusted. A message of the
         gate that waits already is enough.

@@ -1,4 +1,4 @@
-"""How a policy comes to be: on top of one that is trusted, signed, with its story and the message about it.
+"""How a policy is written: on top of one that is trusted, signed, with its story and the message about it.
 
 A policy is written in one transaction: the policy, its signature, its events, their links in the control chain and
 the outbox row are there together or not at all.

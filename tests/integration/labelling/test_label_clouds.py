@@ -100,7 +100,7 @@ def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
     ("text", "out", "says"),
     [
         ("not json", "out.jsonl", "line 1 is not JSON"),
-        (row("a", "x", "y") + "\n" + row("a", "x", "y"), "out.jsonl", "there twice"),
+        (row("a", "x", "y") + "\n" + row("a", "x", "y"), "out.jsonl", "occurs twice"),
         (row("a", "x", "y"), "in.jsonl", "names the file that is read"),
         (row("a", "x", "y"), "out.jsonl.gz", "must not end in .gz"),
         (row("a", "x", "y").replace('"label": null', '"label": 1'), "out.jsonl", "'unstated'"),

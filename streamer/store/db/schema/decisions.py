@@ -65,7 +65,7 @@ responses = sa.Table(
     sa.Column("response_id", sa.Text, nullable=False),
     sa.Column("text", sa.Text, comment="NULL once erased"),
     sa.Column("score", REAL, comment="NULL when the batch was not scored"),
-    sa.Column("uniform", REAL, comment="the random number of a random gate"),
+    sa.Column("uniform", REAL, comment="the random number of a gate that ships by chance"),
     sa.Column("raw_energy", REAL),
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("drawn", sa.Boolean, nullable=False, comment="the audit sample asks for its severity"),
