@@ -83,6 +83,19 @@ def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
         assert listed.help == " ".join(listed.command.help.split("\n\n")[0].split())
 
 
+def test_paragraphs_of_a_help_are_broken_only_at_the_edge_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "3000")
+    monkeypatch.setenv("TERMINAL_WIDTH", "3000")
+    from streamer.cli.services import worker
+
+    assert main(["worker", "--help"]) == 0
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    for paragraph in (worker.__doc__ or "").split("\n\n"):
+        assert " ".join(paragraph.split()) in shown
+
+
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:
     script = (
         "import sys\nfrom streamer.cli import main\n"
