@@ -129,7 +129,7 @@ def _readable(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """Pass the lines on; say how far they went when the next one cannot be made."""
     rest = iter(lines)
     for count in itertools.count(1):
-        # With its end, so that what is no line of bytes at all is noticed here too.
+        # With its line end, so that a value that is not bytes is noticed here too.
         line = _read(
             f"line {count} of {name}", lambda: None if (one := next(rest, None)) is None else one + b"\n"
         )
@@ -143,7 +143,7 @@ def _read(what: str, read: Callable[[], T]) -> T:
         return read()
     except UNREADABLE as error:
         raise Unreadable(
-            f"nothing is exported, because {what} cannot be made of what is stored ({type(error).__name__}: {error}); "
+            f"nothing is exported, because {what} cannot be built from what is stored ({type(error).__name__}: {error}); "
             "`streamer audit verify` says which row it is"
         ) from error
 

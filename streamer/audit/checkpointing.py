@@ -111,7 +111,7 @@ class Checkpointer:
         def next_one(standing: dict[str, Any], last: bytes | None) -> bytes | None:
             before = None if last is None else decode_checkpoint(last)
             if only_if_due and not self._old_or_lacking(before, len(standing["gates"]), moment):
-                return None  # another worker was faster
+                return None  # another worker made it first
             if before is not None and _same(standing, before):
                 return None
             return encode_checkpoint(

@@ -40,7 +40,7 @@ class Signer:
             key = serialization.load_pem_private_key(private_pem.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise UsageError(
-                "the signing key is no unencrypted private key in PEM; `streamer audit keygen` makes one"
+                "the signing key is not an unencrypted private key in PEM; `streamer audit keygen` makes one"
             ) from None
         if not isinstance(key, Ed25519PrivateKey):
             raise UsageError("the signing key is not an Ed25519 key; `streamer audit keygen` makes one")

@@ -138,7 +138,7 @@ def verify_record(
 
 
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError, Unreadable)
-"""What reading a row may raise whose values are of no form that the program writes; a lost connection is none."""
+"""What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
 
 
 def _reached(verifier: Verifier) -> str:

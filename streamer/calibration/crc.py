@@ -89,7 +89,7 @@ def calibrate(
     from streamer.calibration.registry import weighting_scheme, weighting_schemes
 
     if method not in weighting_schemes():
-        # These stand on what is in this module.
+        # These import this module.
         from streamer.calibration.other_promises import calibrate_arrays
 
         return calibrate_arrays(

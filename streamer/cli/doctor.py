@@ -87,7 +87,7 @@ def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
     yield from database
     yield from _guarded("broker", _broker, settings)
     if any(finding.level == "fail" and finding.subject == "database" for finding in database):
-        return  # what is kept there cannot be looked at
+        return  # the text of that field cannot be inspected
     yield from _guarded("gates", _gates, settings)
     yield from _guarded("signatures", _signatures, settings)
     yield from _guarded("labels", _labels, settings)
@@ -368,7 +368,7 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
 
 
 def _labels(settings: "Settings") -> Iterator[Finding]:
-    """Say which labels are not read, and whose signatures cannot be good for want of a public key."""
+    """Say which labels are not read, and whose signatures cannot be good for lack of a public key."""
     from streamer import wiring
     from streamer.cli.unread_labels import unread_text
 

@@ -259,7 +259,7 @@ def chosen_settings(
     elif chosen.get("encoder", NO_ENCODER) == NO_ENCODER:
         chosen["encoder"] = _encoder_id(settings.encoder.name)
     if chosen["encoder"] != present["encoder"]:
-        # What was chosen for another encoder's embeddings is not chosen for this one's.
+        # The choice for another encoder's embeddings does not carry over to this one's.
         default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
         chosen |= default | {name: given[name] for name in default if name in given}
     if chosen.get("embeddings") == "accept" and chosen["encoder"] != NO_ENCODER:

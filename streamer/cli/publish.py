@@ -80,7 +80,7 @@ def publish(
         asking(settings, limits) as known,
     ):
         for file in files:
-            # What comes slowly is sent as it comes.
+            # Slow input is sent as it arrives.
             ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
             batches_of = publications(file, gate=gate, labels=labels, labeller=labeller, limits=limits)
             for one in _looked_at(batches_of, known, ahead):

@@ -94,7 +94,7 @@ def simulate(
                 else:
                     publisher.send(topics.responses, cloud_message(due.cloud, gate, limits), key=key)
                     sent += 1
-                # Few a second: each is to be there now, and trouble is to be seen now.
+                # Few per second: send each at once, and report trouble at once.
                 publisher.flush()
     finally:
         if json:

@@ -140,7 +140,7 @@ def _attempt(event: dict[str, Any]) -> str:
 def _time(timestamp_ms: int) -> str:
     from datetime import UTC, datetime
 
-    # The time of day alone: a publisher may date a record past the year 9999.
+    # Only the time of day: a publisher may date a record past the year 9999.
     return datetime.fromtimestamp(timestamp_ms % 86_400_000 / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

@@ -66,7 +66,7 @@ class PolicyBook:
                         self._active[gate] = replace(held, newest_seen=active.newest_seen)
                     continue
                 self._active[gate] = active
-                # Within the lock: two threads that take up two versions must not be heard the wrong way round.
+                # Within the lock: two threads that take up two versions must be reported in order.
                 self._on_change(active)
             log.info(
                 "deciding.policy_taken_up",

@@ -140,7 +140,7 @@ def _holding(newest: PolicyVersion, now: datetime) -> ActivePolicy:
     return ActivePolicy(
         replace(
             policy,
-            # A gate in shadow would let pass what nobody vouches for.
+            # A gate in shadow mode would let untrusted batches pass.
             settings=replace(policy.settings, mode="enforce"),
             state="closed",
             threshold=None,

@@ -156,7 +156,7 @@ def proves_plain(value: bytes, strings: int, optional: Sequence[bytes]) -> bool:
         return True
     if rest > 2 * len(optional):
         return False
-    # Looking in a part of the text can only find too few, and then the exact check decides.
+    # A search in a part of the text can only find too few; then the exact check decides.
     ends = value if len(value) <= 4 * _END else value[:_END] + b"\n" + value[-_END:]
     for key in optional:
         found = ends.count(key)

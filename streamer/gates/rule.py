@@ -233,7 +233,7 @@ def rule_from_json(document: Mapping[str, Any]) -> Rule:
             }
             return Segments(str(parameters["key"]), tuple(sorted(own.items())))
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no rule of a gate: {error!r}") from None
+        raise ValueError(f"this is not a rule of a gate: {error!r}") from None
     raise ValueError(f"a rule's kind must be one of {', '.join(RULE_KINDS)}, not {kind!r}")
 
 
@@ -260,5 +260,5 @@ def _number(value: object) -> float:
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return value

@@ -55,7 +55,7 @@ class Access:
         """Exchange a token for a cookie and its session; None when it is not one of ours."""
         found = None
         for known in self._tokens:
-            # All of them, and each in the same time: how long it takes tells nothing about any.
+            # All of them, each in constant time, so that the duration reveals nothing.
             if hmac.compare_digest(known.encode(), token.encode()):
                 found = known
         if found is None:
@@ -80,7 +80,7 @@ class Access:
 
 
 def _digest(cookie: str) -> bytes:
-    # Looked up by its hash: what a look-up's time could tell is then nothing about the cookie.
+    # Looked up by its hash, so that the time of a look-up reveals nothing about the cookie.
     return hashlib.sha256(cookie.encode()).digest()
 
 

@@ -418,7 +418,7 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        # Which source gave what is gone with the instance that was not made: ask them again.
+        # The failed instance took with it which source gave what: ask the sources again.
         origins: dict[str, str] = {}
         for source in reversed(setting_sources(Settings)):
             origins |= source().get("origins", {})

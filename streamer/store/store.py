@@ -206,7 +206,7 @@ class Store:
             return found
 
     def _before(self, ownerless: timedelta | None) -> datetime | None:
-        # No clock where nothing has to be waited for: another machine's may have dated the row ahead.
+        # No clock where there is nothing to wait for: another machine's clock may be ahead.
         return self._clock() - ownerless if ownerless else None
 
     def newer(self, messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:

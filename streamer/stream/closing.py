@@ -77,4 +77,4 @@ def _fail_all(accumulator: Any) -> None:
     accumulator.fail_all(ProducerClosed())
     for batch in failed:
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            batch._drain_waiter.exception()  # else asyncio reports an error that nobody waits for
+            batch._drain_waiter.exception()  # else asyncio reports an error that was never retrieved

@@ -235,7 +235,7 @@ class FaustEngine:
             # Faust would continue without seeking the streams: better to restart.
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
             return {}
-        except Exception as error:  # whatever it is, Faust must not swallow it
+        except Exception as error:  # Faust must not swallow it, whatever it is
             self._fail(error)
             return {}
         sought = {_tp(partition): offset for partition, offset in positions.items()}

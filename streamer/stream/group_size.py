@@ -90,7 +90,7 @@ class GroupSize:
     def _surprise(self, records: int, seconds: float, partitions: int) -> int:
         """Return 1 for a group that took much longer than expected, -1 for much shorter, 0 otherwise."""
         if self._cost is None or partitions != self._partitions or records > self._largest:
-            return 0  # beyond what was seen the expectation is a guess, and any answer is news
+            return 0  # beyond what was seen the expectation is a guess, and any measurement is new
         ratio = seconds / self._expected(records)
         return (ratio > _SURPRISE) - (ratio < 1 / _SURPRISE)
 
@@ -136,7 +136,7 @@ class GroupSize:
                 marginal = min(self._marginal, seconds / records)
                 fixed = seconds - marginal * records
         else:
-            # Nothing to compare with yet. A different size is the answer, in the direction that does no harm.
+            # Nothing to compare with yet: try a different size, in the harmless direction.
             self._cost = None
             return self._bounded(
                 records * 2 if seconds < 1.5 * _QUICK_SECONDS or records == 1 else records // 2

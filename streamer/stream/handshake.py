@@ -122,7 +122,7 @@ async def _why_closed(connection: KafkaConnection, host: str, port: int, seconds
 async def _speaks_tls(host: str, port: int, seconds: float) -> bool | None:
     """Whether the port begins a TLS handshake; None when nobody is there."""
     anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE  # asked, not trusted: nothing is sent
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE  # a probe only: nothing is sent
     try:
         async with asyncio.timeout(seconds):
             _, writer = await asyncio.open_connection(host, port, ssl=anyone)

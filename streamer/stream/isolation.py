@@ -100,7 +100,7 @@ async def commit_isolating(
             await commit_isolating(half, commit, refuse)
         return False
     try:
-        await commit(runs)  # what fails by chance, such as for want of memory, deserves another attempt
+        await commit(runs)  # a transient failure, such as a lack of memory, deserves another attempt
     except ContentError as error:
         failed = error
     else:

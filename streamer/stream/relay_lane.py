@@ -236,7 +236,7 @@ class RelayLane:
         """Until something was sent, there is something new, or it is time to try again."""
         underway = self._underway()
         now = time.monotonic()
-        # Each one's own time: what was passed over is looked at again then.
+        # Each destination's own time: what was skipped is tried again then.
         due = [
             one.circuit.retry_at - now
             for one in self._all()
@@ -267,7 +267,7 @@ class RelayLane:
         began_after = self._after
         self._after = max([self._after, *(one.id for one in messages if one.queued)])
         if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
-            # The library would look for such a topic without a pause until its time is up.
+            # The library would search for such a topic without a pause until its timeout.
             for message in messages:
                 await self._park(message, InvalidTopicError(self._topic))
             return True
@@ -496,7 +496,7 @@ class RelayLane:
 
     async def _in_database(self, call: Callable[[], T]) -> T:
         answer = await until_available(self._executor, call, part="database", tell=self._tell)
-        return cast("T", answer)  # it is always wanted, so a None is the call's own
+        return cast("T", answer)  # `wanted` is always true, so a None comes from the call
 
 
 def _looked_at(future: asyncio.Future[object]) -> None:

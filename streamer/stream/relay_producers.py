@@ -70,6 +70,6 @@ class Producers:
     def _close_unused(self) -> None:
         for producer in [one for one, users in self._users.items() if not users and one is not self._current]:
             del self._users[producer]
-            task = asyncio.create_task(closed_within(producer, 1))  # nobody waits for what it has
+            task = asyncio.create_task(closed_within(producer, 1))  # its results are no longer needed
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

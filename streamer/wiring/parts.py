@@ -131,7 +131,7 @@ def _topic_plans(settings: Settings) -> list[Any]:
                 bounds.max_value_bytes + RECORD_OVERHEAD_BYTES if name in inputs else bounds.max_output_bytes
             ),
             compacted=name == named.thresholds,
-            # What was signed is to be found as long as the record is kept.
+            # What was signed must be available as long as the record is kept.
             settings={"retention.ms": "-1", "retention.bytes": "-1"} if name == named.checkpoints else {},
             replication=settings.kafka.replication_factor,
         )

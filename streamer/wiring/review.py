@@ -69,7 +69,7 @@ def run_review(
         with listening:
             base = base_url(host, listening)
             access = Access()
-            # In the fragment, which a browser sends to nobody and puts into no Referer.
+            # In the fragment, which a browser never sends, not even as a Referer.
             addresses = tuple(Address(name, f"{base}#{access.invite(name)}") for name in (people or [None]))
             own = access.invite(people[0] if people else None, once=True)
 

@@ -109,7 +109,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         announcements = Announcements(
             book,
             store.policies,
-            # The one that publishes what commands left behind.
+            # This one publishes what commands left in the outbox.
             mine=lambda: health.reads(Partition(health.log_id, named.responses, 0)),
             limits=bounds,
             clock=time.monotonic,
@@ -202,6 +202,6 @@ def _show_standing(
 ) -> None:
     metrics.set_outbox_pending(pending)
     for partition, height in heights.items():
-        # The others are other workers' to show, or of a log that is gone and had the same names.
+        # The others belong to other workers, or to an earlier log with the same names.
         if health.reads(partition):
             metrics.set_chain_height(partition.topic, partition.number, height)

@@ -71,7 +71,7 @@ def strict_json(line: bytes) -> Any:
         return read
 
     def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     try:
         return json.loads(line, object_pairs_hook=once, parse_constant=refuse)
@@ -225,7 +225,7 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
         for name in CALIBRATED_FOR
         if name in before and name in after and before[name] != after[name] and has_meaning(name)
     ]
-    # Of methods that came after this table a row says by itself what they read.
+    # For methods that are newer than this table, the row itself says what they read.
     was, will_be = (row.get("parameters") or {} for row in (before, after))
     was, will_be = (json.loads(one) if isinstance(one, str) else one for one in (was, will_be))
     changed += sorted(
@@ -403,7 +403,7 @@ class Verifier:
                 [gate["gate"] + gate["salt"] + gate["seed"] for gate in facts["gates"]]
                 (facts["made_at"] + "", facts["previous"], facts["record_id"])
             except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError, RecursionError):
-                self.fault("checkpoint", f"{origin}, line {number}", "this is no checkpoint")
+                self.fault("checkpoint", f"{origin}, line {number}", "this is not a checkpoint")
                 continue
             place = f"checkpoint {sequence} ({origin})"
             if not self._keys:
@@ -1021,7 +1021,7 @@ class Bundle:
         for line in self.lines(name):
             value = strict_json(line)
             if not isinstance(value, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             yield value
 
 
@@ -1077,7 +1077,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
         verifier = verify_bundle(bundle, keys, outside)
-    except Exception as error:  # whatever a hostile bundle may raise is said in one line
+    except Exception as error:  # any error that a hostile bundle raises is reported in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
         sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")
         return 2

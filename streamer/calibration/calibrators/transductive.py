@@ -314,7 +314,7 @@ class Transductive(Calibrator):
                 guarantee, "With one charge of 1 for a batch, this ships what method mean ships."
             )
         else:
-            value = min(value, 1.0)  # where mean holds all, a batch of which little would ship may still pass
+            value = min(value, 1.0)  # where mean holds all, a batch with little to ship may still pass
             highest = strictest.value if sample.floor is None else max(strictest.value, sample.floor)
             guarantee = besides(
                 guarantee, f"No batch gets a threshold above that of method mean, {_in_words(highest)}."

@@ -220,7 +220,7 @@ class Chat:
         status: int = error.status_code
         text = error.message.removeprefix(f"Error code: {status} - ")
         if text == f"Error code: {status}":
-            # The client has no words for a body that is not the usual object; some endpoints send a list of one.
+            # The client reports nothing for a body that is not the usual object; some endpoints send a list of one.
             text = " ".join(error.response.text.split()) or text
         detail = f"{status}: {text}"
         if (

@@ -150,7 +150,7 @@ def _file_hash(path: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _hash_of_version(path: str, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # they are the key that tells a changed file
+    del mtime_ns, size  # part of the key, so that a changed file is noticed
     digest = hashlib.sha256()
     with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

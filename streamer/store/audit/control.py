@@ -235,7 +235,7 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
     if table is gates:
         # Secret until it is revealed: anyone who knows it can predict which batches will be drawn.
         plain["audit_salt"] = salt_commitment(row["name"], row["audit_salt"])
-    # As it will be read back: a tuple becomes a list.
+    # In the form in which it is read back: a tuple becomes a list.
     read: dict[str, Any] = json.loads(canonical_json(plain))
     return read
 

@@ -336,7 +336,7 @@ def _begin_postgresql(connection: sa.Connection) -> None:
     # In each transaction and for it alone, in one round trip: what a session was set to, a pooler may give to somebody
     # else, and our next transaction a session that was never set.
     options = connection.get_execution_options()
-    # Whatever the server's default: who has waited for a lock must see what was committed meanwhile.
+    # Whatever the server's default: after waiting for a lock, what was committed meanwhile must be visible.
     level = "REPEATABLE READ" if options.get("snapshot", False) else "READ COMMITTED"
     statements = [
         f"BEGIN ISOLATION LEVEL {level}",
@@ -346,7 +346,7 @@ def _begin_postgresql(connection: sa.Connection) -> None:
         f"SET LOCAL idle_in_transaction_session_timeout = {int(_idle_seconds(connection) * 1000)}",
     ]
     if not options.get("only_reads", False):
-        # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
+        # As with SQLite: a crash must not lose what was published, whatever the server's default.
         statements.append(
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
         )
@@ -388,7 +388,7 @@ def _blames_a_value(error: exc.DBAPIError) -> bool:
 
 def bad_data(error: exc.StatementError) -> BadData:
     """The error for a value that the database refuses, without the value."""
-    if isinstance(error, exc.IntegrityError):  # its first line has names of ours alone
+    if isinstance(error, exc.IntegrityError):  # its first line has only our own names
         return BadData(f"the database refuses a row: {_first_line(error)}")
     state = getattr(error.orig, "sqlstate", None)
     return BadData(

@@ -240,12 +240,12 @@ class ProcessLease:
 
         epoch = self._database.writing(work)
         if epoch is None:
-            return False  # another one was faster
+            return False  # another one took it first
         self._epoch, self._until, self.holder = epoch, asked + self._seconds, self._me
         return True
 
     def _free(self, connection: sa.Connection) -> sa.ColumnElement[bool]:
-        # One that ends later than any lease can was written by a clock that has been set back since.
+        # An expiry later than any lease can have was written by a clock that was set back since.
         far = _later(connection, 2 * max(self._seconds, LEASE_SECONDS))
         return sa.or_(leases.c.expires_at <= _now(connection), leases.c.expires_at > far)
 

@@ -244,7 +244,7 @@ def alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[sa
                 connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
             roles.become_owner(connection)
             if _known_revision(connection) != head() and sa.inspect(connection).has_table(progress.name):
-                # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
+                # Every commit locks it first: workers then wait here, and hold nothing that a migration needs.
                 connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
         yield connection
         if not database.sqlite:

@@ -195,7 +195,7 @@ def _make_roles(connection: sa.Connection) -> list[str]:
     there = set(connection.scalars(sa.text("SELECT rolname FROM pg_catalog.pg_roles")))
     for name in ROLES:
         create = f"CREATE ROLE {name} NOLOGIN;"
-        # Roles are the server's, not the database's: somebody may make them at this moment.
+        # Roles belong to the server, not to the database: another session may be creating them now.
         quietly = (
             f"DO $$ BEGIN {create} EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
         )

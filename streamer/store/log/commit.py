@@ -90,7 +90,7 @@ def commit_slices(
         for entry in entries
         if entry.decision is not None and isinstance(entry.outcome, Decision)
     ]
-    check_current(connection, decided, clock)  # what is outdated by now need not be written first
+    check_current(connection, decided, clock)  # do not write what is outdated already
 
     ledger: list[dict[str, Any]] = []
     heads: dict[int, tuple[int, bytes]] = {}

@@ -94,7 +94,7 @@ def close_to_older(connection: sa.Connection, gate: str) -> None:
 
 def _take(connection: sa.Connection, lock: Callable[..., sa.Function[Any]], gates: Iterable[str]) -> None:
     numbers = sorted({hashlib.sha256(gate.encode()).digest()[0] % _LOCKS for gate in gates})
-    # In one order for everybody.
+    # Always in the same order, against deadlocks.
     number = sa.func.unnest(sa.literal(numbers, postgresql.ARRAY(sa.Integer))).column_valued("number")
     connection.execute(sa.select(lock(_SPACE, number)))
 

@@ -107,7 +107,7 @@ class Gates:
             return self._database.writing(work)
         except exc.IntegrityError as error:
             if "pk_gates" in str(error.orig):
-                raise _taken(name) from None  # somebody else was a moment earlier
+                raise _taken(name) from None  # another process created it a moment earlier
             raise
 
     def revise(

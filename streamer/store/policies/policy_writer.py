@@ -106,7 +106,7 @@ class Mint:
             policy_events.c.version == changed.version,
             policy_events.c.event == "superseded",
         )
-        # Somebody may have written past the program that it was.
+        # Someone may have written to the database directly.
         if not connection.execute(sa.select(superseded)).scalar_one():
             _write_event(
                 connection, changed.gate, changed.version, "superseded", by=by, reason=reason, now=now

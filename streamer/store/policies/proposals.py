@@ -91,7 +91,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
                 calibration_runs.c.id == last,
                 calibration_runs.c.id > sa.func.coalesce(in_force, 0),
                 calibration_runs.c.outcome.is_(None) | (calibration_runs.c.outcome != "unchanged"),
-                # What an alarm closed the gate for, older runs have not read apart.
+                # Older runs did not read what made an alarm close the gate.
                 sa.func.coalesce(calibration_runs.c.since_version, 0) >= sa.func.coalesce(alarm, 0),
             )
         )
