@@ -1,4 +1,4 @@
-"""Kinds of trouble: the message is bad, a dependency is unavailable, another worker has the lease, the question is wrong."""
+"""Kinds of error: a bad message, an unavailable dependency, a lost lease, a usage error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UsageError(StreamerError):
 
 
 class TryLater(UsageError):
-    """It cannot be done at this moment and will be by itself: something else is under way, or nothing is there yet."""
+    """It cannot be done now but will be possible later: something else is under way, or nothing exists yet."""
 
 
 class BadMessage(StreamerError):
@@ -43,7 +43,7 @@ class BadData(StreamerError):
 
 
 class DatabaseFault(StreamerError):
-    """The database refuses whatever it is asked (a table is missing, an index is damaged): somebody must repair it."""
+    """The database refuses whatever it is asked (a table is missing, an index is damaged): an operator must repair it."""
 
 
 class Unavailable(StreamerError):

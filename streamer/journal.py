@@ -277,7 +277,7 @@ class Journal(Protocol):
         ...
 
     def park(self, message: OutboxMessage, error: str) -> None:
-        """This can never be published; keep it, with its error, out of the others' way."""
+        """This can never be published: park it, with its error, so that the others continue."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""`streamer alert`: what the program thinks somebody should look at, and who has."""
+"""`streamer alert`: list alerts and acknowledge them."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +78,7 @@ def acknowledge(
 
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:
-    """Return an alert as JSON values, with who has looked at it."""
+    """Return an alert as JSON values, with its acknowledgement."""
     event = raised.alert
     return {
         "alert_id": event.alert_id,

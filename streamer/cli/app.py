@@ -1,4 +1,4 @@
-"""The whole command line: every command in the order that people meet them."""
+"""The whole command line: every command, in the order of `--help`."""
 
 import os
 from collections.abc import Iterator

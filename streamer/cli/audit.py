@@ -94,7 +94,7 @@ def verify(
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Derive the whole record again, and name the first row that does not fit. Exit status 3 when one does not.
+    """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 when one does not.
 
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
     run's inputs and seed. Read docs/audit.md for what it finds, and what nobody can find without checkpoints from
@@ -183,7 +183,7 @@ def export(
     public_key: _KeysOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Write a bundle that anybody can verify without this package, with one file of Python's standard library.
+    """Write a bundle that anyone can verify without this package, with one file of Python's standard library.
 
     The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate the other
     gates' links are there (a chain has no holes), without their texts, actions and salts.

@@ -1,4 +1,4 @@
-"""`streamer db`: the schema of the database, who may do what with it, and what it forgets."""
+"""`streamer db`: the schema of the database, its roles, and erasing old texts."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ def upgrade(
         ),
     ] = None,
 ) -> None:
-    """Bring the database's schema to this version's: all of it or nothing. Safe to repeat.
+    """Upgrade the database's schema to this version: all of it or nothing. Safe to repeat.
 
     Run it before new workers start; those that run continue.
     """

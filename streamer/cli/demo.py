@@ -1,4 +1,4 @@
-"""`streamer demo`: everything once, on parts inside this process."""
+"""`streamer demo`: everything once, with all services inside this process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal

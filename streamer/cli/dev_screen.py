@@ -1,4 +1,4 @@
-"""The living view of `streamer dev`: what happens now, in one look."""
+"""The live view of `streamer dev`: what happens now, on one screen."""
 
 from __future__ import annotations
 

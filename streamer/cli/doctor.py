@@ -1,4 +1,4 @@
-"""`streamer doctor`: is everything there, does it fit together, and why does a gate hold?"""
+"""`streamer doctor`: is everything installed and consistent, and why does a gate hold?"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -80,7 +80,7 @@ def _print(finding: Finding) -> None:
 
 
 def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
-    """Look at every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
+    """Check every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
     for subject, look in (("python", _python), ("settings", _settings), ("encoder", _encoder)):
         yield from _guarded(subject, look, settings)
     database = list(_guarded("database", partial(_database, full=full), settings))
@@ -307,7 +307,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
 
 
 def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Finding]:
-    """Say whether publishers send a gate embeddings that it does not take, or will not any more."""
+    """Say whether publishers send a gate embeddings that it does not accept, or no longer accepts."""
     from streamer.cli.console import counted
 
     settings, recently = policy.settings, counted(brought, "recent batch", "recent batches")

@@ -1,4 +1,4 @@
-"""`streamer gate`: gates are rows with append-only revisions; nothing of them lives in a file."""
+"""`streamer gate`: gates are rows with append-only revisions, never files."""
 
 import re
 from contextlib import suppress
@@ -241,7 +241,7 @@ def chosen_settings(
     settings: "Settings",
     known_dimension: "Callable[[str], int | None]",
 ) -> GateSettings:
-    """Lay what was given over what is present, and find the encoder that a change of scorer asks for.
+    """Merge the given settings into the present ones, and find the encoder that a change of scorer needs.
 
     `known_dimension` looks an encoder up that workers have run. Raises `UsageError` for what no gate can have; the
     message names the option.
@@ -337,7 +337,7 @@ def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[ob
 
 
 def _meant(settings: GateSettings) -> dict[str, object]:
-    """The settings that mean something to this gate."""
+    """The settings that have an effect on this gate."""
     own = settings.calibrator.parameters() | settings.shape.parameters()
     shown: dict[str, object] = {}
     for name, value in settings.flat().items():

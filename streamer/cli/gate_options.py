@@ -402,7 +402,7 @@ HelpAllOption = Annotated[
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each setting; it gets what was given as `given`, by the names of `GateSettings`."""
+    """Give a command an option for each setting; it gets the given ones as `given`, by the names of `GateSettings`."""
 
     @wraps(command)
     def run(**values: Any) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for what must not be cut in two, or for what is under way."""
+"""Ctrl-C that waits for atomic steps, or for work under way."""
 
 from __future__ import annotations
 

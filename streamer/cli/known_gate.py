@@ -1,4 +1,4 @@
-"""What is wrong with publishing to a gate, as far as the record can be asked from here."""
+"""Problems with publishing to a gate, as far as the record can be read from here."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _read(
 
 
 def _last_changed(file: Path) -> "datetime":
-    """Return when the file was last written; now when nobody knows, or its clock is ahead."""
+    """Return when the file was last written; the present when unknown, or if that lies in the future."""
     from contextlib import suppress
     from datetime import UTC, datetime
 

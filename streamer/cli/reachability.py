@@ -11,7 +11,7 @@ _SECONDS = 2.0
 
 
 def require_broker(settings: Settings) -> None:
-    """Return when one of the bootstrap servers lets us in.
+    """Return when one of the bootstrap servers accepts us.
 
     Raises
     ------

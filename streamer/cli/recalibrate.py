@@ -1,4 +1,4 @@
-"""`streamer recalibrate`: one calibration now; the gate's own method decides, the others stand beside it."""
+"""`streamer recalibrate`: one calibration now; the gate's own method decides, the others are diagnostics."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,7 +144,7 @@ def why_closed(run: "CalibrationRun") -> str:
 
 
 def why_little(run: "CalibrationRun") -> str | None:
-    """Say what keeps a gate stricter than it need be, or that it is as good as closed; None when nothing does."""
+    """Say what keeps a gate stricter than it need be, or that it is practically closed; None when nothing does."""
     parts = []
     if (
         isinstance(run.rule, Indicator)

@@ -150,7 +150,7 @@ def _on_a_terminal() -> bool:
 
 @contextmanager
 def _living_view() -> "Iterator[Callable[[Look], None]]":
-    """Take the whole terminal at the first look, and give it back at the end."""
+    """Take over the whole terminal at the first update, and restore it at the end."""
     from rich.live import Live
 
     from streamer.cli.console import output
@@ -200,7 +200,7 @@ def _announce_json(facts: "Mapping[str, object]") -> None:
 
 
 def _leave_at_sigterm() -> None:
-    """Let a SIGTERM that comes before the worker is under way be an end like any other; then it handles its own."""
+    """Let a SIGTERM that comes before the worker is under way be a normal end; then it handles the signal itself."""
     import os
     import signal
     import sys

@@ -269,7 +269,7 @@ def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]
 
 @contextmanager
 def _may_stay_open(gate: str) -> "Iterator[None]":
-    """Say what not to rely on when the database does not answer while a gate is being closed."""
+    """Say what is uncertain when the database does not answer while a gate is being closed."""
     from streamer.errors import Unavailable
 
     try:

@@ -1,4 +1,4 @@
-"""What the compacted thresholds topic says last of each gate, and that it is what workers decide with.
+"""Keeps the last message of each gate on the compacted thresholds topic the one that workers decide with.
 
 Workers read policies from the record, so that nobody can change a decision through the topic. Others read the topic,
 and there the last message of a gate counts: a stranger may have written it, a tombstone may have taken its place, or
@@ -77,7 +77,7 @@ class Announcements:
         self._lock = threading.Lock()
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
-        """Hear one message of the topic, in order. Blocks; raises `Unavailable` (call again with the same message)."""
+        """Process one message of the topic, in order. Blocks; raises `Unavailable` (call again with the same message)."""
         self._book.hear(key, value)
         gate = "" if key is None else key.decode("utf-8", "replace")
         if self._book.get(gate) is not None:  # strangers may write any number of keys
@@ -85,7 +85,7 @@ class Announcements:
                 self._last[gate] = value
 
     def keep(self) -> None:
-        """Look whether the topic is behind, and have what is right announced again. Blocks; raises `Unavailable`."""
+        """Check whether the topic is behind, and have the right message published again. Blocks; raises `Unavailable`."""
         if not self._mine():
             self._behind_since.clear()
             return

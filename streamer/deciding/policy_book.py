@@ -78,7 +78,7 @@ class PolicyBook:
             )
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
-        """Hear one message of the thresholds topic, and trust nothing of it but its hint to look.
+        """Process one message of the thresholds topic, only as a hint to read SQL.
 
         A tombstone, garbage, or a policy that is not newer changes nothing; a newer version makes this gate be
         read from SQL. Blocks; raises `Unavailable` when the database is unavailable (call again with the same message).

@@ -40,7 +40,7 @@ class PolicySource(Protocol):
 
 
 class TrustedPolicies:
-    """Reads policies and passes over those that are refused. Thread-safe.
+    """Reads policies and skips those that are refused. Thread-safe.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class PolicyGate:
 
     @property
     def needs_uniforms(self) -> bool:
-        """Whether batches ship by chance, with a uniform number for each response."""
+        """Whether it is a random gate, with a uniform number for each response."""
         return isinstance(self._rule, Chance)
 
     def segment_of(self, metadata: Mapping[str, object]) -> str | None:

@@ -70,7 +70,7 @@ INDICATOR = Indicator()
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Ship by a chance that rises with the score: iff the dithered score is above lambda.
+    """Ship with a probability that rises with the score: iff the dithered score is above lambda.
 
     With U the uniform number in (0, 1) that is recorded with the decision, the dithered score is
     Q - width logit(U) for `smooth` and Q - width U for `ramp`. Lambda may lie outside [0, 1].

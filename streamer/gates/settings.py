@@ -233,7 +233,7 @@ class GateSettings:
         return self.calibrator.name
 
     def parameter(self, name: str) -> Number:
-        """A parameter of any method or shape, whether it means something to this gate or not."""
+        """A parameter of any method or shape, whether it has an effect on this gate or not."""
         own = self.calibrator.parameters() | self.shape.parameters()
         return (dict(self.unread) | own).get(name, PARAMETERS[name][1])
 
@@ -465,7 +465,7 @@ def unread(settings: GateSettings) -> frozenset[str]:
 
 
 def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[str]:
-    """Return, sorted, what a threshold that was calibrated for `before` was calibrated for otherwise than `after` asks.
+    """Return, sorted, the settings that a threshold depends on and that differ between `before` and `after`.
 
     A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated. So does one by
     which labels that it may rest on are not read any more; that more labels are read concerns only later runs.

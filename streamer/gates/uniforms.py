@@ -1,4 +1,4 @@
-"""The random numbers of gates that ship by chance: independent of scores and labels, reproducible, recorded. Pure."""
+"""The random numbers of random gates: independent of scores and labels, reproducible, recorded. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Severities for a file of response clouds: a second file, line by line as clouds are finished, that can be gone on with."""
+"""Severities for a file of response clouds: a second file, line by line as clouds are finished, which a second run resumes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Attempted:
 
 
 class Labeller(Protocol):
-    """Who gives severities: a judge, or a comparison with references.
+    """What gives severities: a judge, or a comparison with references.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Keep(Protocol):
     """Where labels go."""
 
     def __call__(self, attempts: Sequence[Attempted]) -> int:
-        """Keep all that these brought, in one transaction; returns how many labels are new.
+        """Store all labels of these, in one transaction; returns how many labels are new.
 
         A response that somebody else has labelled meanwhile gets no second label of this kind.
         """
@@ -112,7 +112,7 @@ class Tally:
 
     @property
     def seen(self) -> int:
-        """Responses that the run has come past."""
+        """Responses that the run has processed."""
         return self.labelled + self.skipped + self.failures + self.without_references
 
 

@@ -20,7 +20,7 @@ _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked a
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Somebody who came with a token.
+    """A person who came with a token.
 
     Attributes
     ----------

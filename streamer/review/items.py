@@ -79,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What the gate had decided about an answer: for nobody who has not labelled it.
+    """What the gate decided about an answer: shown only to people who have labelled it.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class ReviewStore(Protocol):
         ...
 
     def skip(self, reviewer: Reviewer, token: str, *, now: datetime) -> None:
-        """Put an item behind everything else that waits for this person, and give the claim up."""
+        """Move an item to the end of this person's queue, and give up the claim."""
         ...
 
     def back(
@@ -186,7 +186,7 @@ class ReviewStore(Protocol):
         ...
 
     def release(self, reviewer: Reviewer) -> None:
-        """Give up what this page has: the person leaves."""
+        """Release this page's claim: the person leaves."""
         ...
 
     def progress(

@@ -20,7 +20,7 @@ class Enter(Struct, forbid_unknown_fields=True):
 
 
 class CallMe(Struct, forbid_unknown_fields=True):
-    """What the person is called."""
+    """The person's name."""
 
     name: Annotated[str, Meta(max_length=1_000)]
 

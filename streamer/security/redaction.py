@@ -1,4 +1,4 @@
-"""What must never be shown: secrets by the name of their setting, and passwords inside URLs."""
+"""Hides secrets: those named by their setting, and passwords inside URLs."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ class PolicySettings(_Group):
 
 
 class LabelSettings(_Group):
-    """Signed labels: whose labels this place signs, and whose signatures are good for gates that demand them."""
+    """Signed labels: whose labels are signed here, and whose signatures are valid for gates that demand them."""
 
     private_keys: str | None = Field(
         None,

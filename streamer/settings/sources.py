@@ -62,7 +62,7 @@ def property_name(name: str) -> str:
 
 
 def unknown_variables(settings_type: type[BaseSettings], environment: Mapping[str, str]) -> list[str]:
-    """Names that look like settings of ours and are none: misspelt, most likely.
+    """Names that look like settings and are not, probably misspelt.
 
     They are reported and never an error, because container platforms invent such names (a service called
     ``streamer`` makes Kubernetes set ``STREAMER_SERVICE_HOST``).

@@ -68,7 +68,7 @@ async def _within(seconds: float, end: Callable[[], Awaitable[object]]) -> bool:
 
 
 def _fail_all(accumulator: Any) -> None:
-    """Let nobody wait for a message that will not be sent."""
+    """Fail the futures of messages that will not be sent."""
     # A batch that was tried before still removes itself from the pending ones when it fails.
     for queue in accumulator._batches.values():
         accumulator._pending_batches.update(queue)

@@ -1,4 +1,4 @@
-"""Faust as the reader: consumer group, back-pressure, lease and seek, and setting back what lost its way."""
+"""Faust as the reader: consumer group, back-pressure, lease and seek, and resets after lost records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Engine(Protocol):
         ...
 
     async def failed(self) -> None:
-        """Wait, and raise what makes going on impossible."""
+        """Wait, and raise what makes continuing impossible."""
         ...
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
@@ -71,7 +71,7 @@ class Engine(Protocol):
         ...
 
     def assigned(self) -> set[Partition]:
-        """The partitions that the group has given us."""
+        """The partitions that the group has assigned to us."""
         ...
 
     @property

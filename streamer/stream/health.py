@@ -133,7 +133,7 @@ class WorkerHealth:
         self._next.reset(reason)
 
     def part(self, part: str, reachable: bool) -> None:
-        """Remember whether a part answers."""
+        """Remember whether a dependency answers."""
         self._parts[part] = reachable
         self._next.part(part, reachable)
 

@@ -1,4 +1,4 @@
-"""What a worker does beside deciding: read policies that no event announced, and show what only SQL knows."""
+"""What a worker does besides deciding: read policies that no event announced, and show what only SQL knows."""
 
 from __future__ import annotations
 

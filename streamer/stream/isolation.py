@@ -1,4 +1,4 @@
-"""A record that fails whatever is done with it: found by halving its group, and refused alone.
+"""A record that always fails: found by halving its group, and refused alone.
 
 The decoders refuse what is wrong with a message by name. This is for what they do not foresee: an error that some
 record's content raises in the decider or in the commit. One such record must neither end the worker, which would end the
@@ -152,7 +152,7 @@ def without_bytes(record: Record) -> Record:
 
 
 def _described(error: Exception) -> str:
-    """An error's type and the last place of ours that it passed; its text may quote people's."""
+    """An error's type and the last place of ours that it passed; its text may quote people's texts."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

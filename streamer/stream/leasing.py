@@ -69,7 +69,7 @@ class Leasing:
         self._generation: int | None = None
 
     def revoke(self) -> None:
-        """The group rebalances: whatever was leased is another's to take."""
+        """The group rebalances: other workers may take what was leased."""
         for partition in self._intake.revoke():
             self._observer.released(partition.topic, partition.number)
         self._generation = None

@@ -28,7 +28,7 @@ class StreamObserver(Protocol):
         ...
 
     def parked(self, message: OutboxMessage, error: str) -> None:
-        """A message that can never be published was put aside."""
+        """A message that can never be published was parked."""
         ...
 
     def lag(self, topic: str, partition: int, records: int) -> None:

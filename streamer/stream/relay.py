@@ -1,4 +1,4 @@
-"""What waits for the broker to Kafka: every message exactly as stored, at least once, in order by key."""
+"""Publishes the outbox to Kafka: every message exactly as stored, at least once, in order by key."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Relay:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish until cancelled or finished; what can pass is retried forever."""
+        """Publish until cancelled or finished; what may succeed is retried forever."""
         waking = asyncio.create_task(self._wake.wait())
         try:
             while True:

@@ -296,7 +296,7 @@ class RelayLane:
         return full and taken < len(partitions) and (bool(groups) or self._after > began_after)
 
     def _choose_start(self) -> set[_Destination]:
-        """Go back to what was passed over for a destination that can take it now, and to the start now and then.
+        """Go back to what was skipped for a destination that can take it now, and sometimes to the start.
 
         Returns those that can.
         """
@@ -500,7 +500,7 @@ class RelayLane:
 
 
 def _looked_at(future: asyncio.Future[object]) -> None:
-    """Take the error of a message that nobody waits for any more, which asyncio would report."""
+    """Retrieve the error of a message that is no longer awaited, or asyncio would report it."""
     if not future.cancelled():
         future.exception()
 

@@ -1,4 +1,4 @@
-"""A lane's producer, and the next one when it is spoiled."""
+"""A lane's producer, and a new one after a fatal error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Producers:
             self._close_unused()
 
     def retire(self, producer: AIOKafkaProducer) -> None:
-        """Let nobody begin with this one any more."""
+        """Stop using this one for new messages."""
         if producer is self._current:
             self._current = None
 

@@ -1,4 +1,4 @@
-"""The end that a stop has at the latest, whatever a library does with a cancellation or a thread with a call."""
+"""A deadline for stopping, for libraries that ignore a cancellation and threads that hang in a call."""
 
 from __future__ import annotations
 

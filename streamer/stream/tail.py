@@ -1,4 +1,4 @@
-"""Following a topic from a command, in no group and without a trace."""
+"""Following a topic from a command, without a consumer group or stored offsets."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class _Server(ThreadingHTTPServer):
     stuck: Callable[[], Sequence[str]]
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """A client that hung up is no event."""
+        """A client that closed the connection is not logged."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,4 +162,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class has this name
-        """Probes come every few seconds and are not worth a line."""
+        """Probes come every few seconds and are not logged."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """A language model that marks answers by the rubric. Also a context manager.
+    """A language model that rates answers by the rubric. Also a context manager.
 
     Parameters
     ----------

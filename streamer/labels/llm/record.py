@@ -73,7 +73,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request and what came of it.
+    """One request and its result.
 
     Attributes
     ----------

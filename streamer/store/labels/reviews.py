@@ -114,7 +114,7 @@ class Reviews:
         return self._database.writing(work)
 
     def skip(self, reviewer: Reviewer, token: str, *, now: datetime) -> None:
-        """Put an item behind everything else that waits for this person, and give the claim up.
+        """Move an item to the end of this person's queue, and give up the claim.
 
         Raises `UnknownItem`.
         """
@@ -179,7 +179,7 @@ class Reviews:
         return self._database.writing(work)
 
     def release(self, reviewer: Reviewer) -> None:
-        """Give up what this page has: the person leaves."""
+        """Release this page's claim: the person leaves."""
         mine = sa.delete(review_claims).where(is_of(reviewer))
         self._database.writing(lambda connection: connection.execute(mine))
 

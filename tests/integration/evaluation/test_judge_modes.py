@@ -124,7 +124,7 @@ def test_an_answer_without_a_mark_is_held_and_told_of(clouds, tmp_path, bad, cod
         )
     (result,) = found.data_sets
     (note,) = [note for note in result.notes if "gave no rating" in note]
-    assert re.search(rf"no mark to 2 of {DISTINCT} distinct answers \(({code}) 2\)", note), note
+    assert re.search(rf"no rating to 2 of {DISTINCT} distinct answers \(({code}) 2\)", note), note
     with OpenAIServer(reply) as server:
         later = judged(server, clouds, tmp_path / "cache")
         assert len(server.requests) == 2, "only what was not marked is asked again"

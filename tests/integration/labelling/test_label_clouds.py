@@ -53,7 +53,7 @@ def test_going_on_after_a_kill(capsys: pytest.CaptureFixture[str]) -> None:
     Path("out.jsonl").write_bytes(whole[:-20])
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     assert labels() == {"a": (0.0, 1.0), "b": (None, None), "c": (0.0, 1.0)}
-    assert "2 clouds were there already" in capsys.readouterr().err
+    assert "2 clouds were labelled already" in capsys.readouterr().err
     after = Path("out.jsonl").read_bytes()
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     assert Path("out.jsonl").read_bytes() == after

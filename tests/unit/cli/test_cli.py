@@ -625,7 +625,7 @@ def test_doctor_tells_why_a_gate_holds(
     monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
     _, out, _ = run(capsys, "doctor")
     assert "gate x: closed, holds everything: not calibrated" in out
-    assert "gate y: wants encoder other@12345678" in out
+    assert "gate y: needs encoder other@12345678" in out
     assert "STREAMER_HTTP_PROT" in out
     assert "the hash chain verifies" in out
 
