@@ -25,7 +25,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 _AT_ONCE = timedelta(0)
 
 NO_IDS: Mapping[str, str] = MappingProxyType({})
-"""The ids of topics whose broker tells none."""
+"""The ids of topics whose broker gives none."""
 
 
 class Partition(NamedTuple):
@@ -83,7 +83,7 @@ class OutboxMessage:
 class ScoredResponse:
     """One response of a decided batch. `score` and `raw_energy` are None when the batch was not scored.
 
-    `drawn` tells that the audit sample took this response; `uniform` is the random number of a gate that ships by chance.
+    `drawn` says that the audit sample took this response; `uniform` is the random number of a random gate.
     """
 
     id: str
@@ -101,7 +101,7 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Everything that is kept of one decided batch; `action` is the message that tells the world.
+    """Everything that is kept of one decided batch; `action` is the message that publishes it.
 
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
@@ -206,12 +206,12 @@ class DataGap:
 
 
 class Journal(Protocol):
-    """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is away."""
+    """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is unavailable."""
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
     ) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one).
+        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
 
         `topic_ids` are the broker's ids of their topics, as far as they are known. Raises `TopicRecreated` when a
         topic with outcomes had another one.
@@ -277,7 +277,7 @@ class Journal(Protocol):
         ...
 
     def park(self, message: OutboxMessage, error: str) -> None:
-        """This can never be published; keep it, with its error, out of the others' way."""
+        """This can never be published: park it, with its error, so that the others continue."""
         ...
 
 

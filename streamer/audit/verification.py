@@ -67,7 +67,7 @@ class Report:
     ----------
     faults : the first ones, in the order of the record; empty when everything fits.
     notes : what could not be checked, and why.
-    counts : how much was checked; `faults` tells how many there are in all.
+    counts : how much was checked; `faults` is their total number.
     """
 
     faults: tuple[Fault, ...]
@@ -101,7 +101,7 @@ def verify_record(
     rescorer : scores stored texts again; None: scores are taken as they are.
     policies : every version of every gate, the oldest of each first; read when their turn comes.
     policy_keys : that policies may be signed with.
-    progress : told how many outcomes are done.
+    progress : called with how many outcomes are done.
     """
     verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules())
     if outside is None:
@@ -138,7 +138,7 @@ def verify_record(
 
 
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError, Unreadable)
-"""What reading a row may raise whose values are of no form that the program writes; a lost connection is none."""
+"""What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
 
 
 def _reached(verifier: Verifier) -> str:

@@ -1,4 +1,4 @@
-"""Every calibrator by name: whatever stands in `streamer.calibration.calibrators`."""
+"""Every calibrator by name: those in `streamer.calibration.calibrators`."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class Calibrator(Parametrised):
     per_batch: ClassVar[bool] = False
     """Whether each batch gets a threshold of its own."""
     against_mean: ClassVar[str] = ""
-    """How its threshold stands to that of `mean`, in a sentence that goes on after its name; empty for `mean` itself."""
+    """How its threshold compares with that of `mean`: the end of a sentence that begins with its name; empty for `mean` itself."""
 
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the threshold. Raises `ValueError` if a group id repeats or an argument is not valid."""

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for what must not be cut in two, or for what is under way."""
+"""Ctrl-C that waits for atomic steps, or for work under way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PatientInterrupt:
         self._held = True
 
     def release(self) -> None:
-        """Go on; raises `KeyboardInterrupt` when somebody wants to stop."""
+        """Continue; raises `KeyboardInterrupt` when a stop was requested."""
         self._held = False
         if self._wanted:
             raise KeyboardInterrupt
@@ -46,7 +46,7 @@ class PatientInterrupt:
 
 
 class WindDown:
-    """The first Ctrl-C or SIGTERM asks to come to an end, the second one stops at once. For the main thread.
+    """The first Ctrl-C or SIGTERM asks to stop, the second one stops at once. For the main thread.
 
     A context manager: afterwards both signals do what they did before.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 
 app = typer.Typer(
-    no_args_is_help=True, help="Severities: what waits for one, import from files, labelling by programs."
+    no_args_is_help=True, help="Labels: list what waits for one, import files, label by program."
 )
 
 
@@ -31,17 +31,17 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="CSV or JSON lines with the fields of the labels event; may be gzipped."
+            metavar="FILE", help="CSV or JSON lines with the fields of the labels event; gzip is accepted."
         ),
     ],
     gate: Annotated[
         str | None,
-        typer.Option(metavar="GATE", autocompletion=gate_names, help="For rows that name no gate."),
+        typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate of rows that name none."),
     ] = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="For rows that name no kind.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Kind of rows that name none.")] = None,
     labeller: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="For rows that name no labeller; default: your login name."),
+        typer.Option(metavar="WHO", help="Labeller of rows that name none; default: your login name."),
     ] = None,
     sign: Annotated[
         bool,
@@ -126,7 +126,7 @@ def _read(
 
 
 def _last_changed(file: Path) -> "datetime":
-    """Return when the file was last written; now when nobody knows, or its clock is ahead."""
+    """Return when the file was last written; the present when unknown, or if that lies in the future."""
     from contextlib import suppress
     from datetime import UTC, datetime
 
@@ -154,10 +154,10 @@ def queue(
     gate: opt.GateFilter = None,
     format_: Annotated[
         Literal["csv", "jsonl"] | None,
-        typer.Option("--format", help="How to write it; default: as the name of --out says, else csv."),
+        typer.Option("--format", help="Format; default: by the ending of --out, else csv."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")
+        Path | None, typer.Option(metavar="FILE", help="File to write instead of standard output.")
     ] = None,
 ) -> None:
     """Write what waits for a severity, the oldest first, as a file to fill in and import again."""

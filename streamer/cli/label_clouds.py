@@ -24,16 +24,19 @@ def clouds(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="The clouds with labels; what it holds already is not labelled again."
+            metavar="FILE",
+            help="File for the labelled clouds; clouds it already holds are not labelled again.",
         ),
     ],
-    by: Annotated[By, typer.Option(help="Who labels; settings in the groups of these names.")] = "lexical",
+    by: Annotated[
+        By, typer.Option(help="What labels; each has a group of settings of the same name.")
+    ] = "lexical",
     match: Annotated[
         Literal["exact", "contained"],
         typer.Option(help="lexical: the answer is a reference, or has the words of one in it."),
     ] = "exact",
     whole: Annotated[
-        bool, typer.Option("--whole", help="lexical: look at whole answers, not at their heads.")
+        bool, typer.Option("--whole", help="lexical: compare whole answers, not their heads.")
     ] = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -78,7 +81,7 @@ def clouds(
             f"{counted(tally.labelled, 'response', 'responses')} labelled by {who}"
         )
         if before:
-            note(f"{counted(before, 'cloud was', 'clouds were')} there already")
+            note(f"{counted(before, 'cloud was', 'clouds were')} labelled already")
         if tally.failures:
             warn(
                 f"{counted(tally.failures, 'response', 'responses')} could not be labelled; their clouds are not written:"

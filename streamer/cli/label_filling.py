@@ -46,7 +46,7 @@ def judge(
     """Have a language model label what waits in the queues of gates of the kind `judge`.
 
     The endpoint is any that speaks OpenAI's chat protocol; docs/severities.md has the rubric, the settings are in the
-    group `judge`. Each label is stored as soon as its reply is there, with every request and reply: stop when you like,
+    group `judge`. Each label is stored as soon as its reply arrives, with every request and reply: stop when you like,
     a second run does the rest. What cannot be judged stays in the queue, and the exit status is 1.
     """
     from streamer import wiring
@@ -76,7 +76,7 @@ def bertscore(
     ] = None,
     layers: Annotated[
         int | None,
-        typer.Option(metavar="L", min=1, help="The layer that is compared; overrides the setting."),
+        typer.Option(metavar="L", min=1, help="Layer of the model to compare; overrides the setting."),
     ] = None,
     rescale: Annotated[
         bool | None,
@@ -105,9 +105,7 @@ def lexical(
         Literal["exact", "contained"],
         typer.Option(help="The answer is a reference, or has the words of one in it."),
     ] = "exact",
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Look at whole answers, not at their heads.")
-    ] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="Compare whole answers, not their heads.")] = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Label what waits in the queues of gates of the kind `lexical`: 0 where it says a reference, else 1.
@@ -290,7 +288,7 @@ def _print(
         note("Stopped; what was labelled is stored.")
     if again := left - tally.without_references:
         note(
-            f"{counted(again, 'response waits', 'responses wait')} in the queue; the same command goes on with them"
+            f"{counted(again, 'response waits', 'responses wait')} in the queue; the same command resumes with them"
         )
     elif tally.labelled:
         note("Next: streamer recalibrate" + (f" {gates[0]}" if len(gates) == 1 else ""))

@@ -31,15 +31,15 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def who(by: str | None, option: str = "--by") -> str:
-    """Name whoever acts: `by`, which `option` gives, or the login name.
+    """Name the person who acts: `by`, which `option` gives, or the login name.
 
     Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
-    what an alarm did is told apart from what a person did by it.
+    so that what an alarm did differs from what a person did.
     """
     try:
         name = by or getpass.getuser()
     except (KeyError, OSError, ImportError):
-        raise UsageError(f"this system has no name for you; say who you are with {option}") from None
+        raise UsageError(f"your login name is unknown; say who you are with {option}") from None
     if name in (RECALIBRATOR, MONITOR):
         raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
     return name
@@ -79,7 +79,7 @@ def names(text: str, option: str, *, spelt: Callable[[str], str] = str.strip) ->
     found = [spelt(part) for part in text.split(",")]
     for name in found:
         if not name:
-            raise UsageError(f"{option} has an empty name; it is names separated by commas, not {text!r}")
+            raise UsageError(f"{option} has an empty name; give names separated by commas, not {text!r}")
         if found.count(name) > 1:
             raise UsageError(f"{option} names {name!r} twice")
     return tuple(found)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _VERDICTS = {
     "kept": "the budget was kept",
-    "broken": "the budget was BROKEN",
+    "broken": "the budget was EXCEEDED",
     "not known yet": "not known yet whether the budget was kept",
 }
 _ALARMS = {
@@ -29,7 +29,7 @@ def risk(
     gate: Annotated[str | None, typer.Argument(metavar="[GATE]", help="Only this gate.")] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Say whether gates are inside their budgets, how sure that is, and whether an alarm stands raised.
+    """Show whether gates keep their budgets, how certain that is, and which alarms are raised.
 
     The figures are those that `streamer recalibrator` last wrote. They are bounds that hold at all times at once, so
     you may look as often as you like.
@@ -47,7 +47,7 @@ def risk(
             print_json(report_json(report))
         return
     if not reports:
-        note("There is no gate yet; make one with `streamer gate create NAME`.")
+        note("There is no gate yet; create one with `streamer gate create NAME`.")
     for place, report in enumerate(reports):
         if place:
             say("")
@@ -93,18 +93,18 @@ def _show(report: "RiskReport") -> None:
 
 
 def sentence(report: "RiskReport") -> str:
-    """Say in one sentence how a gate stands."""
+    """Summarise a gate's risk in one sentence."""
     if not report.watched:
         return (
-            f"{report.gate}: not watched, because its audit probability is 0; "
+            f"{report.gate}: not monitored, because its audit probability is 0; "
             f"`streamer gate set {report.gate} --audit-probability 0.05` draws a sample."
         )
     raised = [one for one in report.alarms if one.raised_at is not None]
     if report.read_through is None:
-        return f"{report.gate}: not looked at yet; `streamer recalibrator` does."
+        return f"{report.gate}: not monitored yet; `streamer recalibrator` does that."
     told = "" if not raised else " ALARM: " + ", ".join(_ALARMS[one.kind] for one in raised) + "."
     if report.exposure is None or report.exposure.estimate is None:
-        return f"{report.gate}: nothing is known yet: no decision has been read.{told}"
+        return f"{report.gate}: nothing is known yet; no decision has been read.{told}"
     return f"{report.gate}: {_VERDICTS[report.verdict]}; exposure {interval_text(report.exposure)}.{told}"
 
 
@@ -126,7 +126,7 @@ def _alarm(one: "AlarmReport") -> str:
 
 
 def report_json(report: "RiskReport") -> dict[str, Any]:
-    """Return a report as JSON values; what lasts for ever is null."""
+    """Return a report as JSON values; an infinite duration is null."""
     from dataclasses import asdict
 
     values = asdict(report)

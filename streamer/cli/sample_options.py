@@ -1,4 +1,4 @@
-"""What the options of `streamer sample` mean: texts into values, each refused in words that name the option."""
+"""What the options of `streamer sample` mean: texts into values, with errors that name the option."""
 
 from __future__ import annotations
 

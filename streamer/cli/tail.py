@@ -27,9 +27,11 @@ def tail(
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start with the oldest event instead of the next one.")
     ] = False,
-    count: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after so many events.")] = None,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after this many events.")
+    ] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop when no event came for so long: 5s, 1m.")
+        str | None, typer.Option(metavar="TIME", help="Stop when no event came for this long: 5s, 1m.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print each event's value as it is, one a line.")
@@ -138,7 +140,7 @@ def _attempt(event: dict[str, Any]) -> str:
 def _time(timestamp_ms: int) -> str:
     from datetime import UTC, datetime
 
-    # The time of day alone: a publisher may date a record past the year 9999.
+    # Only the time of day: a publisher may date a record past the year 9999.
     return datetime.fromtimestamp(timestamp_ms % 86_400_000 / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

@@ -1,4 +1,4 @@
-"""From a decided batch to the event that tells the world, byte for byte as it will be published and republished."""
+"""From a decided batch to the event that publishes it, byte for byte as it will be published and republished."""
 
 from __future__ import annotations
 

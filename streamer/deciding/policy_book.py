@@ -28,8 +28,8 @@ class PolicyBook:
     load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`. One that is
         not trusted stands for a gate that has no trusted one.
     limits : bounds for what is accepted from the thresholds topic.
-    on_change : told each policy that is taken up, a gate's in rising order of version; must not call the book.
-    on_rejected : told the code of each message on the thresholds topic that was refused.
+    on_change : called with each policy that is taken up, a gate's in rising order of version; must not call the book.
+    on_rejected : called with the code of each message on the thresholds topic that was refused.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PolicyBook:
             return self._active.get(gate)
 
     def refresh(self, gates: Iterable[str] | None = None) -> None:
-        """Read policies from SQL. Blocks; raises `Unavailable` when the database is away."""
+        """Read policies from SQL. Blocks; raises `Unavailable` when the database is unavailable."""
         names = None if gates is None else sorted(set(gates))
         if names == []:
             return
@@ -66,7 +66,7 @@ class PolicyBook:
                         self._active[gate] = replace(held, newest_seen=active.newest_seen)
                     continue
                 self._active[gate] = active
-                # Within the lock: two threads that take up two versions must not be heard the wrong way round.
+                # Within the lock: two threads that take up two versions must be reported in order.
                 self._on_change(active)
             log.info(
                 "deciding.policy_taken_up",
@@ -78,10 +78,10 @@ class PolicyBook:
             )
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
-        """Hear one message of the thresholds topic, and trust nothing of it but its hint to look.
+        """Process one message of the thresholds topic, only as a hint to read SQL.
 
         A tombstone, garbage, or a policy that is not newer changes nothing; a newer version makes this gate be
-        read from SQL. Blocks; raises `Unavailable` when the database is away (call again with the same message).
+        read from SQL. Blocks; raises `Unavailable` when the database is unavailable (call again with the same message).
         """
         try:
             if value is None:

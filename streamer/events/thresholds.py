@@ -70,9 +70,9 @@ class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
-    """A gate's whole policy. `version` only grows within a gate; a rollback mints a new one.
+    """A gate's whole policy. `version` only grows within a gate; a rollback writes a new one.
 
-    In Python the JSON name `lambda` is `threshold`. The event tells that a policy exists; workers read the
+    In Python the JSON name `lambda` is `threshold`. The event says that a policy exists; workers read the
     policy itself from the database.
     """
 
@@ -280,7 +280,7 @@ def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Th
 
 
 def threshold_message(event: ThresholdsV1, *, topic: str) -> OutboxMessage:
-    """Make the message that tells the world of a policy; its key is the gate."""
+    """Make the message that publishes a policy; its key is the gate."""
     name = canonical_json([event.gate, event.version]).decode()
     return OutboxMessage(
         topic=topic,

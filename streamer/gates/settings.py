@@ -79,7 +79,7 @@ FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "grid", "starts", "width")
 
 FIRST_METHODS = ("mean", "crc", "bb", "rbwa", "transductive", "hb", "betting", "selective", "age")
 """The methods that have no other parameters. What any other one reads is under `parameters`, whole, so that whoever does
-not know the method can tell what a threshold was calibrated for."""
+not know the method can still see what a threshold was calibrated for."""
 
 
 _MEAN = Mean()
@@ -96,7 +96,7 @@ class GateSettings:
         score in the event).
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
         `NO_ENCODER` for the scorer `external`.
-    embeddings : what becomes of a batch that brings its own embeddings: it is held (`refuse`), or decided by them
+    embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
         (`accept`) if they are named as the encoder's and have its dimension.
     dimension : of the embeddings that are accepted, in 2..4096; None: none are.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
@@ -105,7 +105,7 @@ class GateSettings:
     alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
     calibrator : the method with its parameters, chosen before any label is read.
     shape : how the cut is read.
-    segment_by : metadata key that tells a batch's segment; None: one threshold for all.
+    segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
     segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
     label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.
@@ -132,7 +132,7 @@ class GateSettings:
     budget_period_days : the period that the budget's use is reckoned over, in (0, 3660].
     drift_delta : chance, in (0, 1), that the drift alarm is raised though nothing drifts.
     judge_kind : kind of label that predicts the loss of every decision; None: no predictions.
-    unread : parameters of other methods and shapes, where they are not the default: they mean nothing to this gate until
+    unread : parameters of other methods and shapes, where they are not the default: they have no effect on this gate until
         its method or shape changes, and signatures cover them.
     """
 
@@ -233,7 +233,7 @@ class GateSettings:
         return self.calibrator.name
 
     def parameter(self, name: str) -> Number:
-        """A parameter of any method or shape, whether it means something to this gate or not."""
+        """A parameter of any method or shape, whether it has an effect on this gate or not."""
         own = self.calibrator.parameters() | self.shape.parameters()
         return (dict(self.unread) | own).get(name, PARAMETERS[name][1])
 
@@ -263,8 +263,8 @@ class GateSettings:
         """Whether a batch's decision deadline has passed; never for a gate without one.
 
         It counts from `created_at`, or where the event names no date from `timestamp_ms`, that of its record in Kafka.
-        What lies further ahead than the deadline is long is taken for no date: clocks differ, but such a batch would
-        never be late. Without any date it is late, since nobody can tell that it is not.
+        A date further ahead than the deadline is long counts as none: clocks differ, but such a batch would
+        never be late. Without any date it counts as late, since nothing shows that it is not.
         """
         deadline = self.decision_deadline_seconds
         if deadline is None:
@@ -455,7 +455,7 @@ _CALIBRATED_FOR = (
 
 
 def unread(settings: GateSettings) -> frozenset[str]:
-    """Return the settings that mean nothing to this gate: `delta` under the method `mean`, for example."""
+    """Return the settings that have no effect on this gate: `delta` under the method `mean`, for example."""
     other = set(PARAMETERS) - set(settings.calibrator.ranges()) - set(settings.shape.ranges())
     if settings.segment_by is None:
         other.add("segment_fallback")
@@ -465,7 +465,7 @@ def unread(settings: GateSettings) -> frozenset[str]:
 
 
 def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[str]:
-    """Return, sorted, what a threshold that was calibrated for `before` was calibrated for otherwise than `after` asks.
+    """Return, sorted, the settings that a threshold depends on and that differ between `before` and `after`.
 
     A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated. So does one by
     which labels that it may rest on are not read any more; that more labels are read concerns only later runs.

@@ -218,7 +218,7 @@ INDICATOR_SHAPE = IndicatorShape()
 
 
 def shape(name: str, parameters: Mapping[str, Number] = MappingProxyType({})) -> GateShape:
-    """Make a shape; parameters that it does not have are passed over. Raises `ValueError` for what cannot be one."""
+    """Make a shape; parameters that it does not have are ignored. Raises `ValueError` for what cannot be one."""
     kind = EVERY.get(name)
     if kind is None:
         raise ValueError(f"shape must be one of {', '.join(EVERY)}, not {name!r}")

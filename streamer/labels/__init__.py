@@ -1,6 +1,6 @@
 """Severities from people and programs: which batches and responses are labelled, and with what.
 
-`streamer.labels.bertscore.BertScorer` is the scorer that `factuality_severities` wants; it needs the extra
+`streamer.labels.bertscore.BertScorer` is the scorer that `factuality_severities` takes; it needs the extra
 ``bertscore``.
 """
 

@@ -252,7 +252,7 @@ def open_labels(
 
 
 def format_of(path: Path) -> FileFormat:
-    """Tell a label file's format from its name. Raises `UsageError` for a name that says none."""
+    """Return a label file's format by its name. Raises `UsageError` for a name of no known format."""
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if suffix.lower() in {".csv", ".tsv"}:
         return "csv"
@@ -318,7 +318,7 @@ def _csv_rows(lines: IO[str], name: str, given: frozenset[str]) -> Iterator[tupl
             raise LabelFileError(name, 1, field, _missing(field))
     for field in LABEL_FIELDS:
         if header.count(field) > 1:
-            raise LabelFileError(name, 1, field, "the column is there twice; remove one")
+            raise LabelFileError(name, 1, field, "the column occurs twice; remove one")
     # The limit belongs to the csv module as a whole; it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_CHARACTERS))
     table = csv.reader(_bounded(lines, name), delimiter=delimiter, strict=True)

@@ -1,4 +1,4 @@
-"""Every scorer by name: whatever stands in `streamer.scoring.scorers`. Pure.
+"""Every scorer by name: those in `streamer.scoring.scorers`. Pure.
 
 What a scorer needs beyond the answers is fixed where it is defined, before any file is looked at.
 """

@@ -1,7 +1,7 @@
 """What a label-free scorer is: one batch of answers in, one score for each answer out. Pure.
 
 Scores lie in [0, 1], higher is safer, and are rounded to 1e-6, so that what differs by less is a tie. A blank answer
-agrees with no other and scores 0. The order of the answers plays no part: whoever permutes them permutes the scores.
+agrees with no other and scores 0. The order of the answers does not matter: permuting them permutes the scores.
 """
 
 from __future__ import annotations

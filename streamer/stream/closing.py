@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 async def closed_within(client: AIOKafkaProducer | AIOKafkaConsumer, seconds: float) -> None:
-    """Stop a producer or consumer; what it has not flushed or told its group by then is given up.
+    """Stop a producer or consumer; what it has not flushed or committed by then is given up.
 
-    The library's own stop waits for a broker that is away, and one that is broken off has closed nothing: the
+    The library's own stop waits for a broker that is unavailable, and one that is broken off has closed nothing: the
     client's tasks would go on for as long as the process lives, with their connections, and a second stop
     returns at once.
     """
@@ -49,11 +49,11 @@ async def _abandoned(client: Any) -> None:
     if producing:
         _fail_all(client._message_accumulator)
     await _within(1.0, connections.close)
-    cut(connections)  # a task may have connected anew before it ended
+    cut(connections)  # a task may have reconnected before it ended
 
 
 async def _within(seconds: float, end: Callable[[], Awaitable[object]]) -> bool:
-    """Whether something ended well in time. Raises `CancelledError` when we are told to end, and for nothing else.
+    """Whether something ended well in time. Raises `CancelledError` when we are cancelled, and for nothing else.
 
     What the library waits for may itself be cancelled, or fail in ways of its own in a client that is half closed.
     """
@@ -68,7 +68,7 @@ async def _within(seconds: float, end: Callable[[], Awaitable[object]]) -> bool:
 
 
 def _fail_all(accumulator: Any) -> None:
-    """Let nobody wait for a message that will not be sent."""
+    """Fail the futures of messages that will not be sent."""
     # A batch that was tried before still removes itself from the pending ones when it fails.
     for queue in accumulator._batches.values():
         accumulator._pending_batches.update(queue)
@@ -77,4 +77,4 @@ def _fail_all(accumulator: Any) -> None:
     accumulator.fail_all(ProducerClosed())
     for batch in failed:
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            batch._drain_waiter.exception()  # else asyncio reports an error that nobody waits for
+            batch._drain_waiter.exception()  # else asyncio reports an error that was never retrieved

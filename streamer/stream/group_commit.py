@@ -44,7 +44,7 @@ class GroupCommit:
     executor : one thread; `Decider.outcomes` and `Journal.commit` block there.
     max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
-    tell : told whether a part answers.
+    tell : called with whether a dependency answers.
     failpoint : called with ``while_scoring`` in `executor`, and with ``after_score``, ``before_commit`` and
         ``after_commit``.
     """
@@ -100,7 +100,7 @@ class GroupCommit:
                         sum(len(run.records) for run in runs), time.monotonic() - began, partitions=len(runs)
                     )
             finally:
-                self._intake.settle(runs)
+                self._intake.release(runs)
 
     async def _commit(self, runs: list[Run]) -> None:
         """Decide and commit a group; while a gate's policy changes before the commit, decide its batches again."""
@@ -122,7 +122,7 @@ class GroupCommit:
     async def _decide_outdated(
         self, runs: list[Run], outcomes: list[Outcome], error: Outdated
     ) -> list[Outcome] | None:
-        """Decide the batches of the gates that `error` names anew, and leave everything else as it is."""
+        """Decide the batches of the gates that `error` names again, and leave everything else as it is."""
         again = {
             place: one
             for place, one in enumerate(outcomes)

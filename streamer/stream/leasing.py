@@ -1,4 +1,4 @@
-"""Where each assigned partition goes on: its lease, and what the broker still has of it."""
+"""Where each assigned partition continues: its lease, and what the broker still has of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Leasing:
     ----------
     journal : its `lease` and `record_gap` are called in `executor`.
     bounds : asks the broker for the bounds of partitions.
-    tell : told whether the database answers.
+    tell : called with whether the database answers.
     failpoint : called with ``after_lease``.
     topic_ids : asks the broker for the ids of topics, which the lease then compares with the stored ones.
     """
@@ -69,7 +69,7 @@ class Leasing:
         self._generation: int | None = None
 
     def revoke(self) -> None:
-        """The group rebalances: whatever was leased is another's to take."""
+        """The group rebalances: other workers may take what was leased."""
         for partition in self._intake.revoke():
             self._observer.released(partition.topic, partition.number)
         self._generation = None
@@ -144,7 +144,7 @@ class Leasing:
                 raise WorkerHalted(
                     WorkerExit.LOG_RECREATED,
                     f"{partition.topic}[{partition.number}] ends at offset {end}, but outcomes are recorded up "
-                    f"to {expected}: the topic was deleted and made anew, or its log was cut. Restore the "
+                    f"to {expected}: the topic was deleted and recreated, or its log was cut. Restore the "
                     "topic, or give the topics a new prefix so that the new log gets its own progress",
                 )
             if earliest > expected:

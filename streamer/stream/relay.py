@@ -1,4 +1,4 @@
-"""What waits for the broker to Kafka: every message exactly as stored, at least once, in order by key."""
+"""Publishes the outbox to Kafka: every message exactly as stored, at least once, in order by key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Relay:
     """Publishes what waits for the partitions that this worker leases: a lane for each topic.
 
     A lane has a producer, a pace and a back-off of its own, and inside it each partition of the topic does: whatever
-    becomes of one of them, the others go on. A lane begins when its topic has a message and ends when it had none for
+    happens to one of them, the others continue. A lane begins when its topic has a message and ends when it had none for
     a while.
 
     Rows of no partition are policies and alerts. The command that wrote one publishes it at once; should it fail, one
@@ -92,7 +92,7 @@ class Relay:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish until cancelled or finished; what can pass is retried forever."""
+        """Publish until cancelled or finished; what may succeed is retried forever."""
         waking = asyncio.create_task(self._wake.wait())
         try:
             while True:

@@ -55,7 +55,7 @@ _HOPELESS = (
     TypeError,
 )
 _SILENT = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, OSError)
-"""Errors without an answer: if nothing else is acknowledged, the broker is away."""
+"""Errors without an answer: if nothing else is acknowledged, the broker is unavailable."""
 
 _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 """Errors that all partitions of a topic have in common."""
@@ -109,7 +109,7 @@ class _Destination:
 
     Attributes
     ----------
-    sending : what is on its way, until it is settled.
+    sending : what is on its way, until its result is known.
     behind : the lowest id in the queue that was passed over while this one could not take it.
     singly : messages to be sent one by one: one of them may be hopeless.
     stuck : whether this was reported.
@@ -133,7 +133,7 @@ class _Destination:
 
 @dataclass
 class _Sent:
-    """What became of some messages of one destination: acknowledged, hopeless for sure, or to be sent again.
+    """The outcome of some messages to one destination: acknowledged, hopeless for sure, or to be sent again.
 
     `spoiled`: a batch failed, and an idempotent producer's sequence numbers have a hole.
     """
@@ -236,7 +236,7 @@ class RelayLane:
         """Until something was sent, there is something new, or it is time to try again."""
         underway = self._underway()
         now = time.monotonic()
-        # Each one's own time: what was passed over is looked at again then.
+        # Each destination's own time: what was skipped is tried again then.
         due = [
             one.circuit.retry_at - now
             for one in self._all()
@@ -267,7 +267,7 @@ class RelayLane:
         began_after = self._after
         self._after = max([self._after, *(one.id for one in messages if one.queued)])
         if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
-            # The library would look for such a topic without a pause until its time is up.
+            # The library would search for such a topic without a pause until its timeout.
             for message in messages:
                 await self._park(message, InvalidTopicError(self._topic))
             return True
@@ -296,7 +296,7 @@ class RelayLane:
         return full and taken < len(partitions) and (bool(groups) or self._after > began_after)
 
     def _choose_start(self) -> set[_Destination]:
-        """Go back to what was passed over for a destination that can take it now, and to the start now and then.
+        """Go back to what was skipped for a destination that can take it now, and sometimes to the start.
 
         Returns those that can.
         """
@@ -322,7 +322,7 @@ class RelayLane:
                 self._flows(one)
 
     async def _partitions(self, messages: int) -> Sequence[int] | None:
-        """The topic's partitions; None when they cannot be had now."""
+        """The topic's partitions; None when they are unavailable now."""
         try:
             async with self._producers.one() as producer, asyncio.timeout(_METADATA_WITHIN):
                 found = await producer.partitions_for(self._topic)
@@ -496,11 +496,11 @@ class RelayLane:
 
     async def _in_database(self, call: Callable[[], T]) -> T:
         answer = await until_available(self._executor, call, part="database", tell=self._tell)
-        return cast("T", answer)  # it is always wanted, so a None is the call's own
+        return cast("T", answer)  # `wanted` is always true, so a None comes from the call
 
 
 def _looked_at(future: asyncio.Future[object]) -> None:
-    """Take the error of a message that nobody waits for any more, which asyncio would report."""
+    """Retrieve the error of a message that is no longer awaited, or asyncio would report it."""
     if not future.cancelled():
         future.exception()
 

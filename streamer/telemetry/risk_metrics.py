@@ -1,4 +1,4 @@
-"""What watching tells Prometheus of the risk in service. What is not known is absent; after a restart SQL says it at once."""
+"""Metrics of monitoring. What is not known is absent; after a restart SQL says it at once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RiskMetrics:
         self._alerts = dict(counts)
 
     def forget_risk(self, gates: Sequence[str] | None = None) -> None:
-        """Take away what is shown of these gates; of all when None."""
+        """Remove what is shown of these gates; of all when None."""
         for name in (*RISK_GAUGES, "alarm_raised", "alarm_evidence_ratio", "alarm_raised_timestamp_seconds"):
             if gates is None:
                 self._of(name).clear()

@@ -71,7 +71,7 @@ def judge_labeller(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
 
 
 def bertscore_labeller(settings: Settings) -> BertScoreLabeller:
-    """Load the model, which takes seconds. Raises `UsageError` when it cannot be had."""
+    """Load the model, which takes seconds. Raises `UsageError` when it cannot be loaded."""
     from streamer.labels.bertscore import BertScorer
     from streamer.labels.reference_labellers import BertScoreLabeller
 

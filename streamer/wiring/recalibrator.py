@@ -52,7 +52,7 @@ class _Announcements:
         waiting = bool(self._store.unpublished([], limit=1))
         if not waiting and time.monotonic() - self._asked < BROKER_ASKED_EVERY_SECONDS:
             return
-        # Client libraries keep trying for long; a round must not.
+        # Client libraries retry for a long time; a round must not.
         shake_hands(self._connection, seconds=BROKER_SECONDS)
         self._asked = time.monotonic()
         if waiting:
@@ -107,7 +107,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
         )
 
         def exposition() -> bytes:
-            # Asked for in this moment: a round that hangs cannot say that another one leads.
+            # Read now: a round that hangs cannot report that another one leads.
             metrics.show_lead(service.leads)
             return metrics.exposition()
 

@@ -71,7 +71,7 @@ def test_a_topic_made_anew_is_refused_with_what_to_do(
     if not running:
         worker = site.start_worker()
     assert worker.process.wait(60) == WorkerExit.LOG_RECREATED, worker.log_tail()
-    assert f"the topic {topic} was deleted and made anew" in worker.log_tail()
+    assert f"the topic {topic} was deleted and recreated" in worker.log_tail()
     assert "new prefix" in worker.log_tail()
     assert running or site.decided() == 200
     assert not site.store.verify_chain()

@@ -58,7 +58,7 @@ class Traffic:
         self.accepted = {self._responses: 0, self._labels: 0}
         self.huge_ones = 0
         self._servers = site.settings.bootstrap_servers
-        # It waits for a broker that is away for as long as it takes, and never publishes twice by itself.
+        # It waits for a broker that is unavailable for as long as it takes, and never publishes twice by itself.
         self._producer = Producer(
             {
                 "bootstrap.servers": self._servers,

@@ -1,4 +1,4 @@
-"""A judge as labeller of a queue: its marks are the severities, and every exchange goes on record with them."""
+"""A judge as labeller of a queue: its ratings give the severities, and every exchange is recorded with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamer.labels.label_files import LabelTask
 
 GIVE_UP_AFTER = 20
-"""Cases one after another that came to nothing because of the endpoint, past which it counts as away."""
+"""Consecutive cases that failed because of the endpoint, after which it counts as unavailable."""
 
 
 class PatientGrader(Protocol):
@@ -86,7 +86,7 @@ class JudgeLabeller:
                     if failure and in_vain >= GIVE_UP_AFTER:
                         raise Unavailable(
                             f"the judge's endpoint answered none of the last {in_vain} cases ({failure.code}: "
-                            f"{failure.detail}); go on when it does"
+                            f"{failure.detail}); run this again when it does"
                         )
         if blank:
             yield _taken(blank)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streamer.research.evaluation.run import Watch
 
 CACHE = Path(".streamer")
-"""Where scores, marks and results are kept unless told otherwise."""
+"""Where scores, ratings and results are cached by default."""
 
 
 def evaluate(
@@ -73,7 +73,7 @@ def evaluate(
     encoder, device, threads : of the embeddings; see `streamer.research.experiments.stored_encoder.StoredEncoder`.
     cache : folder of what was computed before; None keeps nothing.
     processes : that compute side by side. More than 1 needs a main module that can be imported.
-    watch : told how far things are.
+    watch : receives progress.
 
     Returns
     -------

@@ -72,12 +72,12 @@ class Labels:
         return self._tables[0]
 
     def level(self, law: str, alpha: float) -> float:
-        """Return lambda as `calibrate_groups` finds it with this law of weights."""
+        """Return lambda as `calibrate_groups` finds it with this weighting scheme."""
         limit = budget_limit(alpha, len(self.groups))
         if limit < 0:
             return math.inf
         if all(len(group.item_ids) == 1 for group in self.groups):
-            law = "mean"  # the one item has all the weight, whatever the law
+            law = "mean"  # the one item has all the weight, whatever the scheme
         if law not in self._curves:
             scores, losses = keyed_losses(
                 self.groups, scheme=weighting_scheme(law, {"eta": ETA, "draws": DRAWS}), seed=self.seed
@@ -153,7 +153,7 @@ class ComparedMethod:
     Attributes
     ----------
     name : as in ``docs/guarantees.md``.
-    run : from labels and a budget alpha in (0, 1) to what becomes of the traffic.
+    run : from labels and a budget alpha in (0, 1) to the outcome of the traffic.
     response_only : True: it says nothing where a batch is one unit.
     """
 
@@ -173,7 +173,7 @@ def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -
 
 
 def by_law(law: str) -> Run:
-    """Return how a method with this law of weights serves."""
+    """Return how a method with this weighting scheme serves."""
     return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
 
 

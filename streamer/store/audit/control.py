@@ -233,9 +233,9 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
     """Turn a row into what is sealed of it: plain JSON values, secrets as commitments."""
     plain = {name: _plain(table.c.get(name), value) for name, value in row.items()}
     if table is gates:
-        # A secret until it is revealed: who knows it can tell which batches will be looked at.
+        # Secret until it is revealed: anyone who knows it can predict which batches will be drawn.
         plain["audit_salt"] = salt_commitment(row["name"], row["audit_salt"])
-    # As it will be read back: a tuple becomes a list.
+    # In the form in which it is read back: a tuple becomes a list.
     read: dict[str, Any] = json.loads(canonical_json(plain))
     return read
 

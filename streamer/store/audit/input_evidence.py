@@ -28,7 +28,7 @@ def contradicted_inputs(connection: sa.Connection) -> Iterator[dict[str, Any]]:
 
     Each has ``run``, ``input`` (batch id, attempt, response id) and ``detail``. The score of the unit `batch` and of the
     shape `rank` is not compared: it is of the whole batch. A severity must lie between the least and the largest that was
-    ever given to the response; that a label was left out cannot be told, for it may have come later.
+    ever given to the response; a label that was left out cannot be detected, for it may have come later.
     """
     given = _given()
     found = connection.execute(_query(given).order_by(calibration_inputs.c.run, batches.c.id))

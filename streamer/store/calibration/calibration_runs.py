@@ -1,4 +1,4 @@
-"""Calibration runs: exactly what each read, every calibrator's answer, what became of it and why."""
+"""Calibration runs: exactly what each read, every calibrator's answer, the outcome and why."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Calibrations:
             return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
 
     def alarm_closure(self, gate: str) -> Since | None:
-        """Where the newest alarm that closed the gate, or should have, begins its sample anew; None if none ever did."""
+        """Where the newest alarm that closed the gate, or should have, restarts its sample; None if none ever did."""
         with self._database.reading() as connection:
             return _alarm_closure(connection, gate)
 
@@ -131,7 +131,7 @@ class Calibrations:
         ----------
         why : why it is put in force, for the record.
         expected : version of the policy that must still be in force; None: whichever is.
-        known_alarms : kinds of standing alarms that whoever decided this knew of: raise `PolicyChanged` where another one
+        known_alarms : kinds of raised alarms that the caller knew of: raise `PolicyChanged` where another one
             stands; None: whichever do.
         alert : raised in the same transaction.
 
@@ -139,7 +139,7 @@ class Calibrations:
         ------
         PolicyChanged
             When `expected` is not in force any more, the gate was revised since the run began (its settings are no
-            longer what was calibrated for), or an alarm was raised since that begins its sample anew.
+            longer what was calibrated for), or an alarm was raised since that restarts its sample.
         UsageError
             When the newest policy is not trusted, or there is no key to sign the next one with.
         """
@@ -248,7 +248,7 @@ class Calibrations:
     ) -> tuple[int, Policy]:
         """Write a run, then lock its gate; returns the run's number and the gate's newest policy.
 
-        Everything that takes long comes before the lock: whoever closes the gate meanwhile does not wait.
+        Everything that takes long comes before the lock: closing the gate meanwhile does not wait.
         """
         self._database.take_time(connection)
         writes_no_evidence(connection)
@@ -279,14 +279,14 @@ class Calibrations:
         if (present.settings, present.seed) != (run.gate.settings, run.gate.seed):
             raise UsageError(
                 f"revision {run.gate.revision} of gate {run.gate.gate} was changed in the database while it was calibrated;"
-                " `streamer audit verify` tells more"
+                " `streamer audit verify` says more"
             )
         return present
 
     def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
         """Put the threshold of the gate's newest run in force, under a new version.
 
-        Only the newest: whoever may pick among thresholds after labels were read is promised nothing.
+        Only the newest: a choice among thresholds after labels were read has no guarantee.
 
         Raises
         ------

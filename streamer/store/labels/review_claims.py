@@ -37,14 +37,14 @@ SHOWN = (
     batches.c.references,
     decisions.c.gate,
 )
-"""What a page is told of an answer."""
+"""What a page learns about an answer."""
 
 _CANDIDATES = 8
 _FORGOTTEN = timedelta(days=1)
 
 
 def is_of(reviewer: Reviewer) -> sa.ColumnElement[bool]:
-    """Tell of a claim whether this page has it, with this person at it."""
+    """Report whether this page holds a claim, for this person."""
     return (review_claims.c.holder == reviewer.holder) & (review_claims.c.labeller == reviewer.labeller)
 
 
@@ -119,7 +119,7 @@ def take(
     """Claim a response that waits for a severity, or keep it; False when another has it, or it was labelled."""
     if not _claim(connection, row.batch, row.position, reviewer, until=until, now=now):
         return False
-    # Asked once it is ours: whoever had it may have labelled it, and given it up, a moment ago.
+    # Asked once it is ours: its former holder may have labelled it, and given it up, a moment ago.
     waits = unlabelled(labels, sa.literal(1)).where(
         responses.c.batch == row.batch, responses.c.position == row.position
     )

@@ -38,7 +38,7 @@ _IDS_A_QUERY = 500
 
 
 class Added(NamedTuple):
-    """What became of labels that were brought: new revisions, identical ones that were there already, new signatures; and
+    """The outcome of labels that were given: new revisions, identical ones that were there already, new signatures; and
     those of all of them that their gate does not read."""
 
     added: int
@@ -213,7 +213,7 @@ class Labels:
         """Drawn responses without a severity of their gate's present kind, the oldest decision first.
 
         What scores at or below the gate's label floor is not asked for, nor what no reader would read: see
-        `unlabelled`. `after` goes on behind that one, whatever was labelled or decided meanwhile.
+        `unlabelled`. `after` continues after that one, whatever was labelled or decided meanwhile.
         """
         place = (decisions.c.decided_at, batches.c.id, responses.c.position)
         conditions = []

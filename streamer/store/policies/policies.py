@@ -1,4 +1,4 @@
-"""Policies: minted one version after the other, never changed; the newest of a gate is the one in force."""
+"""Policies: written one version after the other, never changed; the newest of a gate is the one in force."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Policies:
             changed = calibrated_for_another(older.settings, present.settings)
             if changed:
                 raise UsageError(
-                    f"policy {version} of {gate} was calibrated for another {', '.join(changed)}; recalibrate instead"
+                    f"policy {version} of {gate} was calibrated for different settings ({', '.join(changed)}); recalibrate instead"
                 )
             return self._mint.next(
                 connection,
@@ -199,7 +199,7 @@ class Policies:
             return self._own_message(connection, policy)
 
     def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
-        """Have the message about a policy published once more, because others overwrote it on its topic.
+        """Have the message about a policy published again, because others overwrote it on its topic.
 
         False, and nothing is enqueued, when the record does not have this policy, or it is not trusted. A message of the
         gate that waits already is enough.
@@ -225,6 +225,6 @@ def _readable(found: PolicyVersion) -> Policy:
     if found.active is None:
         raise UsageError(
             f"policy {found.version} of gate {found.gate} cannot be read by this version; "
-            "`streamer audit verify` tells whether it was changed"
+            "`streamer audit verify` shows whether it was changed"
         )
     return found.active.policy

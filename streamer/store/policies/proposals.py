@@ -91,7 +91,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
                 calibration_runs.c.id == last,
                 calibration_runs.c.id > sa.func.coalesce(in_force, 0),
                 calibration_runs.c.outcome.is_(None) | (calibration_runs.c.outcome != "unchanged"),
-                # What an alarm closed the gate for, older runs have not read apart.
+                # Older runs did not read what made an alarm close the gate.
                 sa.func.coalesce(calibration_runs.c.since_version, 0) >= sa.func.coalesce(alarm, 0),
             )
         )
@@ -151,7 +151,7 @@ def activate(
     changed = calibrated_for_another(proposal.settings, present.settings)
     if changed:
         raise UsageError(
-            f"run {proposal.run} was calibrated for another {', '.join(changed)} than gate {gate!r} has now; "
+            f"run {proposal.run} was calibrated for different settings than gate {gate!r} has now ({', '.join(changed)}); "
             "recalibrate instead"
         )
     return mint.next(

@@ -283,7 +283,7 @@ def test_the_users_can_do_their_work_and_no_more(
     assert shown["recalibrate"] == "auto"
     assert shown["severity_kind"] == "simulated"
     assert main(["db", "upgrade"]) == 2
-    assert "may not do it" in capsys.readouterr().err
+    assert "lacks the rights to do it" in capsys.readouterr().err
     with (
         database_cursor(url.replace("//postgres@", "//service@")) as cursor,
         pytest.raises(Exception, match="permission"),

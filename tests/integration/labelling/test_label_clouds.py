@@ -53,7 +53,7 @@ def test_going_on_after_a_kill(capsys: pytest.CaptureFixture[str]) -> None:
     Path("out.jsonl").write_bytes(whole[:-20])
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     assert labels() == {"a": (0.0, 1.0), "b": (None, None), "c": (0.0, 1.0)}
-    assert "2 clouds were there already" in capsys.readouterr().err
+    assert "2 clouds were labelled already" in capsys.readouterr().err
     after = Path("out.jsonl").read_bytes()
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     assert Path("out.jsonl").read_bytes() == after
@@ -100,7 +100,7 @@ def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
     ("text", "out", "says"),
     [
         ("not json", "out.jsonl", "line 1 is not JSON"),
-        (row("a", "x", "y") + "\n" + row("a", "x", "y"), "out.jsonl", "there twice"),
+        (row("a", "x", "y") + "\n" + row("a", "x", "y"), "out.jsonl", "occurs twice"),
         (row("a", "x", "y"), "in.jsonl", "names the file that is read"),
         (row("a", "x", "y"), "out.jsonl.gz", "must not end in .gz"),
         (row("a", "x", "y").replace('"label": null', '"label": 1'), "out.jsonl", "'unstated'"),

@@ -282,7 +282,7 @@ def test_a_topic_that_ends_before_the_progress_stops_the_worker(broker: TestedBr
         async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
             await asyncio.wait_for(asyncio.shield(worker.task), 20)
 
-    with pytest.raises(WorkerHalted, match="deleted and made anew") as caught:
+    with pytest.raises(WorkerHalted, match="deleted and recreated") as caught:
         asyncio.run(scenario())
     assert caught.value.status is WorkerExit.LOG_RECREATED
 

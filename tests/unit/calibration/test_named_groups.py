@@ -151,7 +151,7 @@ def test_wrong_arguments_are_named(change, message):
 
 def test_a_group_that_is_there_twice_is_refused():
     group = some_groups(np.random.default_rng(0), 1)[0]
-    with pytest.raises(ValueError, match="group 'batch-0' is there twice"):
+    with pytest.raises(ValueError, match="group 'batch-0' occurs twice"):
         calibrate_groups([group, group], alpha=0.1, seed=1)
 
 

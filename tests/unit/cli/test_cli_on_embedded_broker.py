@@ -176,7 +176,7 @@ def test_a_broker_that_is_away_is_no_failure_for_a_gate() -> None:
     done = away("gate", "create", "bot")
     assert done.returncode == cli.DONE
     assert "Gate bot is created" in done.stdout
-    assert "The broker does not answer now; the next worker announces it." in done.stderr
+    assert "The broker is unavailable; the next worker announces it." in done.stderr
 
 
 def test_publishing_to_a_broker_that_is_away_fails_in_one_line() -> None:
@@ -251,7 +251,7 @@ def test_simulated_traffic_comes_with_its_labels(capsys: pytest.CaptureFixture[s
         signal.signal(signal.SIGTERM, before)
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"batches": 6, "labels": 60}
-    assert "Ctrl-C ends it" in captured.err
+    assert "press Ctrl-C to stop" in captured.err
     assert main(["tail", "responses", "--from-beginning", "--count", "6", "--json"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {event["gate"] for event in events} == {"bot"}
@@ -280,6 +280,6 @@ def test_simulated_traffic_says_when_its_severities_cannot_count(capsys: pytest.
 
 def test_simulated_traffic_needs_a_gate_name_and_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--gate", "Not A Name"]) == cli.WRONG_USAGE
-    assert "is no gate name" in capsys.readouterr().err
+    assert "is not a valid gate name" in capsys.readouterr().err
     assert main(["simulate", "--gate", "bot", "--label-after", "soon"]) == cli.WRONG_USAGE
     assert "--label-after must be a time" in capsys.readouterr().err

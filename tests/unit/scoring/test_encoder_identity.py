@@ -161,7 +161,7 @@ def test_a_module_outside_the_folder_is_refused(model: Path) -> None:
 def test_an_unknown_dimension_is_told(model: Path) -> None:
     write(model / "config.json", {})
     write(model / "modules.json", [TRANSFORMER])
-    with pytest.raises(UsageError, match="does not tell the dimension"):
+    with pytest.raises(UsageError, match="does not give the dimension"):
         embedding_dimension(model)
 
 
