@@ -94,11 +94,8 @@ def parameter(
     return field(default=default, metadata={"range": about})
 
 
-P = TypeVar("P", bound="Parametrised")
-
-
-class Parametrised:
-    """A specification whose parameters are its dataclass fields, made by `parameter`. Raises `ValueError` beyond a range."""
+class Specification:
+    """What one of several says of itself: a calibrator, a shape, a scorer, a kind of severity."""
 
     __slots__ = ()
 
@@ -106,6 +103,15 @@ class Parametrised:
     """How it is named on the command line, on topics and in SQL."""
     place: ClassVar[int] = 1000
     """Where it stands in lists; those of the same place stand by name."""
+
+
+S = TypeVar("S", bound=Specification)
+
+
+class Parametrised(Specification):
+    """A specification whose parameters are its dataclass fields, made by `parameter`. Raises `ValueError` beyond a range."""
+
+    __slots__ = ()
 
     @classmethod
     def ranges(cls) -> dict[str, Range]:
@@ -130,7 +136,7 @@ class Parametrised:
         self.check()
 
 
-def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
+def discovered(package: ModuleType, base: type[S]) -> dict[str, type[S]]:
     """Return the specifications of a kind in a package, by name, in the order of their places.
 
     Raises
@@ -138,7 +144,7 @@ def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
     TypeError
         When two have the same name.
     """
-    found: dict[str, type[P]] = {}
+    found: dict[str, type[S]] = {}
     for module in pkgutil.iter_modules(package.__path__):
         content = vars(import_module(f"{package.__name__}.{module.name}"))
         for one in content.values():
