@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import operator
 import pkgutil
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
 
     from streamer.calibration.calibrators.transductive import TransductiveRule
@@ -127,13 +128,36 @@ class Parametrised(Specification):
         """What they are."""
         return {name: getattr(self, name) for name in self.ranges()}
 
-    def check(self) -> None:
-        """Make plain numbers of the parameters. Raises `ValueError` for one that is out of its range."""
+    def __post_init__(self) -> None:
         for name, about in self.ranges().items():
             object.__setattr__(self, name, about.plain(name, getattr(self, name)))
 
-    def __post_init__(self) -> None:
-        self.check()
+
+P = TypeVar("P", bound=Parametrised)
+
+
+def made(kinds: Mapping[str, type[P]], name: str, parameters: Mapping[str, Number], *, what: str) -> P:
+    """Make one of several; parameters that it does not have are passed over.
+
+    Raises
+    ------
+    ValueError
+        When there is none of this name, or a parameter is out of its range.
+    """
+    kind = kinds.get(name)
+    if kind is None:
+        raise ValueError(f"{what} must be one of {', '.join(kinds)}, not {name!r}")
+    return kind(**{one: parameters[one] for one in kind.ranges() if one in parameters})
+
+
+def all_ranges(kinds: Iterable[type[Parametrised]]) -> dict[str, tuple[Range, Number, tuple[str, ...]]]:
+    """Return every parameter of several by name: its range, its default, and the names of those that have it."""
+    found: dict[str, tuple[Range, Number, tuple[str, ...]]] = {}
+    for kind in kinds:
+        for name, about in kind.ranges().items():
+            first, default, who = found.get(name, (about, kind.defaults()[name], ()))
+            found[name] = (first, default, (*who, kind.name))
+    return found
 
 
 def discovered(package: ModuleType, base: type[S]) -> dict[str, type[S]]:
@@ -202,7 +226,7 @@ class Calibrated(NamedTuple):
     window: TransductiveRule | None = None
 
 
-class Calibrator(Parametrised):
+class Calibrator(Parametrised, ABC):
     """A way from labelled groups to a threshold, with its promise.
 
     A subclass is a frozen dataclass with slots in a file of its own in `streamer.calibration.calibrators`.
@@ -244,9 +268,9 @@ class Calibrator(Parametrised):
     against_mean: ClassVar[str] = ""
     """How its threshold stands to that of `mean`, in a sentence that goes on after its name; empty for `mean` itself."""
 
+    @abstractmethod
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the threshold. Raises `ValueError` if a group id repeats or an argument is not valid."""
-        raise NotImplementedError
 
     def groups_needed(self, alpha: float) -> int:
         """The fewest groups with which anything could ship at this budget, if none of them lost anything."""
