@@ -23,8 +23,7 @@ from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.intake import Fetched, Intake
-from streamer.stream.latency import LatencyLedger
-from streamer.stream.observer import SilentObserver
+from streamer.stream.reports import Reports
 from tests.counting_encoder import CountingEncoder
 from tests.integration.store.conftest import World, interrupted
 
@@ -99,11 +98,8 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
                 max_records=1000,
                 max_bytes=2**20,
                 cap=DeadLetterCap(DeadLetterLimits()),
-                ledger=LatencyLedger(),
-                observer=SilentObserver(),
+                reports=Reports(failpoint=failpoint),
                 on_commit=lambda: None,
-                tell=lambda *_: None,
-                failpoint=failpoint,
             )
             running = asyncio.create_task(commits.run())
             await intake.drained()
