@@ -418,16 +418,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
         for one in inspect.signature(command).parameters.values()
         if one.name != "given"
     ]
-    options = [
-        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=one.annotation())
-        for one in SETTINGS
-    ]
-    everything = inspect.Parameter(
-        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAllOption
-    )
+    options = [opt.keyword(one.name, one.annotation(), None) for one in SETTINGS]
+    everything = opt.keyword("help_all", HelpAllOption, False)
     first, rest = own[:1], [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own[1:]]
     parameters = [*first, *options, *rest, everything]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
     del run.__wrapped__
-    return run
+    return opt.with_parameters(run, parameters)

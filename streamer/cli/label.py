@@ -10,6 +10,7 @@ import typer
 from streamer.cli import label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
 from streamer.cli.gate_names import gate_names
+from streamer.labels.registry import by_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,7 +219,6 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
 
 
 app.command("keygen")(label_keys.keygen)
-app.command("judge")(label_filling.judge)
-app.command("bertscore")(label_filling.bertscore)
-app.command("lexical")(label_filling.lexical)
+for name, program_kind in by_programs().items():
+    app.command(name)(label_filling.filling(program_kind))
 app.command("clouds")(label_clouds.clouds)

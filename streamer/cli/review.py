@@ -46,8 +46,8 @@ def review(
 
     The printed link contains a secret: anyone who has it can read the texts and give severities. Several people may
     work at once, on one page or on several servers over one database: none gets what another has. What the gate decided
-    is shown after a severity was given, not before. Gates of the kinds `judge`, `bertscore` and `lexical` are labelled
-    by programs, and left out.
+    is shown after a severity was given, not before. Gates whose severities a program gives (`streamer label --help`) are
+    left out.
     """
     from streamer import wiring
     from streamer.cli.console import log_lines

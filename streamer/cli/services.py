@@ -45,20 +45,9 @@ def worker(
     took its partitions, 75 the database gave no lease in time, 78 a topic was deleted and recreated, 124 it did
     not stop in time.
     """
-    from streamer import wiring
-    from streamer.cli.console import log_lines
-    from streamer.settings.settings import load_settings
-    from streamer.telemetry.logs import configure_logging
+    from streamer.wiring import run_worker
 
-    settings = load_settings(**({} if port is None else {"http": {"port": port}}))
-    log_lines(configure_logging(settings.logging.format, settings.logging.level))
-    _warn_of_misspelt()
-    _leave_at_sigterm()
-    if until_stdin_closes:
-        _stop_when_stdin_closes()
-    raise typer.Exit(
-        wiring.run_worker(settings, announce=_announce_json if json or collected() else _announce)
-    )
+    raise typer.Exit(_serve(run_worker, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
 def recalibrator(
@@ -81,7 +70,13 @@ def recalibrator(
 
     Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
-    from streamer import wiring
+    from streamer.wiring import run_recalibrator
+
+    raise typer.Exit(_serve(run_recalibrator, port, until_stdin_closes=until_stdin_closes, json=json))
+
+
+def _serve(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
+    """Run a service of the settings until it is told to stop, and return its exit status."""
     from streamer.cli.console import log_lines
     from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
@@ -92,9 +87,7 @@ def recalibrator(
     _leave_at_sigterm()
     if until_stdin_closes:
         _stop_when_stdin_closes()
-    raise typer.Exit(
-        wiring.run_recalibrator(settings, announce=_announce_json if json or collected() else _announce)
-    )
+    return run(settings, announce=_announce_json if json or collected() else _announce)
 
 
 def dev(

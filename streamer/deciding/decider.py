@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from streamer.deciding.actions import action_event
+from streamer.deciding.actions import Judged, action_event
 from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.actions import action_message
@@ -79,20 +79,6 @@ def _keep_scores(p: _Pending, before: Decision) -> None:
     raw = tuple(one.raw_energy for one in before.responses if one.raw_energy is not None)
     if scores:
         p.scores, p.raw, p.cloud = scores, raw or None, before.cloud
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """What became of one batch; `ruling` is None when it was not scored."""
-
-    ruling: Ruling | None
-    cut: Cut
-    segment: str | None
-    uniforms: tuple[float, ...] | None
-    shipped: tuple[bool, ...]
-    outcome: BatchAction
-    reason: str
-    selected: str | None
 
 
 class BatchDecider:
@@ -303,18 +289,7 @@ class BatchDecider:
         judged = self._rule(p)
         decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
         sampled, drawn = self._draw(p, judged.ruling)
-        responses = tuple(
-            ScoredResponse(
-                id=r.id,
-                text=r.text,
-                score=None if p.scores is None else p.scores[i],
-                raw_energy=None if p.raw is None else p.raw[i],
-                action="ship" if judged.shipped[i] else settings.hold_action,
-                drawn=r.id in drawn,
-                uniform=None if judged.uniforms is None else judged.uniforms[i],
-            )
-            for i, r in enumerate(p.event.responses)
-        )
+        responses = _responses(p, judged, drawn)
         probability = settings.audit_probability if p.scores is not None else 0.0
         # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
@@ -323,11 +298,7 @@ class BatchDecider:
             record=p.record,
             key=p.key,
             policy=policy,
-            cut=judged.cut,
-            segment=judged.segment,
-            outcome=judged.outcome,
-            reason=judged.reason,
-            selected=judged.selected,
+            judged=judged,
             responses=responses,
             sampled=sampled,
             sampling_probability=probability,
@@ -369,7 +340,7 @@ class BatchDecider:
             cloud=p.cloud,
         )
 
-    def _rule(self, p: _Pending) -> _Judged:
+    def _rule(self, p: _Pending) -> Judged:
         """Apply the policy to a batch; one that was not scored is held whole."""
         policy = p.active.policy
         settings = policy.settings
@@ -377,7 +348,7 @@ class BatchDecider:
         if p.scores is None:
             cut = Cut(policy.state, policy.threshold)
             reason = p.held or "scorer_failed"
-            return _Judged(None, cut, None, None, (False,) * len(ids), settings.hold_action, reason, None)
+            return Judged(None, cut, None, None, (False,) * len(ids), settings.hold_action, reason, None)
         gate = self._gate(policy)
         segment = None
         if (
@@ -399,7 +370,7 @@ class BatchDecider:
         else:
             outcome = "mixed" if any(shipped) else settings.hold_action
         selected = None if ruling.gate.selected is None else ids[ruling.gate.selected]
-        return _Judged(ruling, ruling.cut, segment, uniforms, shipped, outcome, reason, selected)
+        return Judged(ruling, ruling.cut, segment, uniforms, shipped, outcome, reason, selected)
 
     def _gate(self, policy: Policy) -> PolicyGate:
         """Return the gate of a policy, built once for each version."""
@@ -418,6 +389,21 @@ class BatchDecider:
         if settings.unit == "best" and ruling.gate.best is not None:
             return True, frozenset({ids[ruling.gate.best]})
         return True, draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)
+
+
+def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[ScoredResponse, ...]:
+    return tuple(
+        ScoredResponse(
+            id=r.id,
+            text=r.text,
+            score=None if p.scores is None else p.scores[i],
+            raw_energy=None if p.raw is None else p.raw[i],
+            action="ship" if judged.shipped[i] else p.active.policy.settings.hold_action,
+            drawn=r.id in drawn,
+            uniform=None if judged.uniforms is None else judged.uniforms[i],
+        )
+        for i, r in enumerate(p.event.responses)
+    )
 
 
 def _accepts(settings: GateSettings, event: ResponsesV1) -> bool:

@@ -5,14 +5,9 @@
 """
 
 from streamer.labels.answer_head import answer_head
-from streamer.labels.severity import (
-    ReferencedAnswer,
-    Severity,
-    SimilarityScorer,
-    factuality_severities,
-    judge_severity,
-    lexical_severity,
-)
+from streamer.labels.kinds.bertscore import ReferencedAnswer, SimilarityScorer, factuality_severities
+from streamer.labels.kinds.lexical import lexical_severity
+from streamer.labels.severity import Severity, judge_severity
 
 __all__ = [
     "ReferencedAnswer",

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
-PROGRAM_KINDS = frozenset({"judge", "bertscore", "lexical"})
-"""Kinds of severity that programs give: a person's would be another measure under the same name."""
-
 
 class UnknownItem(StreamerError):
     """The page speaks of an item that this person was never shown."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
-    {name: kind() for name, kind in discovered(scorers, Scorer).items()}
+    {name: kind() for name, kind in discovered(scorers, Scorer).items()}  # type: ignore[type-abstract]
 )
 """All of them, the one that gates use first."""
 

@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from streamer.failpoints import Failpoint
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.latency import LatencyLedger
-    from streamer.stream.observer import StreamObserver
+    from streamer.stream.reports import Reports
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
@@ -42,7 +40,7 @@ class Relay:
     max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
     batch : messages that a lane reads and publishes at a time.
     idle_poll : seconds between looks when nobody called `wake`, and between looks for topics without a lane.
-    failpoint : called with ``before_publish``, ``after_publish`` and ``after_mark``.
+    reports : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
     """
 
     def __init__(
@@ -54,10 +52,7 @@ class Relay:
         sources: Callable[[], Mapping[Partition, Lease]],
         takes_ownerless: Callable[[], bool],
         max_request_size: int,
-        ledger: LatencyLedger,
-        observer: StreamObserver,
-        tell: Callable[[str, bool], None],
-        failpoint: Failpoint,
+        reports: Reports,
         batch: int = 1000,
         idle_poll: float = 1.0,
     ) -> None:
@@ -67,10 +62,7 @@ class Relay:
         self._sources = sources
         self._takes_ownerless = takes_ownerless
         self._max_request_size = max_request_size
-        self._ledger = ledger
-        self._observer = observer
-        self._tell = tell
-        self._failpoint = failpoint
+        self._reports = reports
         self._batch = batch
         self._idle_poll = idle_poll
         self._wake = asyncio.Event()
@@ -132,10 +124,7 @@ class Relay:
             max_request_size=self._max_request_size,
             batch=self._batch,
             idle_poll=self._idle_poll,
-            ledger=self._ledger,
-            observer=self._observer,
-            tell=self._tell,
-            failpoint=self._failpoint,
+            reports=self._reports,
         )
         if self._finishing:
             lane.finish()
@@ -146,7 +135,7 @@ class Relay:
             self._executor,
             lambda: self._journal.unpublished_topics(sorted(self._sources()), ownerless=self._ownerless()),
             part="database",
-            tell=self._tell,
+            tell=self._reports.tell,
         )
         return found or []
 

@@ -123,16 +123,16 @@ class _Due:
 
 
 def _for_people(store: Store) -> tuple[str, ...]:
-    from streamer.review.items import PROGRAM_KINDS
+    from streamer.labels.registry import by_programs
 
-    return tuple(one.gate for one in store.gates.list() if one.settings.severity_kind not in PROGRAM_KINDS)
+    return tuple(one.gate for one in store.gates.list() if one.settings.severity_kind not in by_programs())
 
 
 def _check_for_people(store: Store, gate: str) -> None:
-    from streamer.review.items import PROGRAM_KINDS
+    from streamer.labels.registry import by_programs
 
     kind = store.gates.get(gate).settings.severity_kind
-    if kind in PROGRAM_KINDS:
+    if kind in by_programs():
         raise UsageError(
             f"gate {gate} is controlled by severities of the kind {kind!r}, which a program gives (streamer label "
             f"{kind}): a person's would be another measure. Another kind is another gate: streamer gate create NAME "

@@ -174,7 +174,7 @@ class Selective(Calibrator):
     )
 
     def __post_init__(self) -> None:
-        self.check()
+        Calibrator.__post_init__(self)
         if self.starts > self.grid:
             raise ValueError(f"starts must be in 1..{self.grid}, the levels of the grid, not {self.starts!r}")
 

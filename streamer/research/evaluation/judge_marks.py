@@ -16,8 +16,8 @@ import msgspec
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable
 from streamer.labels.answer_head import answer_head
-from streamer.labels.judge.labeller import GIVE_UP_AFTER
 from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from streamer.labels.llm.record import PASSING
 from streamer.scoring.blank import is_blank
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streamer.labels.judge.labeller import PatientGrader
+    from streamer.labels.kinds.judge import PatientGrader
     from streamer.research.evaluation.data_sets import DataSet
 
 

@@ -24,7 +24,7 @@ from streamer.scoring.registry import SCORER_NAMES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.labels.judge.labeller import PatientGrader
+    from streamer.labels.kinds.judge import PatientGrader
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
     from streamer.research.evaluation.run import Watch

@@ -18,9 +18,7 @@ from streamer.calibration import (
     LossCurve,
     Threshold,
     calibrate_by_age,
-    calibrate_clt,
     calibrate_high_probability,
-    calibrate_pooled,
     calibrate_selective,
     calibrate_soft,
     prepare_transductive,
@@ -194,14 +192,6 @@ def _age(labels: Labels, alpha: float) -> Threshold:
     return calibrate_by_age(labels.table(), alpha=alpha, ages=ages, rho=RHO)
 
 
-def _clt(labels: Labels, alpha: float) -> Threshold:
-    return calibrate_clt(labels.table(), alpha=alpha, delta=DELTA)
-
-
-def _pooled(labels: Labels, alpha: float) -> Threshold:
-    return calibrate_pooled(labels.table(), alpha=alpha, largest_group=labels.largest)
-
-
 def _by_specification(name: str) -> Run:
     """Return how a calibrator serves with the parameters that its specification has."""
     chosen = calibrator(name)
@@ -255,8 +245,6 @@ _OF_THEIR_OWN: dict[str, Run] = {
     **{scheme: by_law(scheme) for scheme in weighting_schemes()},
     **{bound: _indicator(_bound(bound)) for bound in ("hb", "betting")},
     "age": _indicator(_age),
-    "clt": _indicator(_clt),
-    "pooled": _indicator(_pooled),
 }
 """Those that share what is computed once for all budgets."""
 

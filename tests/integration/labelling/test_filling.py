@@ -20,7 +20,7 @@ import pytest
 from streamer import cli
 from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
-from streamer.labels.judge.labeller import GIVE_UP_AFTER
+from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from tests.integration.store.conftest import World
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.services.ports import free_port

@@ -12,7 +12,7 @@ from streamer.cli import main
 from streamer.clouds.cloud import read_clouds
 from streamer.labels.cloud_labels import CloudLabelling
 from streamer.labels.filling import Attempted, fill
-from streamer.labels.reference_labellers import LexicalLabeller
+from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.severity import Severity
 
 
@@ -68,7 +68,7 @@ def test_two_labellers_do_not_share_a_file(capsys: pytest.CaptureFixture[str]) -
 def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
     asked: list[str] = []
 
-    class Half(LexicalLabeller):
+    class Half(Lexical):
         fails = True
 
         def label(self, tasks: Any) -> Any:

@@ -17,39 +17,15 @@ import sqlalchemy as sa
 
 from streamer.errors import BadData, Unavailable
 from streamer.journal import OutboxMessage
-from streamer.store import migrate, open_store
+from streamer.store import migrate
 from streamer.store.db import engine
 from tests.faults.site import wait_until
-from tests.integration.store.conftest import World, dead_letter_message, policy_message
+from tests.integration.store.conftest import World, interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from streamer.journal import Record
-    from streamer.store import Store
     from tests.services.postgres import PostgresServer
-
-
-@pytest.fixture
-def postgres_world(migrated_postgres_url: str) -> Iterator[World]:
-    world = World(migrated_postgres_url)
-    world.gate()
-    yield world
-    world.close()
-
-
-def interrupted(world: World, meanwhile: Callable[[], object]) -> Store:
-    """A store that lets something happen in the middle of a commit that has a dead letter of the store's own."""
-
-    def message(record: Record, code: str, detail: str) -> OutboxMessage:
-        meanwhile()
-        return dead_letter_message(record, code, detail)
-
-    store = open_store(
-        world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=message
-    )
-    world.stores.append(store)
-    return store
 
 
 def test_a_locked_sqlite_file_is_unavailable(

@@ -434,7 +434,7 @@ def test_a_group_counts_once_it_is_old_enough_though_its_label_came_before(
     one = site(label_deadline_seconds=6.0)
     seconds = 1000.0
     monkeypatch.setattr(
-        "streamer.store.calibration.recalibration_status.time", SimpleNamespace(monotonic=lambda: seconds)
+        "streamer.store.calibration.group_counts.time", SimpleNamespace(monotonic=lambda: seconds)
     )
     one.now = one.start
     assert new_groups(one) == 0
