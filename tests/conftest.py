@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -351,10 +352,21 @@ def error_log(request: pytest.FixtureRequest) -> Iterator[ErrorLog]:
     root.addHandler(log)
     yield log
     root.handlers[:], root.level = handlers, level
+    _forget_what_was_left_out()
     marker = request.node.get_closest_marker("expected_errors")
     patterns = (marker.args or (".*",)) if marker else ()
     if unexpected := log.unexpected(patterns):
         pytest.fail("logged at ERROR, unannounced:\n" + "\n".join(unexpected[:20]), pytrace=False)
+
+
+def _forget_what_was_left_out() -> None:
+    """Take the worker's bound off the clients' loggers: it would hide, or count, what another test logs."""
+    if limits := sys.modules.get("streamer.stream.log_limits"):
+        for logger in list(logging.root.manager.loggerDict.values()):
+            if isinstance(logger, logging.Logger):
+                logger.filters[:] = [
+                    one for one in logger.filters if not isinstance(one, limits.LogRateLimit)
+                ]
 
 
 @pytest.fixture
