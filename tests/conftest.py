@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+import hypothesis
 import pytest
 import structlog
 
@@ -38,6 +39,13 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
 
+QUICK = "quick"
+"""The profile of Hypothesis that `make check` takes."""
+
+SLOW_TESTS = ROOT / "tests" / "slow_tests.txt"
+"""Tests that were measured to take long, one a line; `make slow-tests` writes it."""
+
+
 class _Logging(Protocol):
     def log_tail(self, lines: int = ...) -> str: ...
 
@@ -47,6 +55,7 @@ _running = pytest.StashKey[dict[str, _Logging]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = {}
+    hypothesis.settings.register_profile(QUICK, max_examples=10)
     for name in ("COLUMNS", "LINES"):
         # readline sets them in a process that loads it, as pytest does, and the processes of xdist inherit them
         os.environ.pop(name, None)
@@ -75,12 +84,35 @@ _MARKS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with what its fixtures need, so that ``-m "not kafka"`` is always true to its word."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with what its fixtures need, so that ``-m "not kafka"`` is always true to its word.
+
+    Those that were measured to take long are marked, too.
+    """
+    slow = set(SLOW_TESTS.read_text().split())
+    quick = config.getoption("--hypothesis-profile", None) == QUICK
     for item in items:
         for name in getattr(item, "fixturenames", ()):
             if name in _MARKS:
                 item.add_marker(_MARKS[name])
+        if function_of(item.nodeid) in slow:
+            item.add_marker("slow")
+        if quick:
+            _take_few_examples(item)
+
+
+def function_of(node_id: str) -> str:
+    """The test without its parameters."""
+    return node_id.partition("[")[0]
+
+
+def _take_few_examples(item: pytest.Item) -> None:
+    """Bound a test by the quick profile even where it has a number of examples of its own."""
+    test = getattr(item, "obj", None)
+    own = getattr(test, "_hypothesis_internal_use_settings", None)
+    most = hypothesis.settings.get_profile(QUICK).max_examples
+    if own is not None and own.max_examples > most:
+        test._hypothesis_internal_use_settings = hypothesis.settings(own, max_examples=most)  # type: ignore[union-attr]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -129,7 +129,7 @@ class KafkaBroker:
     log : the file that the broker's warnings and errors go to.
     """
 
-    def __init__(self, *, ready_within: float = 60.0, security: BrokerSecurity | None = None) -> None:
+    def __init__(self, *, ready_within: float = 180.0, security: BrokerSecurity | None = None) -> None:
         self.security = security
         self.folder = Path(tempfile.mkdtemp(prefix="streamer-kafka-"))
         self.log = self.folder / "broker.log"
@@ -256,7 +256,7 @@ class KafkaBroker:
 
     def _format(self, *more: str) -> None:
         arguments = ("format", "-t", self.cluster_id, "-c", str(self._properties), *more)
-        if self._java("kafka.tools.StorageTool", *arguments).wait(60) != 0:
+        if self._java("kafka.tools.StorageTool", *arguments).wait(180) != 0:
             raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
