@@ -42,6 +42,11 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 QUICK = "quick"
 """The profile of Hypothesis that `make check` takes."""
 
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile(QUICK, max_examples=10, deadline=None)
+hypothesis.settings.register_profile("full", deadline=None)
+hypothesis.settings.load_profile("full")
+
 SLOW_TESTS = ROOT / "tests" / "slow_tests.txt"
 """Tests that were measured to take long, one a line; `make slow-tests` writes it."""
 
@@ -55,7 +60,6 @@ _running = pytest.StashKey[dict[str, _Logging]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = {}
-    hypothesis.settings.register_profile(QUICK, max_examples=10)
     for name in ("COLUMNS", "LINES"):
         # readline sets them in a process that loads it, as pytest does, and the processes of xdist inherit them
         os.environ.pop(name, None)

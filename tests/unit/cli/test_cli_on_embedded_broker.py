@@ -2,13 +2,14 @@
 
 import gzip
 import json
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,22 @@ def test_ctrl_c_ends_a_tail_with_130() -> None:
     assert first, err
     assert tail.returncode == cli.INTERRUPTED
     assert b"Traceback" not in err
+
+
+class _CtrlC(logging.Handler):
+    """Sends it once while kafka-python is at work, and swallows the exception as kafka-python does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logging.getLogger("kafka").removeHandler(self)
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_that_the_client_swallows_ends_a_tail_too(caplog: pytest.LogCaptureFixture) -> None:
+    main(["gate", "create", "bot"])
+    with caplog.at_level(logging.DEBUG, "kafka"):
+        logging.getLogger("kafka").addHandler(_CtrlC())
+        assert main(["tail", "thresholds", "--timeout", "5s"]) == cli.INTERRUPTED
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:

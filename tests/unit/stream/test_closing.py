@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 
 from streamer.stream.closing import closed_within
@@ -63,11 +64,13 @@ def test_a_producer_that_is_asking_for_metadata_is_closed_without_an_error(expec
     async def scenario() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=f"{found.host}:{found.port}", enable_idempotence=True)
         await producer.start()
-        await producer.send("t", b"the flush waits for this one")
+        lost = await producer.send("t", b"the flush waits for this one")
         asking = producer.client.force_metadata_update()
         await closed_within(producer, 0.1)
         assert await what_is_left(1.0) == set()
         assert await asking is False
+        with pytest.raises(KafkaError):
+            await lost
 
     asyncio.run(scenario())
     assert expected_errors.lines == []
