@@ -106,7 +106,7 @@ def test_a_newer_policy_that_the_decider_refused_does_not_count_until_another_co
 
 def test_a_ship_past_its_deadline_is_not_committed_and_a_held_one_is(new_world: Callable[..., World]) -> None:
     world = new_world()
-    world.gate(unit="response", decision_deadline_seconds=240.0)
+    world.gate(unit="response", decision_deadline_seconds=60.0)
     lease = world.lease()
     world.clock.now = START + timedelta(seconds=50)
     assert world.commit(world.slice(lease, world.decision(0, actions=SHIPS))) == [["decision"]]
@@ -121,7 +121,7 @@ def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
     new_world: Callable[..., World],
 ) -> None:
     world = new_world()
-    world.gate(unit="response", decision_deadline_seconds=240.0)
+    world.gate(unit="response", decision_deadline_seconds=60.0)
     lease = world.lease()
     world.clock.now = START + timedelta(seconds=50)
     made = replace(world.record(0), timestamp_ms=int(START.timestamp() * 1000))
@@ -145,7 +145,7 @@ def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World) -> None:
 def test_the_deadline_is_looked_at_when_the_commit_ends(new_world: Callable[..., World]) -> None:
     """Not when it began: a table may have been locked for a minute in between."""
     world = new_world()
-    world.gate(unit="response", decision_deadline_seconds=240.0)
+    world.gate(unit="response", decision_deadline_seconds=60.0)
     lease = world.lease()
 
     def slow(record: Any, code: str, detail: str) -> OutboxMessage:

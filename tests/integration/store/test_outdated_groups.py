@@ -188,7 +188,7 @@ def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: boo
 
 def test_every_gate_that_is_outdated_is_named(new_world: Callable[..., World]) -> None:
     world = new_world()
-    policies = [world.gate(name, decision_deadline_seconds=240.0, unit="response") for name in GATES]
+    policies = [world.gate(name, decision_deadline_seconds=60.0, unit="response") for name in GATES]
     for name in GATES[:2]:
         world.store.policies.close(name, by="ana", reason="an incident")
     lease = world.lease()

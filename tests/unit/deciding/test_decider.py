@@ -101,7 +101,7 @@ POLICIES = {
         active("accepts", embeddings="accept", dimension=8),
         active("accepts-other", encoder="other@12345678", embeddings="accept", dimension=8),
         active("outer", encoder="external:text-embedding-3-small", embeddings="accept", dimension=4),
-        active("hasty", decision_deadline_seconds=240.0),
+        active("hasty", decision_deadline_seconds=60.0),
         active("twice", max_attempts=2, state="open", threshold=None),
         active("shy", mode="shadow", audit_probability=0.0, hold_action="escalate"),
     )
