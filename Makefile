@@ -115,4 +115,5 @@ $(KAFKA): deploy/kafka/pom.xml
 	@command -v mvn >/dev/null || { echo "Maven is needed (Debian: apt-get install maven)." >&2; exit 1; }
 	mvn --quiet --batch-mode --no-transfer-progress -Dstyle.color=never -f deploy/kafka/pom.xml \
 		dependency:copy-dependencies
+	@rm -f $(@D)/classes.jsa  # of the jars as they were; the tests make another
 	@touch $@
