@@ -14,11 +14,15 @@ class PatientInterrupt:
     """Ctrl-C stops at once, but not between `hold` and `release`: then at `release`. For the main thread.
 
     A context manager: afterwards Ctrl-C does what it did before.
+
+    Attributes
+    ----------
+    wanted : whether it came. To be asked where a library may have swallowed the exception.
     """
 
     def __init__(self) -> None:
         self._held = False
-        self._wanted = False
+        self.wanted = False
 
     def hold(self) -> None:
         """From here on Ctrl-C waits."""
@@ -27,7 +31,7 @@ class PatientInterrupt:
     def release(self) -> None:
         """Continue; raises `KeyboardInterrupt` when a stop was requested."""
         self._held = False
-        if self._wanted:
+        if self.wanted:
             raise KeyboardInterrupt
 
     def __enter__(self) -> PatientInterrupt:
@@ -40,7 +44,7 @@ class PatientInterrupt:
         signal.signal(signal.SIGINT, self._before)
 
     def _interrupt(self, *_: Any) -> None:
-        self._wanted = True
+        self.wanted = True
         if not self._held:
             raise KeyboardInterrupt
 

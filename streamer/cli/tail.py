@@ -42,6 +42,7 @@ def tail(
 
     from streamer import wiring
     from streamer.cli.console import note, say
+    from streamer.cli.interrupts import PatientInterrupt
     from streamer.cli.reachability import require_broker
     from streamer.security.visible import visible
     from streamer.settings.settings import load_settings
@@ -50,23 +51,28 @@ def tail(
     require_broker(settings)
     name = getattr(wiring.topics(settings), topic.name.lower())
     seen = 0
-    for record in wiring.tail(
-        settings,
-        name,
-        from_beginning=from_beginning,
-        timeout_seconds=None if timeout is None else opt.seconds(timeout, "--timeout"),
-    ):
-        if json:
-            value = (record.value or b"null").replace(b"\n", b" ")
-            if sys.stdout.isatty():
-                value = visible(value.decode(errors="replace")).encode()
-            sys.stdout.buffer.write(value + b"\n")
-        else:
-            say(line(topic, record))
-        sys.stdout.flush()
-        seen += 1
-        if seen == count:
-            return
+    # kafka-python swallows whatever is raised while it runs its tasks, Ctrl-C too.
+    with PatientInterrupt() as interrupt:
+        for record in wiring.tail(
+            settings,
+            name,
+            from_beginning=from_beginning,
+            timeout_seconds=None if timeout is None else opt.seconds(timeout, "--timeout"),
+            stop=lambda: interrupt.wanted,
+        ):
+            if json:
+                value = (record.value or b"null").replace(b"\n", b" ")
+                if sys.stdout.isatty():
+                    value = visible(value.decode(errors="replace")).encode()
+                sys.stdout.buffer.write(value + b"\n")
+            else:
+                say(line(topic, record))
+            sys.stdout.flush()
+            seen += 1
+            if seen == count:
+                return
+        if interrupt.wanted:
+            raise KeyboardInterrupt
     if not seen:
         note(f"no event on {name} within {timeout}")
 

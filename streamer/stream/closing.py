@@ -41,6 +41,7 @@ def cut(connections: Any) -> None:
 async def _abandoned(client: Any) -> None:
     producing = isinstance(client, AIOKafkaProducer)
     connections = client.client if producing else client._client
+    await _ask_no_more(connections)
     # Requests in flight fail with their connection, and the tasks that wait for them can end.
     cut(connections)
     for part in (client._sender,) if producing else (client._coordinator, client._fetcher):
@@ -50,6 +51,16 @@ async def _abandoned(client: Any) -> None:
         _fail_all(client._message_accumulator)
     await _within(1.0, connections.close)
     cut(connections)  # a task may have reconnected before it ended
+
+
+async def _ask_no_more(connections: Any) -> None:
+    """End the task that asks for metadata: it would log the loss of the connections that we cut as an error."""
+    asking, update = connections._sync_task, connections._md_update_fut
+    if asking is not None:
+        asking.cancel()
+        await asyncio.wait([asking], timeout=0.1)
+    if update is not None and not update.done():
+        update.set_result(False)
 
 
 async def _within(seconds: float, end: Callable[[], Awaitable[object]]) -> bool:

@@ -11,7 +11,7 @@ from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
 from streamer.events.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streamer.gates.policy import Policy
     from streamer.journal import OutboxMessage
@@ -199,13 +199,18 @@ def publish_waiting(settings: Settings, store: Store) -> int:
 
 
 def tail(
-    settings: Settings, topic: str, *, from_beginning: bool = False, timeout_seconds: float | None = None
+    settings: Settings,
+    topic: str,
+    *,
+    from_beginning: bool = False,
+    timeout_seconds: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[TailedRecord]:
-    """Yield the records of a topic as they come; ends after `timeout_seconds` without one (None: never)."""
+    """Yield the records of a topic as they come; ends after `timeout_seconds` without one (None: never), or at `stop`."""
     from streamer.stream.tail import Tail
 
     with Tail(connection(settings), topic, from_beginning=from_beginning) as followed:
-        yield from followed.records(idle=timeout_seconds)
+        yield from followed.records(idle=timeout_seconds, stop=stop)
 
 
 # -- calibration --------------------------------------------------------------------------------------------

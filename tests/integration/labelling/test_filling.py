@@ -256,7 +256,7 @@ class TestJudge:
                 assert child.poll() is None
                 time.sleep(0.01)
             child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=30)
+            out, err = child.communicate(timeout=240)
         assert child.returncode == cli.INTERRUPTED
         done = len(labels(world))
         assert len(server.requests) - done <= IN_FLIGHT

@@ -120,11 +120,11 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
 
     frozen = threading.Thread(target=work)
     frozen.start()
-    assert inside.wait(timeout=30)
+    assert inside.wait(timeout=240)
     start = time.monotonic()
     assert world.lease(store=world.open()).epoch == 2
     assert time.monotonic() - start < 3.5
-    frozen.join(timeout=30)
+    frozen.join(timeout=240)
     assert isinstance(said[0], Unavailable)
 
 
@@ -156,7 +156,7 @@ def test_a_deadlock_is_run_again(postgres_world: World) -> None:
                     sa.text("SELECT 1 FROM gates WHERE name = :name FOR UPDATE"), {"name": name}
                 )
                 if turn == 0 and len(runs) <= 2:
-                    barrier.wait(timeout=30)
+                    barrier.wait(timeout=240)
 
         try:
             world.store._database.writing(transaction)
@@ -170,7 +170,7 @@ def test_a_deadlock_is_run_again(postgres_world: World) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=240)
     assert not failures
     assert len(runs) == 3
 

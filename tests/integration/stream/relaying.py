@@ -49,7 +49,7 @@ class Relaying:
         self.relay.wake()
         return row
 
-    async def until(self, condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+    async def until(self, condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
         """Wait for a condition."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -207,7 +207,7 @@ def test_what_waits_in_memory_is_bounded(broker: TestedBroker) -> None:
     limits = WorkerLimits(reader=ReaderLimits(max_buffered_records=50), max_commit_records=10)
 
     def wait(_records: Sequence[Record]) -> None:
-        go.wait(20)
+        go.wait(240)
 
     async def scenario() -> None:
         await published(broker.connection, source, numbered(1000))

@@ -105,7 +105,7 @@ def test_a_new_process_finds_the_same_threshold():
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=240
         ).stdout
         for _ in range(2)
     }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -39,9 +40,9 @@ def empty_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def database(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["db", "upgrade"]) == 0
-    capsys.readouterr()
+def database(empty_directory: None, migrated_sqlite_file: Path) -> None:
+    Path(".streamer").mkdir()
+    shutil.copy(migrated_sqlite_file, ".streamer/audit.db")
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -103,7 +104,7 @@ def test_help_starts_fast_and_loads_nothing_heavy() -> None:
         "heavy = {'scipy', 'torch', 'sqlalchemy', 'faust', 'kafka', 'aiokafka', 'pydantic', 'msgspec'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=True)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=True)
     assert result.stderr.decode().strip() == "[]"
 
 
@@ -665,13 +666,13 @@ def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.Monke
     assert child.stdin is not None
     assert child.poll() is None
     child.stdin.close()
-    assert child.wait(timeout=30) == 7
+    assert child.wait(timeout=240) == 7
 
 
 def test_watching_standard_input_does_not_disturb_the_end() -> None:
     script = "from streamer.cli.services import _stop_when_stdin_closes\n_stop_when_stdin_closes()\n"
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert child.wait(timeout=30) == 0
+    assert child.wait(timeout=240) == 0
     _, err = child.communicate()
     assert err == b""
 

@@ -54,7 +54,7 @@ def in_a_new_process(code: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     ).stdout.strip()
 
 

@@ -113,7 +113,7 @@ def test_promtool_accepts_the_exposition() -> None:
         ["promtool", "check", "metrics"],
         input=metrics.exposition(),
         capture_output=True,
-        timeout=30,
+        timeout=240,
         check=False,
     )
     assert result.returncode == 0, result.stderr.decode()
