@@ -139,7 +139,7 @@ def recalibrate_by_hand(
         When the gate or its policy was changed meanwhile.
     """
     before = policies.newest(gate.gate)
-    run = _calibrate(store, gate, clock=clock)
+    run = _calibrate(store, gate, before, clock=clock)
     after = proposed = None
     if propose and not dry_run:
         proposed = store.propose(run, guarantee=run.guarantee, by=by, now=clock(), expected=before.version)
@@ -169,7 +169,7 @@ def recalibrate_by_rule(
     """
     failpoint("before_run")
     before = policies.newest(gate.gate)
-    run = _calibrate(store, gate, clock=clock)
+    run = _calibrate(store, gate, before, clock=clock)
     compared = _compare(store, before, run)
     closed = alarms = None
     if before.ships_nothing:
@@ -186,11 +186,18 @@ def recalibrate_by_rule(
     return Done(outcome=decided.outcome, why=decided.why, run=recorded)
 
 
-def _calibrate(store: RunStore, gate: GateRevision, *, clock: Callable[[], datetime]) -> CalibrationRun:
+def _calibrate(
+    store: RunStore, gate: GateRevision, before: Policy, *, clock: Callable[[], datetime]
+) -> CalibrationRun:
     # Before the sample is read: a label that comes in between is read, and counted as new once more.
     labels_through = store.newest_label()
     return calibrate_gate(
-        store, gate, now=clock(), since=store.alarm_closure(gate.gate), labels_through=labels_through
+        store,
+        gate,
+        now=clock(),
+        since=store.alarm_closure(gate.gate),
+        labels_through=labels_through,
+        in_force=before,
     )
 
 
@@ -213,6 +220,8 @@ def _judge_loosening(
             severities="highest",
             labels_through=run.labels_through,
             diagnostics=diagnostics,
+            in_force=before,
+            cut=run.age_cut,
         )
 
     cautious = cautiously(diagnostics=False)

@@ -13,7 +13,7 @@ from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
 from streamer.store.audit import control
-from streamer.store.calibration.audit_sample import read_sample
+from streamer.store.calibration.audit_sample import read_label_delays, read_sample
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import writes_no_evidence
 from streamer.store.db.schema import (
@@ -86,6 +86,14 @@ class Calibrations:
                 since_version=since_version,
                 severities=severities,
             )
+
+    def label_delays(
+        self, gate: str, *, settings: GateSettings, before: datetime, most: int
+    ) -> list[float | None]:
+        """How late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
 
     def newest_label(self) -> int:
         """Number of the newest label revision of any gate; 0 while there is none."""
@@ -312,6 +320,7 @@ class Calibrations:
                 batches.c.gate,
                 batches.c.batch_id,
                 batches.c.attempt,
+                decisions.c.decided_at,
                 calibration_inputs.c.response_id,
                 calibration_inputs.c.score,
                 calibration_inputs.c.severity,
@@ -338,6 +347,7 @@ class Calibrations:
                 ),
                 draws=rows[0]["draws"],
                 segment=rows[0]["segment"],
+                decided_at=rows[0]["decided_at"],
             )
             for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
         ]
@@ -393,6 +403,9 @@ def _write(
             outcome=outcome,
             why=why,
             labels_through=run.labels_through,
+            age_cut=None if run.age_cut is None else run.age_cut.to_json(),
+            suffix=None if run.suffix is None else run.suffix.to_json(),
+            held_until=run.held_until,
         )
         .returning(calibration_runs.c.id)
     ).scalar_one()
