@@ -137,6 +137,8 @@ def show(
 
 
 def _why_it_waits(proposal: "Proposal") -> str:
+    if proposal.held_until is not None:
+        return f". It is held until {when(proposal.held_until)} and comes into force if it passes then: {proposal.why}."
     return f". It waits for a person: {proposal.why}." if proposal.why else ""
 
 

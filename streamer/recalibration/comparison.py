@@ -103,7 +103,7 @@ def ship_rate(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> f
         return 0.0
     sizes = [len(group.items) for group in groups]
     starts = [0, *accumulate(sizes[:-1])]
-    shares_of_groups = np.add.reduceat(_shipped(reading, unit, groups, sizes), starts) / sizes
+    shares_of_groups = np.add.reduceat(shipped(reading, unit, groups, sizes), starts) / sizes
     return float(shares_of_groups.mean())
 
 
@@ -119,10 +119,10 @@ def losses(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> NDAr
         [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
     )
     starts = [0, *accumulate(sizes[:-1])]
-    return np.add.reduceat(_shipped(reading, unit, groups, sizes) * severities, starts) / sizes
+    return np.add.reduceat(shipped(reading, unit, groups, sizes) * severities, starts) / sizes
 
 
-def _shipped(
+def shipped(
     reading: Reading, unit: Unit, groups: Sequence[SampledGroup], sizes: Sequence[int]
 ) -> NDArray[np.float64]:
     """The chance that each item ships, the groups one after the other."""

@@ -17,6 +17,7 @@ from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
+from streamer.recalibration.missing_labels import MissingLabels, missing_labels
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class CalibrationRun:
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
     held_until : a looser threshold waits until then.
+    missing_labels : whether labels are missing at random; not kept with the run.
     """
 
     gate: GateRevision
@@ -146,11 +148,21 @@ class CalibrationRun:
     age_cut: AgeCut | None = None
     suffix: Suffix | None = None
     held_until: datetime | None = None
+    missing_labels: MissingLabels | None = field(default=None, compare=False)
 
     @property
     def sample(self) -> tuple[SampledGroup, ...]:
         """The groups that were calibrated on."""
         return tuple(group for group in self.groups if _before(group, self.older_than))
+
+    @property
+    def label_lag(self) -> timedelta:
+        """How late labels come: the 95 % quantile of the delays of what was calibrated on, the deadline if nobody knows."""
+        settings = self.gate.settings
+        delays = [delay(group, settings.label_floor) for group in self.sample]
+        lag = age_cut.label_lag(delays, deadline=settings.monitor_deadline_seconds)
+        seconds = settings.monitor_deadline_seconds if lag is None else lag
+        return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 
     @property
     def decided(self) -> Threshold:
@@ -333,7 +345,7 @@ def calibrate_gate(
     young = [
         group for group in drawn if not _before(group, older_than) and not group.waits(settings.label_floor)
     ]
-    return derive(
+    run = derive(
         gate,
         sample,
         young,
@@ -346,8 +358,28 @@ def calibrate_gate(
         in_force=None if in_force is None else (in_force.version, Reading.of_policy(in_force)),
         cut=cut,
     )
+    return replace(run, missing_labels=_missing_labels(settings, drawn, now))
 
 
+def _missing_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: datetime) -> MissingLabels:
+    """Test the draws that are so old that a missing label is overdue."""
+    deadline = settings.monitor_deadline_seconds
+    floor = settings.label_floor
+    old = now - timedelta(seconds=min(deadline, _LONGEST_SECONDS))
+    return missing_labels(
+        (
+            math.fsum(item.score for item in group.items) / len(group.items),
+            (late := delay(group, floor)) is None or late > deadline,
+        )
+        for group in drawn
+        if group.decided_at is not None
+        and group.decided_at < old
+        # Below a label floor nobody asks for one.
+        and (floor is None or any(item.score > floor for item in group.items))
+    )
+
+
+_LONGEST_SECONDS = 1e9
 _TICK = timedelta(microseconds=1)
 
 

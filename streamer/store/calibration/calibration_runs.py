@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
+from streamer.recalibration.verdict import Held
+from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import read_label_delays, read_sample
 from streamer.store.db import bulk_insert
@@ -24,6 +26,7 @@ from streamer.store.db.schema import (
     decisions,
     label_revisions,
     monitor_alarms,
+    policies,
 )
 from streamer.store.policies import proposals
 from streamer.store.risk.alarm_closures import closures
@@ -116,9 +119,33 @@ class Calibrations:
             return set(connection.execute(query).scalars())
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
-        """Kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised: nobody has acknowledged them."""
+        """Kinds of the gate's alarms that stand raised: nobody has acknowledged them, nothing has ended them."""
         with self._database.reading() as connection:
             return _standing_alarms(connection, gate)
+
+    def known_evidence(self, gate: str) -> float:
+        """Evidence of the gate's risk alarm from the labels that are known; 0 where none reads, or it is raised."""
+        query = sa.select(monitor_alarms.c.state).where(
+            monitor_alarms.c.gate == gate,
+            monitor_alarms.c.kind == "risk",
+            monitor_alarms.c.raised_at.is_(None),
+            monitor_alarms.c.ended.is_(None),
+        )
+        with self._database.reading() as connection:
+            states = connection.execute(query).scalars().all()
+        return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+
+    def held(self, gate: str) -> Held | None:
+        """The wait of a looser threshold that the gate's newest run began, if no policy came since."""
+        runs = calibration_runs.c
+        newest = sa.select(sa.func.max(runs.id)).where(runs.gate == gate).scalar_subquery()
+        since = sa.select(sa.func.max(policies.c.valid_from)).where(policies.c.gate == gate).scalar_subquery()
+        query = sa.select(runs.id, runs.held_until).where(
+            runs.id == newest, runs.held_until.is_not(None), runs.finished_at >= since
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else Held(run=row.id, until=row.held_until)
 
     def record_run(
         self,
@@ -362,7 +389,6 @@ def _alarm_closure(connection: sa.Connection, gate: str) -> Since | None:
 def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
     query = sa.select(monitor_alarms.c.kind).where(
         monitor_alarms.c.gate == gate,
-        monitor_alarms.c.kind.in_(("risk", "draws")),
         monitor_alarms.c.raised_at.is_not(None),
         monitor_alarms.c.ended.is_(None),
     )

@@ -72,6 +72,8 @@ class _Run(NamedTuple):
     since_version: int | None
     labels_through: int
     unchanged: bool
+    held_until: datetime | None
+    age_cut_seconds: float
 
 
 class _InForce(NamedTuple):
@@ -118,6 +120,7 @@ class GateStandings:
         self._runs: dict[str, _Run] = {}
         self._counts: dict[str, _Count] = {}
         self._labels_seen: int | None = None
+        self._labels_came: dict[str, int] = {}
         self._labelled: set[str] = set()
         self._labelled_at: dict[str, float] = {}
         self._one_at_a_time = threading.Lock()
@@ -165,17 +168,22 @@ class GateStandings:
                 usable=usable,
                 candidates=run.candidates,
             )
+        # As `proposals.newest` has it.
+        proposed = (
+            run is not None
+            and run.number > one.run
+            and not run.unchanged
+            and (run.since_version or 0) >= (since or 0)
+        )
         return GateStanding(
             gate=one.gate,
             policy=one.policy,
             last=last,
             new_groups=count.new,
             raised_groups=count.raised,
-            # As `proposals.newest` has it.
-            proposed=run is not None
-            and run.number > one.run
-            and not run.unchanged
-            and (run.since_version or 0) >= (since or 0),
+            proposed=proposed,
+            held_until=run.held_until if run is not None and proposed else None,
+            labels=self._labels_came.get(one.gate.gate, 0),
             missing_key=self._mint.missing_key(one.gate.gate, signed=one.signed),
         )
 
@@ -221,8 +229,15 @@ class GateStandings:
         newest = connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
         seen = self._labels_seen
         if seen is not None and newest > seen:
-            query = sa.select(label_revisions.c.gate).distinct().where(label_revisions.c.id > seen)
-            came = set(connection.execute(query).scalars())
+            query = (
+                sa.select(label_revisions.c.gate, sa.func.count())
+                .where(label_revisions.c.id > seen)
+                .group_by(label_revisions.c.gate)
+            )
+            came = set()
+            for gate, labels in connection.execute(query):
+                came.add(gate)
+                self._labels_came[gate] = self._labels_came.get(gate, 0) + labels
             self._labelled |= came
             self._labelled_at |= dict.fromkeys(came, time.monotonic())
         self._labels_seen = newest
@@ -268,7 +283,11 @@ class GateStandings:
 
     def _ripens(self, name: str, counted_at: float) -> bool:
         """Whether labels came for decisions that were too young to be read when they were counted."""
-        deadline = self._in_force[name].gate.settings.label_deadline_seconds
+        run = self._runs.get(name)
+        deadline = max(
+            self._in_force[name].gate.settings.label_deadline_seconds,
+            0.0 if run is None else run.age_cut_seconds,
+        )
         ripe = self._labelled_at.get(name, float("-inf")) + deadline
         return counted_at <= ripe and time.monotonic() - counted_at > deadline
 
@@ -302,6 +321,8 @@ def _some_runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tu
             calibration_runs.c.since_version,
             calibration_runs.c.labels_through,
             calibration_runs.c.outcome,
+            calibration_runs.c.held_until,
+            calibration_runs.c.age_cut,
             *(gate_revisions.c[name] for name in SETTINGS),
         )
         .join(
@@ -325,6 +346,8 @@ def _some_runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tu
                 # A run older than this column has read every label there was: none of them is told apart any more.
                 labels_through=row["labels_through"] or 0,
                 unchanged=row["outcome"] == "unchanged",
+                held_until=row["held_until"],
+                age_cut_seconds=0.0 if row["age_cut"] is None else row["age_cut"]["seconds"],
             ),
         )
 
@@ -346,7 +369,9 @@ def _groups(
 ) -> tuple[int, int]:
     """Count the groups with a label that a run would read now and `run` has not read with one, and those raised since."""
     settings = gate.settings
-    older_than = now - timedelta(seconds=settings.label_deadline_seconds)
+    # What is younger than the newest run's age cut the next one will hardly read either.
+    youngest = max(settings.label_deadline_seconds, 0.0 if run is None else run.age_cut_seconds)
+    older_than = now - timedelta(seconds=youngest)
     would_read = readable(gate.gate, settings, older_than=older_than, since_version=since)
     if run is None:
         return _number(connection, _labelled_since(labels, gate, 0, would_read)), 0
