@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
+from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
 from streamer.recalibration.verdict import Held
 from streamer.risk.states import RiskAlarm
@@ -134,6 +135,16 @@ class Calibrations:
         with self._database.reading() as connection:
             states = connection.execute(query).scalars().all()
         return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+
+    def waiting(self, gate: str) -> str | None:
+        """Say which labels the gate's newest run has not used yet, and which draws counted as wrong; None: nothing."""
+        runs = calibration_runs.c
+        query = (
+            sa.select(runs.age_cut, runs.missing).where(runs.gate == gate).order_by(runs.id.desc()).limit(1)
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None or row.age_cut is None else AgeCut.from_json(row.age_cut).said(row.missing)
 
     def held(self, gate: str) -> Held | None:
         """The wait of a looser threshold that the gate's newest run began, if no policy came since."""
