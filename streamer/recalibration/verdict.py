@@ -239,7 +239,7 @@ def verdict(
         raise ValueError("a looser run is judged beside its cautious one")
     against = _against_loosening(settings, closed, cautious, safely_reopened)
     against += _standing(alarms, closed)
-    if evidence >= MOST_EVIDENCE and (closed is None or closed.by != "alarm"):
+    if evidence >= MOST_EVIDENCE and closed is None:
         against.append(f"the risk alarm's evidence is {evidence:.3g}, it must be below {MOST_EVIDENCE:g}")
     if worse is not None:
         against.append(_newest(worse))

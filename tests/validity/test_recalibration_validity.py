@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -81,7 +83,7 @@ def test_the_age_cut_knows_nothing_of_severities_and_leaves_half() -> None:
     earlier = [float(n) for n in range(1, 101)]
 
     def cut(waits: list[bool], earlier: list[float | None], **more: float) -> float:
-        usual = {"label_deadline": 0.0, "deadline": 1000.0}
+        usual: dict[str, Any] = {"label_deadline": 0.0, "deadline": 1000.0}
         return choose(ages, waits, pending="age", earlier=earlier, **(usual | more)).seconds
 
     assert cut(some, list(earlier)) == 95.0
