@@ -19,6 +19,7 @@ from streamer.gates.settings import (
     MODES,
     ON_ALARM,
     PARAMETERS,
+    PENDING,
     RECALIBRATE,
     SCORERS,
     SEGMENT_FALLBACKS,
@@ -278,6 +279,21 @@ SETTINGS: tuple[SettingOption, ...] = (
         "Age at which a drawn batch enters calibration, labelled or not, like 90s, 30m, 12h, 7d.",
         _AUDIT,
         read=opt.seconds,
+    ),
+    _of(
+        "pending",
+        "|".join(PENDING),
+        "Draws without a label in calibration: younger draws wait and older ones count as wrong (age), all count as wrong "
+        "(worst), or none is read (labelled-only: exact only if bad answers are labelled as soon as good ones).",
+        _AUDIT,
+    ),
+    _of(
+        "window",
+        "N",
+        "Calibrate on the newest N groups alone, which follows changes faster and is noisier; none: on all.",
+        _AUDIT,
+        none=True,
+        read=opt.whole_number,
     ),
     _of(
         "decision_deadline_seconds",

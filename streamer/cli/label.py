@@ -178,6 +178,8 @@ def queue(
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
         unread = store.labels.unread(gate)
         tasks = waiting(store, gate)
+        names = [gate] if gate is not None else [revision.gate for revision in store.gates.list()]
+        unused = {name: said for name in names if (said := store.calibration.waiting(name)) is not None}
         if out is None:
             lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
             count = write_queue(tasks, lines, chosen)
@@ -191,6 +193,8 @@ def queue(
     note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
     for name, one in unread.items():
         note(f"gate {name}: {unread_text(one)}")
+    for name, said in unused.items():
+        note(f"gate {name}, newest calibration: {said}")
     if count and out is not None:
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 

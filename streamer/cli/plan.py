@@ -281,6 +281,9 @@ def _needs(made: "Plan") -> dict[str, object]:
             f"{made.labels_per_served:.2g} for each served one at audit probability {made.audit_probability:g}; "
             f"these labels come from {made.prompts_to_collect} prompts of traffic"
         )
+    fields["labels that wait"] = (
+        "labels of the newest answers are not used until these are older than 95 % of labels take: have so many more drawn"
+    )
     return fields
 
 

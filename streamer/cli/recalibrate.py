@@ -80,6 +80,8 @@ def _print_report(done: "Recalibration") -> None:
     from rich.text import Text
 
     from streamer.cli.console import counted, note, print_table, say, warn
+    from streamer.recalibration.comparison import Reading
+    from streamer.recalibration.skill import separation
 
     run = done.run
     name, settings = run.gate.gate, run.gate.settings
@@ -89,6 +91,8 @@ def _print_report(done: "Recalibration") -> None:
         f"{run.labelled} of {counted(run.drawn, 'drawn response', 'drawn responses')} labelled, "
         f"budget {settings.alpha:g}{attempts}, unit {settings.unit}"
     )
+    if run.age_cut is not None and (waiting := run.age_cut.said(run.missing)) is not None:
+        say(f"{waiting}.")
     rows: list[list[object]] = []
     for one in run.candidates:
         style = "bold green" if one.decides else "dim"
@@ -111,6 +115,8 @@ def _print_report(done: "Recalibration") -> None:
         return
     if reason := why_little(run):
         warn(reason)
+    if (skill := separation(Reading.of_run(run), settings.unit, run.sample)) is not None and not skill.shown:
+        warn(f"{skill.said[:1].upper()}{skill.said[1:]}.")
     if done.after is not None and settings.mode == "shadow":
         note(f"It is in shadow, where consumers do not enforce: streamer gate set {name} --mode enforce")
 
@@ -182,6 +188,8 @@ def report_json(done: "Recalibration") -> dict[str, Any]:
         "drawn": run.drawn,
         "labelled": run.labelled,
         "missing": run.missing,
+        "age_cut": None if run.age_cut is None else run.age_cut.to_json(),
+        "suffix": None if run.suffix is None else run.suffix.to_json(),
         "seed": run.seed,
         "older_than": run.older_than,
         "before": _version(done.before),

@@ -103,6 +103,7 @@ def show(
         policy = newest if version is None else store.policies.get(gate, version)
         proposal = store.calibration.proposal(gate)
         unread = store.labels.unread(gate)
+        waiting = store.calibration.waiting(gate)
     if json:
         print_json(_version_json(found, keys) | {"unread_labels": unread_json(unread).get(gate)})
         return
@@ -118,6 +119,7 @@ def show(
             "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
             "severity": policy.settings.severity_kind,
             **labels_fields(policy.settings, unread.get(gate)),
+            **({"labels": f"at the newest run: {waiting}"} if waiting is not None and present else {}),
             "calibration run": policy.calibration_run,
             "since": when(policy.valid_from),
             "by": policy.created_by,
@@ -140,6 +142,8 @@ def show(
 
 
 def _why_it_waits(proposal: "Proposal") -> str:
+    if proposal.held_until is not None:
+        return f". It is held until {when(proposal.held_until)} and comes into force if it passes then: {proposal.why}."
     return f". It waits for a person: {proposal.why}." if proposal.why else ""
 
 

@@ -37,6 +37,7 @@ AlertKind = Literal[
     "large_step",
     "gate_closed",
     "no_signing_key",
+    "labels_not_at_random",
 ]
 Level = Literal["page", "ticket"]
 
@@ -50,6 +51,7 @@ LEVELS: Final[Mapping[AlertKind, Level]] = {
     "large_step": "ticket",
     "gate_closed": "ticket",
     "no_signing_key": "page",
+    "labels_not_at_random": "ticket",
 }
 """How soon somebody should look: at once (`page`), or in working hours (`ticket`)."""
 
@@ -62,6 +64,7 @@ MEANINGS: Final[Mapping[AlertKind, str]] = {
     "large_step": "A recalibration found a threshold further from the present one than it may set by itself.",
     "gate_closed": "A gate was closed by the program: it ships nothing until it is recalibrated.",
     "no_signing_key": "The recalibrator has no key to sign policies with: no alarm can close the gate.",
+    "labels_not_at_random": "Labels are missing more often at some scores than at others.",
 }
 
 Detail = float | int | str | None

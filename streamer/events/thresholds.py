@@ -28,6 +28,7 @@ from streamer.gates.settings import (
     HoldAction,
     Mode,
     OnAlarm,
+    Pending,
     Recalibrate,
     SegmentFallback,
     Unit,
@@ -129,6 +130,8 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     audit_probability: Annotated[float, Meta(ge=0, le=1)]
     audit_draws: Annotated[int, Meta(ge=1, le=256)]
     label_deadline_seconds: Annotated[float, Meta(ge=0)]
+    pending: Pending = "age"
+    window: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     decision_deadline_seconds: Annotated[float, Meta(gt=0)] | None
     keep_texts: bool = True
     recalibrate: Recalibrate = "propose"

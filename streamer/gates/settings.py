@@ -32,6 +32,7 @@ SegmentFallback = Literal["closed", "pooled"]
 Embeddings = Literal["refuse", "accept"]
 Recalibrate = Literal["manual", "propose", "auto"]
 OnAlarm = Literal["report", "close"]
+Pending = Literal["age", "worst", "labelled-only"]
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SHAPES: tuple[str, ...] = tuple(shapes.EVERY)
@@ -42,6 +43,7 @@ SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
 ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
+PENDING: tuple[Pending, ...] = get_args(Pending)
 METHODS: tuple[str, ...] = registry.offered()
 """The calibrators that a gate may name."""
 
@@ -113,7 +115,10 @@ class GateSettings:
     mode : `shadow` tells consumers not to enforce.
     audit_probability : chance in [0, 1] that a batch is drawn for labelling.
     audit_draws : responses drawn for labelling from a drawn batch, >= 1 (unit `best` always draws its best).
-    label_deadline_seconds : a drawn batch enters calibration once it is older than this, >= 0.
+    label_deadline_seconds : a drawn batch enters calibration once it is older than this; 0: `pending` says.
+    pending : draws without a label in calibration: older than a cut they count 1, younger draws are not used (`age`); all
+        count 1 (`worst`); none is used (`labelled-only`).
+    window : calibrate on the newest so many groups alone; None: on all.
     decision_deadline_seconds : a batch that is older is held; None: never. See `is_late`.
     keep_texts : keep prompts, responses, references and metadata; else their hash only.
     recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
@@ -156,6 +161,8 @@ class GateSettings:
     audit_probability: float = 0.05
     audit_draws: int = 1
     label_deadline_seconds: float = 0.0
+    pending: Pending = "age"
+    window: int | None = None
     decision_deadline_seconds: float | None = None
     keep_texts: bool = True
     recalibrate: Recalibrate = "propose"
@@ -287,6 +294,7 @@ class GateSettings:
             ("mode", MODES),
             ("recalibrate", RECALIBRATE),
             ("on_alarm", ON_ALARM),
+            ("pending", PENDING),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
@@ -302,6 +310,11 @@ class GateSettings:
             ("max_attempts", 1 <= self.max_attempts <= 1000, "in 1..1000"),
             ("audit_draws", 1 <= self.audit_draws <= 256, "in 1..256"),
             ("label_deadline_seconds", 0 <= self.label_deadline_seconds < float("inf"), "0 or more"),
+            (
+                "window",
+                self.window is None or 1 <= self.window <= _MOST_GROUPS,
+                f"in 1..{_MOST_GROUPS}, or absent",
+            ),
             (
                 "decision_deadline_seconds",
                 self.decision_deadline_seconds is None or 0 < self.decision_deadline_seconds < float("inf"),

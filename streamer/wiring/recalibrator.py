@@ -65,7 +65,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
     `announce` gets the addresses once they are known, before the service is ready.
     """
     from streamer.failpoints import from_environment
-    from streamer.recalibration.one_gate import recalibrate_by_rule
+    from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
     from streamer.recalibration.service import Recalibrator
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import exit_at_once
@@ -89,7 +89,16 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
                     standing.gate,
                     clock=now,
                     failpoint=failpoint,
+                    raise_alert=leading.alerts.raise_,
                 ).outcome
+
+        def look(standing: GateStanding) -> str | None:
+            with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
+                calibrating = leading.under(lease)
+                done = tighten_by_rule(
+                    calibrating.calibration, calibrating.policies, standing.gate, clock=now
+                )
+                return None if done is None else done.outcome
 
         leadership = store.leases.leadership()
         stack.callback(leadership.release)
@@ -98,6 +107,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
             standings=leading.standings,
             leadership=leadership,
             recalibrate=recalibrate,
+            look=look,
             raise_alert=leading.alerts.raise_,
             publish=_Announcements(settings, leading),
             watch=watch(leading, metrics, stopping=stop.is_set),

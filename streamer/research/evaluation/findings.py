@@ -46,6 +46,11 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
             f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
             f"{one}."
         )
+        if shipped > result.mean_severity[unit] and percent(shipped) != without:
+            said = (
+                f"The score works the wrong way for {many}: what ships is worse than if everything shipped, "
+                f"{percent(shipped)} against {without}. {said}"
+            )
     return Headline(result.name, served, percent(shipped) if shipped is not None else "–", without, said)
 
 

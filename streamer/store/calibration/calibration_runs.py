@@ -11,9 +11,12 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
+from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
+from streamer.recalibration.verdict import Held
+from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
-from streamer.store.calibration.audit_sample import read_sample
+from streamer.store.calibration.audit_sample import read_label_delays, read_sample
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import writes_no_evidence
 from streamer.store.db.schema import (
@@ -24,6 +27,7 @@ from streamer.store.db.schema import (
     decisions,
     label_revisions,
     monitor_alarms,
+    policies,
 )
 from streamer.store.policies import proposals
 from streamer.store.risk.alarm_closures import closures
@@ -87,6 +91,14 @@ class Calibrations:
                 severities=severities,
             )
 
+    def label_delays(
+        self, gate: str, *, settings: GateSettings, before: datetime, most: int
+    ) -> list[float | None]:
+        """How late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
+
     def newest_label(self) -> int:
         """Number of the newest label revision of any gate; 0 while there is none."""
         with self._database.reading() as connection:
@@ -108,9 +120,43 @@ class Calibrations:
             return set(connection.execute(query).scalars())
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
-        """Kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised: nobody has acknowledged them."""
+        """Kinds of the gate's alarms that stand raised: nobody has acknowledged them, nothing has ended them."""
         with self._database.reading() as connection:
             return _standing_alarms(connection, gate)
+
+    def known_evidence(self, gate: str) -> float:
+        """Evidence of the gate's risk alarm from the labels that are known; 0 where none reads, or it is raised."""
+        query = sa.select(monitor_alarms.c.state).where(
+            monitor_alarms.c.gate == gate,
+            monitor_alarms.c.kind == "risk",
+            monitor_alarms.c.raised_at.is_(None),
+            monitor_alarms.c.ended.is_(None),
+        )
+        with self._database.reading() as connection:
+            states = connection.execute(query).scalars().all()
+        return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+
+    def waiting(self, gate: str) -> str | None:
+        """Say which labels the gate's newest run has not used yet, and which draws counted as wrong; None: nothing."""
+        runs = calibration_runs.c
+        query = (
+            sa.select(runs.age_cut, runs.missing).where(runs.gate == gate).order_by(runs.id.desc()).limit(1)
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None or row.age_cut is None else AgeCut.from_json(row.age_cut).said(row.missing)
+
+    def held(self, gate: str) -> Held | None:
+        """The wait of a looser threshold that the gate's newest run began, if no policy came since."""
+        runs = calibration_runs.c
+        newest = sa.select(sa.func.max(runs.id)).where(runs.gate == gate).scalar_subquery()
+        since = sa.select(sa.func.max(policies.c.valid_from)).where(policies.c.gate == gate).scalar_subquery()
+        query = sa.select(runs.id, runs.held_until).where(
+            runs.id == newest, runs.held_until.is_not(None), runs.finished_at >= since
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else Held(run=row.id, until=row.held_until)
 
     def record_run(
         self,
@@ -312,6 +358,7 @@ class Calibrations:
                 batches.c.gate,
                 batches.c.batch_id,
                 batches.c.attempt,
+                decisions.c.decided_at,
                 calibration_inputs.c.response_id,
                 calibration_inputs.c.score,
                 calibration_inputs.c.severity,
@@ -338,6 +385,7 @@ class Calibrations:
                 ),
                 draws=rows[0]["draws"],
                 segment=rows[0]["segment"],
+                decided_at=rows[0]["decided_at"],
             )
             for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
         ]
@@ -352,7 +400,6 @@ def _alarm_closure(connection: sa.Connection, gate: str) -> Since | None:
 def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
     query = sa.select(monitor_alarms.c.kind).where(
         monitor_alarms.c.gate == gate,
-        monitor_alarms.c.kind.in_(("risk", "draws")),
         monitor_alarms.c.raised_at.is_not(None),
         monitor_alarms.c.ended.is_(None),
     )
@@ -393,6 +440,9 @@ def _write(
             outcome=outcome,
             why=why,
             labels_through=run.labels_through,
+            age_cut=None if run.age_cut is None else run.age_cut.to_json(),
+            suffix=None if run.suffix is None else run.suffix.to_json(),
+            held_until=run.held_until,
         )
         .returning(calibration_runs.c.id)
     ).scalar_one()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from streamer.store.calibration.new_groups import new_and_raised
+from streamer.store.calibration.new_groups import new_and_raised, youngest_read
 from streamer.store.db.schema import label_revisions
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class GroupCounts:
         self._read = read
         self._counts: dict[str, GroupCount] = {}
         self._labels_seen: int | None = None
+        self._labels_came: dict[str, int] = {}
         self._labelled: set[str] = set()
         self._labelled_at: dict[str, float] = {}
 
@@ -86,10 +87,15 @@ class GroupCounts:
         newest = connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
         seen = self._labels_seen
         if seen is not None and newest > seen:
-            query = sa.select(label_revisions.c.gate).distinct().where(label_revisions.c.id > seen)
-            came = set(connection.execute(query).scalars())
-            self._labelled |= came
-            self._labelled_at |= dict.fromkeys(came, time.monotonic())
+            query = (
+                sa.select(label_revisions.c.gate, sa.func.count())
+                .where(label_revisions.c.id > seen)
+                .group_by(label_revisions.c.gate)
+            )
+            for gate, labels in connection.execute(query):
+                self._labels_came[gate] = self._labels_came.get(gate, 0) + labels
+                self._labelled.add(gate)
+                self._labelled_at[gate] = time.monotonic()
         self._labels_seen = newest
 
     def _to_count(self, asked: Mapping[str, Asked], *, recount: bool) -> Iterator[tuple[str, bool]]:
@@ -100,15 +106,19 @@ class GroupCounts:
             against = asked[name].against
             if recount or count is None or count.against != against:
                 yield name, True
-            elif name in self._labelled or self._ripens(asked[name].gate, count.at):
+            elif name in self._labelled or self._ripens(asked[name], count.at):
                 yield name, False
             elif time.monotonic() - count.at > _OLD_SECONDS:
                 aged.append(name)
         for name in aged[: ceil(len(asked) / 20)]:
             yield name, False
 
-    def _ripens(self, gate: GateRevision, counted_at: float) -> bool:
+    def labels_seen(self, gate: str) -> int:
+        """How many labels of a gate came since this process first looked."""
+        return self._labels_came.get(gate, 0)
+
+    def _ripens(self, one: Asked, counted_at: float) -> bool:
         """Whether labels came for decisions that were too young to be read when they were counted."""
-        deadline = gate.settings.label_deadline_seconds
-        ripe = self._labelled_at.get(gate.gate, float("-inf")) + deadline
+        deadline = youngest_read(one.gate.settings, one.run)
+        ripe = self._labelled_at.get(one.gate.gate, float("-inf")) + deadline
         return counted_at <= ripe and time.monotonic() - counted_at > deadline

@@ -33,7 +33,7 @@ def new_and_raised(
 ) -> tuple[int, int]:
     """Count the groups with a label that a run would read now and `run` has not read with one, and those raised since."""
     settings = gate.settings
-    older_than = now - timedelta(seconds=settings.label_deadline_seconds)
+    older_than = now - timedelta(seconds=youngest_read(settings, run))
     would_read = readable(gate.gate, settings, older_than=older_than, since_version=since)
     if run is None:
         return _number(connection, _labelled_since(labels, gate, 0, would_read)), 0
@@ -54,6 +54,11 @@ def new_and_raised(
     )
     new = min(_number(connection, young) + _number(connection, late), MOST_COUNTED)
     return new, _number(connection, _raised_since(labels, gate, run))
+
+
+def youngest_read(settings: GateSettings, run: NewestRun | None) -> float:
+    """Seconds of age below which the next run reads no decision; the newest run's age cut is a guess at its own."""
+    return max(settings.label_deadline_seconds, 0.0 if run is None else run.age_cut_seconds)
 
 
 def _raised_since(labels: sa.FromClause, gate: GateRevision, run: NewestRun) -> sa.Select[tuple[int]]:

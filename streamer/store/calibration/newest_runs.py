@@ -31,6 +31,8 @@ class NewestRun(NamedTuple):
     since_version: int | None
     labels_through: int
     unchanged: bool
+    held_until: datetime | None
+    age_cut_seconds: float
 
 
 class NewestRuns:
@@ -78,6 +80,8 @@ def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[s
             calibration_runs.c.since_version,
             calibration_runs.c.labels_through,
             calibration_runs.c.outcome,
+            calibration_runs.c.held_until,
+            calibration_runs.c.age_cut,
             *(gate_revisions.c[name] for name in SETTINGS),
         )
         .join(
@@ -101,5 +105,7 @@ def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[s
                 # A run older than this column has read every label there was: none of them is told apart any more.
                 labels_through=row["labels_through"] or 0,
                 unchanged=row["outcome"] == "unchanged",
+                held_until=row["held_until"],
+                age_cut_seconds=0.0 if row["age_cut"] is None else row["age_cut"]["seconds"],
             ),
         )

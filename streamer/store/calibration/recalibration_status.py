@@ -106,17 +106,22 @@ class GateStandings:
                 usable=asked.run is not None,
                 candidates=run.candidates,
             )
+        # As `proposals.newest` has it.
+        proposed = (
+            run is not None
+            and run.number > one.run
+            and not run.unchanged
+            and (run.since_version or 0) >= (asked.since or 0)
+        )
         return GateStanding(
             gate=one.gate,
             policy=one.policy,
             last=last,
             new_groups=count.new,
             raised_groups=count.raised,
-            # As `proposals.newest` has it.
-            proposed=run is not None
-            and run.number > one.run
-            and not run.unchanged
-            and (run.since_version or 0) >= (asked.since or 0),
+            proposed=proposed,
+            held_until=run.held_until if run is not None and proposed else None,
+            labels=self._counts.labels_seen(one.gate.gate),
             missing_key=self._mint.missing_key(one.gate.gate, signed=one.signed),
         )
 

@@ -132,7 +132,7 @@ def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery
     """The labels that are read of each response of a gate's first attempts, by ``batch_id`` and ``response_id``.
 
     ``labels`` counts its revisions, by whoever; ``severity`` is the highest of them. Where there is only one that is the
-    present severity as well; of several `Severities` knows the mean.
+    present severity as well; of several `Severities` knows the mean. ``received_at`` is when the first of them came.
     """
     return (
         sa.select(
@@ -140,6 +140,7 @@ def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery
             labels.c.response_id,
             sa.func.count().label("labels"),
             sa.func.max(labels.c.severity).label("severity"),
+            sa.func.min(labels.c.received_at).label("received_at"),
         )
         .where(labels.c.gate == gate, labels.c.kind == kind, labels.c.attempt == 1)
         .group_by(labels.c.batch_id, labels.c.response_id)

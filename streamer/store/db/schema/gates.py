@@ -9,6 +9,7 @@ from streamer.gates.settings import (
     HOLD_ACTIONS,
     MODES,
     ON_ALARM,
+    PENDING,
     RECALIBRATE,
     SEGMENT_FALLBACKS,
     SHAPES,
@@ -89,6 +90,8 @@ gate_revisions = sa.Table(
     sa.Column("audit_probability", REAL, nullable=False),
     sa.Column("audit_draws", sa.Integer, nullable=False),
     sa.Column("label_deadline_seconds", REAL, nullable=False),
+    sa.Column("pending", sa.Text, nullable=False, server_default=sa.text("'age'")),
+    sa.Column("window", sa.Integer, comment="groups that calibration reads, the newest; NULL: all"),
     sa.Column("decision_deadline_seconds", REAL),
     sa.Column(
         "keep_texts", sa.Boolean, nullable=False, server_default=sa.true(), comment="else their hash only"
@@ -145,6 +148,8 @@ gate_revisions = sa.Table(
     within_unit_interval("audit_probability"),
     check("audit_draws", "audit_draws BETWEEN 1 AND 256"),
     check("label_deadline", "label_deadline_seconds >= 0 AND label_deadline_seconds <= 1e300"),
+    one_of("pending", PENDING),
+    check("window", '"window" BETWEEN 1 AND 1000000000'),
     check("decision_deadline", "decision_deadline_seconds > 0 AND decision_deadline_seconds <= 1e300"),
     one_of("recalibrate", RECALIBRATE),
     check("recalibrate_every", "recalibrate_every_seconds > 0 AND recalibrate_every_seconds <= 1e300"),
