@@ -160,7 +160,11 @@ def queue(
         Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")
     ] = None,
 ) -> None:
-    """Write what waits for a severity, the oldest first, as a file to fill in and import again."""
+    """Write what waits for a severity, the oldest first, as a file to fill in and import again.
+
+    Rows of gates whose audit probability is raised come before all others and say `yes` in the column `urgent`: the risk
+    alarm waits for them.
+    """
     import sys
 
     from streamer import wiring
@@ -176,6 +180,7 @@ def queue(
         if gate is not None:
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
         unread = store.labels.unread(gate)
+        urgent = sorted(name for name in store.labels.urgent(wiring.now()) if gate in (None, name))
         tasks = waiting(store, gate)
         if out is None:
             lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
@@ -188,6 +193,8 @@ def queue(
                 raise UsageError(f"cannot write {out}: {error.strerror}") from None
     where = "" if out is None else f", in {out}"
     note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
+    if urgent:
+        note(f"Urgent, and first: {', '.join(urgent)}")
     for name, one in unread.items():
         note(f"gate {name}: {unread_text(one)}")
     if count and out is not None:
@@ -197,12 +204,15 @@ def queue(
 def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "Iterator[LabelTask]":
     """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out.
 
+    Gates whose audit rate is raised come first, and are said to be urgent.
+
     `with_texts` passes over what is kept without texts.
     """
+    from streamer import wiring
     from streamer.labels.label_files import LabelTask
 
-    last = None
-    while page := store.labels.queue(gate, limit=_PAGE, after=last):
+    last, urgent = None, store.labels.urgent(wiring.now())
+    while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
         for one in page:
             if with_texts and one.text is None:
                 continue
@@ -213,6 +223,7 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
                 prompt=one.prompt,
                 response=one.text or "",
                 references=one.references,
+                urgent=one.urgent,
             )
         last = page[-1]
 

@@ -85,6 +85,11 @@ class RiskAlarm:
         return self.bets.evidence
 
     @property
+    def known_evidence(self) -> float:
+        """The e-value of what is known at present; the audit draws more while it is high."""
+        return self.evidence
+
+    @property
     def raised_at(self) -> int | None:
         """Number of the decision, from 1, that raised the alarm; None while it is quiet."""
         return self.bets.raised_at

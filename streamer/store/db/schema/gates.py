@@ -88,6 +88,14 @@ gate_revisions = sa.Table(
     sa.Column("mode", sa.Text, nullable=False),
     sa.Column("audit_probability", REAL, nullable=False),
     sa.Column("audit_draws", sa.Integer, nullable=False),
+    sa.Column("audit_boost", REAL, comment="times the audit probability in doubt; NULL: never"),
+    sa.Column(
+        "audit_boost_most",
+        sa.Integer,
+        nullable=False,
+        server_default=sa.text("400"),
+        comment="labels a day that it may ask for",
+    ),
     sa.Column("label_deadline_seconds", REAL, nullable=False),
     sa.Column("decision_deadline_seconds", REAL),
     sa.Column(
@@ -144,6 +152,8 @@ gate_revisions = sa.Table(
     one_of("mode", MODES),
     within_unit_interval("audit_probability"),
     check("audit_draws", "audit_draws BETWEEN 1 AND 256"),
+    check("audit_boost", "audit_boost > 1 AND audit_boost <= 1000"),
+    check("audit_boost_most", "audit_boost_most BETWEEN 1 AND 1000000000"),
     check("label_deadline", "label_deadline_seconds >= 0 AND label_deadline_seconds <= 1e300"),
     check("decision_deadline", "decision_deadline_seconds > 0 AND decision_deadline_seconds <= 1e300"),
     one_of("recalibrate", RECALIBRATE),
