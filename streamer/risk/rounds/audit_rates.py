@@ -25,7 +25,13 @@ _MOST_EVIDENCE = 1e300
 
 
 def next_rate(
-    present: AuditRate | None, extra: int, *, watch: GateWatch, policy: Policy, now: datetime
+    present: AuditRate | None,
+    extra: int,
+    *,
+    watch: GateWatch,
+    policy: Policy,
+    has_read: bool,
+    now: datetime,
 ) -> AuditRate | None:
     """Return the audit rate to be written; None while the present one is right.
 
@@ -35,6 +41,7 @@ def next_rate(
     extra : labels that raised rates asked for on the day of `present`.
     watch : the gate as it was just read.
     policy : the newest.
+    has_read : whether there was anything to read: the rate of a gate without traffic ends, and comes back with it.
     """
     midnight = day_of(now) + timedelta(days=1)
     today = extra if present is not None and day_of(present.since) == day_of(now) else 0
@@ -49,7 +56,7 @@ def next_rate(
             return None
         return AuditRate(boosted=False, since=now, until=now, evidence=evidence, extra=today, reason=why_not)
     until = min(now + LASTS, midnight)
-    if present is not None and raised and until - present.until < LASTS / 2:
+    if not has_read or (present is not None and raised and until - present.until < LASTS / 2):
         return None
     return AuditRate(
         boosted=True,

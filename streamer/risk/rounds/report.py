@@ -47,16 +47,24 @@ class Drawing:
     Attributes
     ----------
     probability : of a first attempt.
+    base : the gate's own audit probability.
     raised_until : until when it is above the gate's own, unless it is raised anew; None: it is not.
     reason : why it is as it is; empty where it was never raised.
     extra_today : labels that raised rates have asked for today (UTC), of `most`.
     """
 
     probability: float
+    base: float
     raised_until: datetime | None
     reason: str
     extra_today: int
     most: int
+
+    def at(self, now: datetime) -> Drawing:
+        """Return what holds at a later moment if nothing came: a raised rate ends."""
+        if self.raised_until is None or now < self.raised_until:
+            return self
+        return replace(self, probability=self.base, raised_until=None)
 
     @classmethod
     def of(cls, rate: AuditRate | None, extra: int, settings: GateSettings, now: datetime) -> Drawing:
@@ -64,6 +72,7 @@ class Drawing:
         raised = rate is not None and rate.raises(now)
         return cls(
             probability=settings.boosted_probability if raised else settings.audit_probability,
+            base=settings.audit_probability,
             raised_until=rate.until if raised and rate is not None else None,
             reason="" if rate is None else rate.reason,
             extra_today=extra if rate is not None and day_of(rate.since) == day_of(now) else 0,

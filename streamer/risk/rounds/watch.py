@@ -223,9 +223,8 @@ class RiskWatch:
         page = self._page(standing, now, size)
         report = report_of(page.watch, standing.policy.settings, page.drawing)
         self._observer.show_risk(report)
-        raised = page.drawing is not None and page.drawing.raised_until is not None
-        # An alarm that could not close its gate tries again in each round, and a raised audit rate is looked after.
-        if self._is_all(page) and not raised and _closing(page.watch, standing.policy) is None:
+        # An alarm that could not close its gate tries again in each round.
+        if self._is_all(page) and _closing(page.watch, standing.policy) is None:
             told = frozenset(
                 one.alert_id
                 for one in page.watch.alarms
@@ -247,9 +246,10 @@ class RiskWatch:
     def _as_of_now(self, one: _Quiet, now: datetime) -> RiskReport:
         """Nothing came: all that there is was read, unless something waits for its label."""
         through = self._through
-        if one.overdue_at is not None or through is None or one.report.read_through is None:
-            return one.report
-        return replace(one.report, read_through=max(one.report.read_through, min(now, through.at)))
+        report = replace(one.report, drawing=one.report.drawing and one.report.drawing.at(now))
+        if one.overdue_at is not None or through is None or report.read_through is None:
+            return report
+        return replace(report, read_through=max(report.read_through, min(now, through.at)))
 
     def watch(self, gate: str, *, now: datetime) -> RiskReport | None:
         """Read what is due of one gate and return what is known of its risk; None when its policy cannot be read."""
@@ -278,7 +278,10 @@ class RiskWatch:
         if settled is not None:
             watch, past, more, overdue_at = self._read(watch, standing, settled, now, size)
             ended += past
-        rate = next_rate(standing.rate, standing.extra, watch=watch, policy=policy, now=now)
+        has_read = (watch.alarms, watch.sequence) != (before.alarms, before.sequence)
+        rate = next_rate(
+            standing.rate, standing.extra, watch=watch, policy=policy, has_read=has_read, now=now
+        )
         raised = [one for one in watch.alarms if one.raised_by is not None and one.alert_id is None]
         closing = _closing(watch, policy)
         exposure = None if watch.sequence is None else watch.sequence.state.exposure()

@@ -48,12 +48,13 @@ def after(
     *,
     extra: int = 0,
     now: datetime = NOW,
+    has_read: bool = True,
     made: Policy | None = None,
     **alarm: Any,
 ) -> AuditRate | None:
     watched: WatchedAlarm = replace(risk_alarm(SETTINGS, number=1, after=0, after_policy=0), **alarm)
     watch = GateWatch(gate="g", alarms=(watched,))
-    return next_rate(present, extra, watch=watch, policy=made or policy(), now=now)
+    return next_rate(present, extra, watch=watch, policy=made or policy(), has_read=has_read, now=now)
 
 
 def test_evidence_raises_it_and_its_end_lowers_it(evidence: _Evidence) -> None:
@@ -71,6 +72,17 @@ def test_evidence_raises_it_and_its_end_lowers_it(evidence: _Evidence) -> None:
     assert "0.05, below 0.1" in ended.reason
     assert not ended.raises(NOW - LASTS), "whatever a worker's clock says"
     assert after(ended, now=NOW + LASTS / 2) is None
+
+
+def test_without_traffic_it_ends_by_itself(evidence: _Evidence) -> None:
+    evidence.value = 0.5
+    assert after(has_read=False) is None
+    present = after()
+    assert present is not None
+    shown = Drawing.of(present, 0, SETTINGS, NOW)
+    assert (shown.probability, shown.at(NOW + LASTS).probability) == (0.2, 0.05)
+    assert after(present, now=NOW + 2 * LASTS, has_read=False) is None
+    assert after(present, now=NOW + 2 * LASTS) is not None
 
 
 def test_it_is_raised_anew_before_it_ends_and_never_across_midnight(evidence: _Evidence) -> None:
