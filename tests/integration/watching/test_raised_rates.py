@@ -33,6 +33,13 @@ def look(traffic: Traffic, now: Any = LATER, shown: Shown | None = None) -> None
     traffic.watcher(shown).round([traffic.store.gates.get(GATE)], now=now)
 
 
+def drawing(shown: Shown) -> tuple[float, Any]:
+    """What is shown of how often the gate's decisions are drawn."""
+    found = shown.reports[GATE].drawing
+    assert found is not None
+    return found.probability, found.raised_until
+
+
 def decide(traffic: Traffic, count: int, *, extra: int = 0, at: Any = START) -> list[Any]:
     """Decide batches as a worker would that has read the newest rate; the first `extra` are drawn by it alone."""
     rate = traffic.store.policies.active()[GATE].rate
@@ -56,22 +63,20 @@ def test_evidence_raises_the_rate_and_its_end_lowers_it_on_record(
     decide(traffic, 3)
     look(traffic, shown=shown)
     assert traffic.store.monitoring.rate(GATE) == (None, 0)
-    assert shown.reports[GATE].drawing is not None
-    assert shown.reports[GATE].drawing.probability == 0.2
+    assert drawing(shown) == (0.2, None)
     evidence[0] = 0.4
     look(traffic, shown=shown)
     look(traffic, LATER + MINUTE, shown)
     rate = traffic.store.policies.active()[GATE].rate
     assert rate is not None
     assert (rate.boosted, rate.since, rate.evidence) == (True, LATER, 0.4)
-    assert shown.reports[GATE].drawing.raised_until == LATER + timedelta(hours=1)
-    assert shown.reports[GATE].drawing.probability == 0.8
+    assert drawing(shown) == (0.8, LATER + timedelta(hours=1))
     evidence[0] = 0.01
     look(traffic, LATER + 2 * MINUTE, shown)
     ended = traffic.store.policies.active()[GATE].rate
     assert ended is not None
     assert not ended.boosted
-    assert shown.reports[GATE].drawing.probability == 0.2
+    assert drawing(shown) == (0.2, None)
     assert traffic.world.rows("SELECT count(*) FROM audit_rates") == [(2,)]
     sealed = traffic.world.rows("SELECT count(*) FROM control_log WHERE kind = 'audit_rates'")
     assert sealed == [(2,)]
@@ -139,8 +144,8 @@ def test_labels_of_a_gate_in_doubt_come_first_in_the_order_of_its_decisions(
     second = decide(traffic, 2, extra=2, at=LATER)
     mine = [one.key.batch_id for one in (*first, *second)]
 
-    def order(**options: Any) -> list[str]:
-        found, page = [], store.labels.queue(limit=2, **options)
+    def order(**options: Any) -> list[tuple[str, bool]]:
+        found, page = list[tuple[str, bool]](), store.labels.queue(limit=2, **options)
         while page:
             found += [(one.key.batch_id, one.urgent) for one in page]
             page = store.labels.queue(limit=2, after=page[-1], **options)
