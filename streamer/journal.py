@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut
@@ -105,7 +106,8 @@ class Decision:
 
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
-    segments. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any.
+    segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` tells that only this drew
+    it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any.
     """
 
     record: Record
@@ -133,6 +135,8 @@ class Decision:
     newest_seen: int = 0
     cut: Cut | None = None
     segment: str | None = None
+    audit_rate: int | None = None
+    extra_draw: bool = False
     cloud: tuple[float, ...] | None = None
 
 
@@ -286,10 +290,12 @@ class ActivePolicy:
     """A gate's newest policy with the secret that its audit draw derives from.
 
     `trusted` False: nobody vouches for any policy of this gate; whatever comes is held. `newest_seen` is the version of
-    the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused.
+    the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused. `rate` is
+    the newest of the gate's audit rates.
     """
 
     policy: Policy
     audit_salt: bytes
     trusted: bool = True
     newest_seen: int = 0
+    rate: AuditRate | None = None

@@ -131,6 +131,9 @@ def _run(run: dict[str, Any]) -> str:
 
 def _draw(facts: dict[str, Any], labels: list[dict[str, Any]]) -> str:
     chance = f"probability {facts['sampling_probability']!r}"
+    if facts.get("audit_rate") is not None:
+        beyond = ", which alone drew it" if facts["extra_draw"] else ""
+        chance += f", raised by audit rate {facts['audit_rate']}{beyond}"
     if not facts["sampled"]:
         return f"not drawn for the audit sample ({chance})"
     waits = "" if labels else "; nobody has labelled it yet"

@@ -208,16 +208,25 @@ def list_(json: opt.JsonOption = False) -> None:
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
+    from dataclasses import asdict
+
     from streamer import wiring
     from streamer.cli.console import print_fields, print_json, say
+    from streamer.cli.risk import drawing_text
     from streamer.cli.unread_labels import unread_json, unread_text
+    from streamer.risk.rounds.report import Drawing
     from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
+        rate, extra = store.monitoring.rate(gate)
+    drawing = Drawing.of(rate, extra, revision.settings, wiring.now())
     if json:
-        print_json(gate_json(revision, policy) | {"unread_labels": unread_json(unread).get(gate)})
+        print_json(
+            gate_json(revision, policy)
+            | {"unread_labels": unread_json(unread).get(gate), "drawing": asdict(drawing)}
+        )
         return
     say(f"{gate}: {status_text(policy)}")
     print_fields(
@@ -226,6 +235,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
             for name, value in _meant(revision.settings).items()
         }
         | {
+            "labels drawn": drawing_text(drawing),
             **({"labels not read": unread_text(unread[gate])} if gate in unread else {}),
             "seed": revision.seed,
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",

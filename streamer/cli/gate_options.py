@@ -274,6 +274,21 @@ SETTINGS: tuple[SettingOption, ...] = (
         kind=int,
     ),
     _of(
+        "audit_boost",
+        "FACTOR",
+        "Times the audit probability while the risk alarm gathers evidence, at most 1; none: never.",
+        _AUDIT,
+        none=True,
+        read=opt.number,
+    ),
+    _of(
+        "audit_boost_most",
+        "N",
+        "Labels a day (UTC) that this may ask for beyond the audit probability.",
+        _AUDIT,
+        kind=int,
+    ),
+    _of(
         "label_deadline_seconds",
         "TIME",
         "Age at which a drawn batch enters calibration, labelled or not, like 90s, 30m, 12h, 7d.",

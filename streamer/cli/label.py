@@ -161,7 +161,11 @@ def queue(
         Path | None, typer.Option(metavar="FILE", help="File to write instead of standard output.")
     ] = None,
 ) -> None:
-    """Write what waits for a severity, the oldest first, as a file to fill in and import again."""
+    """Write what waits for a severity, the oldest first, as a file to fill in and import again.
+
+    Rows of gates whose audit probability is raised come before all others and say `yes` in the column `urgent`: the risk
+    alarm waits for them.
+    """
     import sys
 
     from streamer import wiring
@@ -177,6 +181,7 @@ def queue(
         if gate is not None:
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
         unread = store.labels.unread(gate)
+        urgent = sorted(name for name in store.labels.urgent(wiring.now()) if gate in (None, name))
         tasks = waiting(store, gate)
         names = [gate] if gate is not None else [revision.gate for revision in store.gates.list()]
         unused = {name: said for name in names if (said := store.calibration.waiting(name)) is not None}
@@ -191,6 +196,8 @@ def queue(
                 raise UsageError(f"cannot write {out}: {error.strerror}") from None
     where = "" if out is None else f", in {out}"
     note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
+    if urgent:
+        note(f"Urgent, and first: {', '.join(urgent)}")
     for name, one in unread.items():
         note(f"gate {name}: {unread_text(one)}")
     for name, said in unused.items():
@@ -202,12 +209,15 @@ def queue(
 def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "Iterator[LabelTask]":
     """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out.
 
+    Gates whose audit rate is raised come first, and are said to be urgent.
+
     `with_texts` passes over what is kept without texts.
     """
+    from streamer import wiring
     from streamer.labels.label_files import LabelTask
 
-    last = None
-    while page := store.labels.queue(gate, limit=_PAGE, after=last):
+    last, urgent = None, store.labels.urgent(wiring.now())
+    while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
         for one in page:
             if with_texts and one.text is None:
                 continue
@@ -218,6 +228,7 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
                 prompt=one.prompt,
                 response=one.text or "",
                 references=one.references,
+                urgent=one.urgent,
             )
         last = page[-1]
 

@@ -9,7 +9,7 @@ from streamer.cli.console import percent
 from streamer.cli.policies import when
 
 if TYPE_CHECKING:
-    from streamer.risk.rounds.report import AlarmReport, RiskReport
+    from streamer.risk.rounds.report import AlarmReport, Drawing, RiskReport
     from streamer.risk.states import RiskInterval
 
 _VERDICTS = {
@@ -36,12 +36,16 @@ def risk(
     """
     from streamer import wiring
     from streamer.cli.console import note, print_json, say
-    from streamer.risk.rounds.report import report_of
+    from streamer.risk.rounds.report import Drawing, report_of
     from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()
-        reports = [report_of(store.monitoring.watch(one.gate), one.settings) for one in gates]
+        reports = []
+        for one in gates:
+            rate, extra = store.monitoring.rate(one.gate)
+            drawing = Drawing.of(rate, extra, one.settings, wiring.now())
+            reports.append(report_of(store.monitoring.watch(one.gate), one.settings, drawing))
     if json:
         for report in reports:
             print_json(report_json(report))
@@ -88,6 +92,8 @@ def _show(report: "RiskReport") -> None:
                 f"rate the rest lasts {left}{soonest}",
             )
         )
+    if report.drawing is not None and report.watched:
+        pairs.append(("labels drawn", drawing_text(report.drawing)))
     pairs += [(f"alarm: {_ALARMS[one.kind]}", _alarm(one)) for one in report.alarms]
     print_pairs(pairs)
 
@@ -106,6 +112,18 @@ def sentence(report: "RiskReport") -> str:
     if report.exposure is None or report.exposure.estimate is None:
         return f"{report.gate}: nothing is known yet; no decision has been read.{told}"
     return f"{report.gate}: {_VERDICTS[report.verdict]}; exposure {interval_text(report.exposure)}.{told}"
+
+
+def drawing_text(drawing: "Drawing") -> str:
+    """Say how often decisions are drawn: ``20 %, raised until 2026-11-22 13:00:00Z: ...``."""
+    text = percent(drawing.probability)
+    if drawing.raised_until is not None:
+        text += f", raised until {when(drawing.raised_until)}: {drawing.reason}"
+    elif drawing.extra_today:
+        text += f", raised no more: {drawing.reason}"
+    if drawing.raised_until is not None or drawing.extra_today:
+        text += f"; {drawing.extra_today} extra labels today, at most {drawing.most}"
+    return text
 
 
 def interval_text(interval: "RiskInterval") -> str:

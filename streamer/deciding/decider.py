@@ -17,6 +17,7 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses
+from streamer.gates.audit_rate import probability_under
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import Cut, Segments, Transductive
 from streamer.gates.settings import NO_ENCODER
@@ -288,9 +289,18 @@ class BatchDecider:
         settings = policy.settings
         judged = self._rule(p)
         decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
-        sampled, drawn = self._draw(p, judged.ruling)
+        probability, rate = 0.0, None
+        if p.scores is not None:
+            probability, rate = probability_under(
+                p.active.rate, settings, attempt=p.key.attempt, at=decided_at
+            )
+        sampled, drawn = self._draw(p, judged.ruling, probability)
+        extra = (
+            sampled
+            and rate is not None
+            and not is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
+        )
         responses = _responses(p, judged, drawn)
-        probability = settings.audit_probability if p.scores is not None else 0.0
         # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
         encoder = NO_ENCODER if source == "none" else settings.encoder
@@ -337,6 +347,8 @@ class BatchDecider:
             if isinstance(policy.rule, Transductive | Segments) and p.scores is not None
             else None,
             segment=judged.segment,
+            audit_rate=rate,
+            extra_draw=extra,
             cloud=p.cloud,
         )
 
@@ -380,10 +392,10 @@ class BatchDecider:
             self._gates[policy.gate] = held
         return held[1]
 
-    def _draw(self, p: _Pending, ruling: Ruling | None) -> tuple[bool, frozenset[str]]:
+    def _draw(self, p: _Pending, ruling: Ruling | None, probability: float) -> tuple[bool, frozenset[str]]:
         """Tell whether the audit sample takes a batch, and which of its responses."""
         settings = p.active.policy.settings
-        if ruling is None or not is_sampled(p.active.audit_salt, p.key, settings.audit_probability):
+        if ruling is None or not is_sampled(p.active.audit_salt, p.key, probability):
             return False, frozenset()
         ids = [r.id for r in p.event.responses]
         if settings.unit == "best" and ruling.gate.best is not None:

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streamer.events.limits import Limits
+    from streamer.gates.audit_rate import AuditRate
     from streamer.journal import ActivePolicy
 
 log = structlog.get_logger(__name__)
 
 
 class PolicyBook:
-    """Thread-safe, and monotonic: a gate's trusted policy is only ever replaced by a trusted one of a higher version.
+    """Thread-safe, and monotonic: a gate's trusted policy is only ever replaced by a trusted one of a higher version, and its
+    audit rate by a later one.
 
     Parameters
     ----------
@@ -61,11 +63,14 @@ class PolicyBook:
         for gate, active in sorted(found.items()):
             with self._lock:
                 held = self._active.get(gate)
+                rate = active.rate if held is None else _later(active.rate, held.rate)
                 if held is not None and not _replaces(active, held):
-                    if active.newest_seen > held.newest_seen:  # and it is refused
-                        self._active[gate] = replace(held, newest_seen=active.newest_seen)
+                    # Above what is held only where the newest is refused.
+                    newest_seen = max(active.newest_seen, held.newest_seen)
+                    if (newest_seen, rate) != (held.newest_seen, held.rate):
+                        self._active[gate] = replace(held, newest_seen=newest_seen, rate=rate)
                     continue
-                self._active[gate] = active
+                active = self._active[gate] = replace(active, rate=rate)
                 # Within the lock: two threads that take up two versions must be reported in order.
                 self._on_change(active)
             log.info(
@@ -105,6 +110,10 @@ class PolicyBook:
     def _reject(self, code: str, **facts: object) -> None:
         log.warning("deciding.threshold_message_rejected", code=code, **facts)
         self._on_rejected(code)
+
+
+def _later(one: AuditRate | None, other: AuditRate | None) -> AuditRate | None:
+    return max(one, other, key=lambda rate: 0 if rate is None else rate.number)
 
 
 def _replaces(new: ActivePolicy, held: ActivePolicy) -> bool:

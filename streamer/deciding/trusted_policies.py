@@ -78,7 +78,11 @@ class TrustedPolicies:
         """
         with self._lock:
             return {
-                gate: replace(self._trusted(newest), newest_seen=newest.version)
+                gate: replace(
+                    self._trusted(newest),
+                    newest_seen=newest.version,
+                    rate=None if newest.active is None else newest.active.rate,
+                )
                 for gate, newest in sorted(self._source.versions(names).items())
             }
 

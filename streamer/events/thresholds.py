@@ -23,6 +23,7 @@ from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.gates.settings import (
     DIMENSIONS,
     FLAT_NAMES,
+    MOST_BOOST,
     Embeddings,
     GateSettings,
     HoldAction,
@@ -129,6 +130,16 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     mode: Mode
     audit_probability: Annotated[float, Meta(ge=0, le=1)]
     audit_draws: Annotated[int, Meta(ge=1, le=256)]
+    audit_boost: (
+        Annotated[
+            float,
+            Meta(gt=1, le=MOST_BOOST, description="Times the audit probability in doubt; null: never."),
+        ]
+        | None
+    ) = None
+    audit_boost_most: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="Labels a day that this may ask for.")
+    ] = 400
     label_deadline_seconds: Annotated[float, Meta(ge=0)]
     pending: Pending = "age"
     window: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
@@ -181,6 +192,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
                 *(self.parameters or {}).values(),
                 self.label_floor or 0.0,
                 self.audit_probability,
+                self.audit_boost or 0.0,
                 self.label_deadline_seconds,
                 self.decision_deadline_seconds or 0.0,
                 self.recalibrate_every_seconds or 0.0,

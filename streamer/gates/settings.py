@@ -50,6 +50,9 @@ METHODS: tuple[str, ...] = registry.offered()
 LEAST_ALPHA = 1e-9
 """The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
 
+MOST_BOOST = 1000.0
+"""The largest factor by which a gate's audit probability may be raised."""
+
 _MOST_GROUPS = 1_000_000_000
 _MOST_LABELLERS = 200
 
@@ -115,6 +118,9 @@ class GateSettings:
     mode : `shadow` tells consumers not to enforce.
     audit_probability : chance in [0, 1] that a batch is drawn for labelling.
     audit_draws : responses drawn for labelling from a drawn batch, >= 1 (unit `best` always draws its best).
+    audit_boost : while the risk alarm gathers evidence the audit probability is so many times as high, at most 1; above 1
+        and at most 1000, None: never.
+    audit_boost_most : labels a day that this may ask for beyond the audit probability, >= 1.
     label_deadline_seconds : a drawn batch enters calibration once it is older than this; 0: `pending` says.
     pending : draws without a label in calibration: older than a cut they count 1, younger draws are not used (`age`); all
         count 1 (`worst`); none is used (`labelled-only`).
@@ -160,6 +166,8 @@ class GateSettings:
     mode: Mode = "shadow"
     audit_probability: float = 0.05
     audit_draws: int = 1
+    audit_boost: float | None = 4.0
+    audit_boost_most: int = 400
     label_deadline_seconds: float = 0.0
     pending: Pending = "age"
     window: int | None = None
@@ -309,6 +317,16 @@ class GateSettings:
             ("label_floor", self.label_floor is None or 0 <= self.label_floor <= 1, "in [0, 1], or absent"),
             ("max_attempts", 1 <= self.max_attempts <= 1000, "in 1..1000"),
             ("audit_draws", 1 <= self.audit_draws <= 256, "in 1..256"),
+            (
+                "audit_boost",
+                self.audit_boost is None or 1 < self.audit_boost <= MOST_BOOST,
+                f"above 1 and at most {MOST_BOOST:g}, or absent",
+            ),
+            (
+                "audit_boost_most",
+                1 <= self.audit_boost_most <= _MOST_GROUPS,
+                f"in 1..{_MOST_GROUPS}",
+            ),
             ("label_deadline_seconds", 0 <= self.label_deadline_seconds < float("inf"), "0 or more"),
             (
                 "window",
@@ -384,6 +402,11 @@ class GateSettings:
             raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
+
+    @property
+    def boosted_probability(self) -> float:
+        """The audit probability while it is raised; the gate's own where it never is."""
+        return min(1.0, (self.audit_boost or 1.0) * self.audit_probability)
 
     @property
     def external_encoder(self) -> bool:

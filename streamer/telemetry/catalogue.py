@@ -72,6 +72,8 @@ RISK_GAUGES = (
     "budget_used_upper_ratio",
     "budget_remaining_seconds",
     "budget_remaining_soonest_seconds",
+    "audit_probability_ratio",
+    "extra_labels_today",
 )
 """The gauges of a gate's risk in service; each is absent until something is known."""
 
@@ -334,6 +336,16 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "budget_remaining_soonest_seconds", "gate", "The same at the upper bound of what is used.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "audit_probability_ratio", "gate",
+        "Probability with which decisions are drawn for labelling at present; raised while the risk alarm gathers evidence.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "extra_labels_today", "gate",
+        "Labels asked for today (UTC) beyond the gate's own audit probability; at audit_boost_most it is raised no more.",
         services="recalibrator",
     ),
     _metric(

@@ -78,6 +78,11 @@ def _values(report: RiskReport) -> dict[str, float | None]:
         "risk_read_through_timestamp_seconds": through if report.watched else None,
         "late_labels": report.late if report.watched else None,
     }
+    if report.watched and report.drawing is not None:
+        values |= {
+            "audit_probability_ratio": report.drawing.probability,
+            "extra_labels_today": report.drawing.extra_today,
+        }
     exposure, selective, burn = report.exposure, report.selective, report.burn
     if exposure is None or selective is None or report.ended is not None:
         return values

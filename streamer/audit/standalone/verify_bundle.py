@@ -540,6 +540,7 @@ class Verifier:
             "gate_revisions": ("gate", "revision"),
             "policies": ("gate", "version"),
             "calibration_runs": ("id",),
+            "audit_rates": ("id",),
         }.get(kind)
         if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")
@@ -810,7 +811,10 @@ class Verifier:
         ids = [response[0] for response in facts["responses"]]
         drawn = [response[0] for response in facts["responses"] if response[4]]
         scored = bool(ids) and all(response[1] is not None for response in facts["responses"])
-        probability = settings["audit_probability"] if scored else 0.0
+        base = settings["audit_probability"] if scored else 0.0
+        probability = (
+            base if facts.get("audit_rate") is None else self._raised(facts, settings, scored, place)
+        )
         if facts["sampling_probability"] != probability:
             self.fault("draw", place, f"its logged probability should be {probability}")
         salt = self._salts.get(gate)
@@ -830,6 +834,15 @@ class Verifier:
             self.fault(
                 "draw", place, f"the audit sample {'takes' if sampled else 'does not take'} this batch"
             )
+        extra = sampled and keyed_uniform(salt, "audit", *names) >= base
+        if facts.get("extra_draw", False) != extra:
+            self.fault(
+                "draw",
+                place,
+                f"the gate's own probability {'does not take' if extra else 'takes'} this batch, the record says otherwise"
+                if sampled
+                else "it says that a raised audit rate drew it",
+            )
         if sampled and facts["unit"] == "best" and best is None and line.get("content") is None:
             return  # all scores are 0, and which text was blank is unknown
         if not sampled:
@@ -841,6 +854,28 @@ class Verifier:
             expected = order[: settings["audit_draws"]]
         if set(drawn) != set(expected):
             self.fault("draw", place, f"the audit draw takes {sorted(expected)}, not {sorted(drawn)}")
+
+    def _raised(self, facts: dict[str, Any], settings: dict[str, Any], scored: bool, place: str) -> float:
+        """Return the probability that a decision was drawn with that names an audit rate."""
+        (gate, _, attempt), number = facts["batch"], facts["audit_rate"]
+        rate, boost = self._rows.get("audit_rates", {}).get((number,)), settings.get("audit_boost") or 1.0
+        base: float = settings["audit_probability"]
+        wrong = None
+        if rate is None:
+            wrong = "is in no chain"
+        elif rate["gate"] != gate:
+            wrong = f"is one of the gate {rate['gate']}"
+        elif not rate["boosted"]:
+            wrong = "raises nothing"
+        elif rate["until"] <= facts["decided_at"]:
+            wrong = "had ended"
+        elif boost == 1 or not scored or attempt != 1:
+            wrong = "does not raise the probability of such a batch"
+        if wrong is not None:
+            self.fault("draw", place, f"the audit rate {number} that it names {wrong}")
+            return base if scored else 0.0
+        self.counts["draws at a raised rate"] += 1
+        return float(min(1.0, boost * base))
 
     def _event(
         self,

@@ -32,6 +32,8 @@ def readable(
     conditions = (
         decisions.c.gate == gate,
         decisions.c.sampled,
+        # What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts.
+        ~decisions.c.extra_draw,
         decisions.c.decided_at < older_than,
         decisions.c.unit == settings.unit,
         decisions.c.scorer == settings.scorer,
@@ -42,6 +44,17 @@ def readable(
         return conditions
     # By policy and not by moment: workers date decisions, and their clocks may differ.
     return (*conditions, decisions.c.policy_version >= since_version)
+
+
+def base_probability(settings: sa.FromClause) -> sa.ColumnElement[float]:
+    """The probability with which the gate's own audit draws a decision, also while the rate is raised.
+
+    `settings` : the revision that it was decided under.
+    """
+    return sa.case(
+        (decisions.c.audit_rate.is_(None), decisions.c.sampling_probability),
+        else_=settings.c.audit_probability,
+    )
 
 
 def read_sample(
@@ -64,7 +77,7 @@ def read_sample(
         sa.select(
             batches.c.id,
             batches.c.batch_id,
-            decisions.c.sampling_probability,
+            base_probability(gate_revisions).label("probability"),
             gate_revisions.c.audit_draws,
             responses.c.response_id,
             responses.c.score,
@@ -128,6 +141,7 @@ def read_label_delays(
         .where(
             decisions.c.gate == gate,
             decisions.c.sampled,
+            ~decisions.c.extra_draw,
             batches.c.attempt == 1,
             decisions.c.decided_at < before,
         )

@@ -14,12 +14,14 @@ from streamer.store.db.schema import policy_events
 from streamer.store.log.outbox import enqueue, is_waiting
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
 from streamer.store.policies.policy_writer import one_version
+from streamer.store.risk.audit_rates import newest_rates
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from streamer.gates.audit_rate import AuditRate
     from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy, OutboxMessage
     from streamer.signing.policies import PolicyVersion
@@ -60,9 +62,13 @@ class Policies:
         return {gate: one.active for gate, one in self.versions(names).items() if one.active is not None}
 
     def versions(self, names: Sequence[str] | None = None) -> dict[str, PolicyVersion]:
-        """The newest policy of each gate (of all when None), not yet trusted."""
+        """The newest policy of each gate (of all when None), not yet trusted, with its newest audit rate."""
         with self._database.reading() as connection:
-            return {one.gate: one for one in read_versions(connection, newest_keys(connection, names))}
+            rates = newest_rates(connection, names)
+            return {
+                one.gate: _at(one, rates.get(one.gate))
+                for one in read_versions(connection, newest_keys(connection, names))
+            }
 
     def before(self, gate: str, version: int, limit: int) -> builtins.list[PolicyVersion]:
         """The policies before a version, the newest first, not yet trusted."""
@@ -219,6 +225,14 @@ class Policies:
         if found.active is None or found.active.policy != policy:
             return None
         return self._mint.message_of(found)
+
+
+def _at(found: PolicyVersion, rate: AuditRate | None) -> PolicyVersion:
+    return (
+        found
+        if found.active is None or rate is None
+        else replace(found, active=replace(found.active, rate=rate))
+    )
 
 
 def _readable(found: PolicyVersion) -> Policy:

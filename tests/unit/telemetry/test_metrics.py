@@ -37,6 +37,7 @@ UNITLESS = {
     "monitored_labels",
     "overdue_labels",
     "late_labels",
+    "extra_labels_today",
     "alarm_raised",
     "policy_version", "policy_state", "response_score", "outbox_pending", "part_reachable", "recalibrator_leader",
     "relay_lane_stuck",
