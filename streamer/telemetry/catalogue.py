@@ -46,8 +46,9 @@ SERVICES = ("worker", "recalibrator")
 RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
 """What becomes of a calibration run of the recalibrator."""
 
-ALARMS: tuple[Literal["risk", "draws", "drift_scores", "drift_cloud"], ...] = (
+ALARMS: tuple[Literal["risk", "selective", "draws", "drift_scores", "drift_cloud"], ...] = (
     "risk",
+    "selective",
     "draws",
     "drift_scores",
     "drift_cloud",
@@ -338,7 +339,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "alarm_raised", "gate alarm",
-        "1 while an alarm (risk, draws, drift_scores, drift_cloud) stands raised, 0 while it watches.",
+        "1 while an alarm (risk, selective, draws, drift_scores, drift_cloud) stands raised, 0 while it watches.",
         services="recalibrator",
     ),
     _metric(
