@@ -126,7 +126,7 @@ def calibrated(traffic: Traffic, severity: float = 0.5) -> None:
     traffic.label(made, lambda one: float(int(one.key.batch_id.split("-")[1]) < 60 * severity))
     run = calibrate_gate(traffic.store.calibration, traffic.store.gates.get(GATE), now=START + DAY)
     found = traffic.store.calibration.record_run(run, guarantee="", by="ana", reason="", now=START + DAY)
-    traffic.open_gate(run=found.calibration_run)
+    traffic.open_gate(run=found.calibration_run, threshold=None)
 
 
 @pytest.mark.parametrize("action", ["report", "close"])
@@ -161,7 +161,7 @@ def test_what_ships_is_no_better_than_everything(new_traffic: Callable[..., Traf
         closure = traffic.store.calibration.alarm_closure(GATE)
         assert closure is not None
         assert (closure.version, closure.closed) == (policy.version, True)
-        traffic.open_gate(run=1)
+        traffic.open_gate(run=1, threshold=None)
     traffic.watcher().watch(GATE, now=START + DAY)
     following = alarm_of(traffic, "selective")
     assert (following.number, following.raised_by, following.state.bets.seen) == (2, None, 0)
