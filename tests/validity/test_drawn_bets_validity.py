@@ -185,7 +185,7 @@ def adaptively(
             draw = alarm.draw(n, None if late else float(loss), moment=float(n))
             if late and rng.random() < 0.95:
                 coming.setdefault(n + 40, {})[n] = float(loss)
-            alarm = alarm.observe([draw])
+            alarm = alarm.observe([draw], overdue=n - 300.0)
         if n in coming:
             alarm = alarm.observe(known=coming.pop(n))
     return alarm

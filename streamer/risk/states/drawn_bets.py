@@ -205,13 +205,12 @@ class DrawnBets:
                 restart = count // RESTART_EVERY + 1
                 weight = 1 / (_SUM_OF_WEIGHTS * (restart + 1) * math.log(restart + 1) ** 2)
                 put = (self.unstaked * weight + inflow) / len(STRENGTHS)
-                stakes = tuple(stake + put for stake in stakes)
+                stakes = tuple([stake + put for stake in stakes])
             count += 1
             if draw.loss is not None or not leave_out:
                 gain = (draw.loss or 0.0) / draw.limit - draw.share
-                stakes = tuple(
-                    stake * (1 + strength * gain) for stake, strength in zip(stakes, STRENGTHS, strict=True)
-                )
+                pairs = zip(stakes, STRENGTHS, strict=True)
+                stakes = tuple([stake * (1 + strength * gain) for stake, strength in pairs])
             yield stakes
 
     def to_fields(self) -> dict[str, Any]:
