@@ -27,7 +27,7 @@ _COLUMNS = (
     (
         "monitor_gates",
         "bet_batch",
-        "BIGINT CONSTRAINT ck_monitor_gates_bet_batch CHECK (bet_batch >= 0)",
+        "{big} CONSTRAINT ck_monitor_gates_bet_batch CHECK (bet_batch >= 0)",
         "given to the alarms on labels up to this batch; NULL: by an older version",
     ),
 )
@@ -36,8 +36,9 @@ _COLUMNS = (
 def upgrade() -> None:
     """Add the columns. Gates that are there keep the promise of their alarms: false with a chance of delta, ever."""
     sqlite = op.get_context().dialect.name == "sqlite"
-    for table, name, kind, comment in _COLUMNS:
+    for table, name, template, comment in _COLUMNS:
         # A column brings its own CHECK, so that SQLite need not copy the table.
+        kind = template.replace("{big}", "INTEGER" if sqlite else "BIGINT")
         op.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
         if comment is not None and not sqlite:
             op.execute(f"COMMENT ON COLUMN {table}.{name} IS '{comment}'")
