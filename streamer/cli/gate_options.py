@@ -370,13 +370,34 @@ SETTINGS: tuple[SettingOption, ...] = (
         _WATCH,
     ),
     _of(
+        "on_selective_alarm",
+        "|".join(ON_ALARM),
+        "When what ships is no better than if everything shipped: close the gate, or only tell.",
+        _WATCH,
+    ),
+    _of(
         "monitor_delta",
         "D",
         "Chance that the risk interval is ever wrong.",
         _WATCH,
         kind=float,
     ),
-    _of("alarm_delta", "D", "Chance that the risk alarm is ever false.", _WATCH, kind=float),
+    _of(
+        "alarm_delta",
+        "D",
+        "Chance that the risk alarm is ever false, beside what --alarm-false-every adds; the same again for the "
+        "selective-risk alarm and for the draw alarm.",
+        _WATCH,
+        kind=float,
+    ),
+    _of(
+        "alarm_false_every",
+        "N",
+        "Labelled draws for which one false alarm more is accepted, so that a late change is seen as soon as an early one; "
+        "never: none ever.",
+        _WATCH,
+        read=opt.whole_number_or_never,
+    ),
     _of(
         "alarm_tolerance",
         "SHARE",

@@ -115,6 +115,15 @@ def whole_number(text: str, option: str) -> int:
     return int(text)
 
 
+def whole_number_or_never(text: str, option: str) -> int | None:
+    """Turn a text into a whole number, or ``never`` into None. Raises `UsageError` for anything else."""
+    if text.strip().lower() == "never":
+        return None
+    if re.fullmatch(r"\d{1,18}", text.strip()) is None:
+        raise UsageError(f"{option} must be a whole number, or never, not {text!r}")
+    return int(text)
+
+
 def names(text: str, option: str, *, spelt: Callable[[str], str] = str.strip) -> tuple[str, ...]:
     """Split a text at its commas; `spelt` gives each name its one spelling.
 

@@ -19,6 +19,7 @@ _VERDICTS = {
 }
 _ALARMS = {
     "risk": "risk",
+    "selective": "selective risk",
     "draws": "audit draws",
     "drift_scores": "drift of scores",
     "drift_cloud": "drift of embeddings",
@@ -135,9 +136,19 @@ def interval_text(interval: "RiskInterval") -> str:
 
 def _alarm(one: "AlarmReport") -> str:
     name = "" if one.statistic in ("", "score") else f"{one.statistic}: "
-    chance = f"false with a chance of at most {one.delta:.2g}"
+    chance = f"false with a chance of at most {one.chance:.2g}"
+    if one.false_every is not None:
+        chance += f" within {one.read} labelled draws, and one more in every {one.false_every}"
     if one.raised_at is None:
-        return f"{name}quiet, evidence at {percent(one.evidence_ratio)} of what raises it ({chance})"
+        waits = (
+            ""
+            if not one.pending or one.pending_since is None
+            else (
+                f"; {one.pending} {'label has' if one.pending == 1 else 'labels have'} not come, the oldest of"
+                f" {when(one.pending_since)}"
+            )
+        )
+        return f"{name}quiet, evidence at {percent(one.evidence_ratio)} of what raises it ({chance}){waits}"
     closed = "" if one.closed_policy is None else f", closed the gate by policy {one.closed_policy}"
     alert = "" if one.alert_id is None else f"; alert {one.alert_id[:8]}"
     return f"{name}RAISED {when(one.raised_at)}{closed} ({chance}){alert}"

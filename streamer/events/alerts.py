@@ -30,6 +30,7 @@ ALERT_NAMESPACE: Final = uuid.UUID("d0a0f6f5-6b0e-4f0a-9b9e-3a1d9b7a54c1")
 
 AlertKind = Literal[
     "risk",
+    "selective",
     "draws",
     "drift_scores",
     "drift_cloud",
@@ -44,6 +45,7 @@ Level = Literal["page", "ticket"]
 ALERT_KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
 LEVELS: Final[Mapping[AlertKind, Level]] = {
     "risk": "page",
+    "selective": "page",
     "draws": "page",
     "drift_scores": "ticket",
     "drift_cloud": "ticket",
@@ -57,6 +59,7 @@ LEVELS: Final[Mapping[AlertKind, Level]] = {
 
 MEANINGS: Final[Mapping[AlertKind, str]] = {
     "risk": "The labels of the audit sample say that expected exposure risk passed the budget and its tolerance.",
+    "selective": "The labels of the audit sample say that what ships is no better than if everything shipped.",
     "draws": "The audit sample is not drawn at the rate that is logged; until that is explained, no risk figure holds.",
     "drift_scores": "Scores no longer come from where those of calibration came from.",
     "drift_cloud": "Embeddings no longer come from where those of calibration came from.",

@@ -152,8 +152,10 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     max_ship_rate_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
     least_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 100
     on_alarm: OnAlarm = "close"
+    on_selective_alarm: OnAlarm = "report"
     monitor_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     alarm_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    alarm_false_every: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     alarm_tolerance: Annotated[float, Meta(ge=0, le=10)] = 0.2
     monitor_deadline_seconds: Annotated[float, Meta(ge=0)] = 86_400.0
     budget_period_days: Annotated[float, Meta(gt=0, le=3660)] = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamer.gates.rule import INDICATOR, Rule, Segments
+from streamer.gates.rule import INDICATOR, Rule, ships_nothing
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -77,5 +77,4 @@ class Policy:
     @property
     def ships_nothing(self) -> bool:
         """Whether it is closed for every batch there may be: no segment has a cut of its own that ships either."""
-        own = self.rule.own if isinstance(self.rule, Segments) else ()
-        return self.state == "closed" and all(cut.state == "closed" for _, cut in own)
+        return ships_nothing(self.state, self.rule)

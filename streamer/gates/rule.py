@@ -167,6 +167,12 @@ class Segments:
 Rule = Indicator | Chance | Quantile | Rank | Transductive | Segments
 
 
+def ships_nothing(state: ThresholdState, rule: Rule) -> bool:
+    """Whether a gate is closed for every batch there may be: no segment has a cut of its own that ships either."""
+    own = rule.own if isinstance(rule, Segments) else ()
+    return state == "closed" and all(cut.state == "closed" for _, cut in own)
+
+
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Return a rule as JSON values: ``kind``, ``parameters``, and ``curve``, which is null unless the kind has one.
 

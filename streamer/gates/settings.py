@@ -135,8 +135,11 @@ class GateSettings:
     max_ship_rate_step : `auto`: how far one run may move the share of the calibration groups that ships, in (0, 1].
     least_groups : `auto`: groups that a looser threshold must be calibrated on at least, >= 1.
     on_alarm : what the alarm of the risk in service does to the gate.
+    on_selective_alarm : what the alarm does that what ships is no better than if everything shipped.
     monitor_delta : chance, in (0, 1), that an interval of the risk in service ever fails.
-    alarm_delta : chance, in (0, 1), that the alarm is ever raised while the risk is in budget.
+    alarm_delta : chance, in (0, 1), that the alarm is ever raised while the risk is in budget, beside what the next adds.
+    alarm_false_every : labelled draws for which one false alarm more is accepted, >= 1, so that a change late in a gate's life
+        is seen as soon as an early one; None: none ever is.
     alarm_tolerance : share of alpha, in [0, 10], by which the expected loss may pass the budget before the alarm is
         to be raised.
     monitor_deadline_seconds : age at which a drawn decision without a label is overdue for monitoring, >= 0.
@@ -180,8 +183,10 @@ class GateSettings:
     max_ship_rate_step: float = 0.1
     least_groups: int = 100
     on_alarm: OnAlarm = "close"
+    on_selective_alarm: OnAlarm = "report"
     monitor_delta: float = 0.1
     alarm_delta: float = 0.05
+    alarm_false_every: int | None = 100_000
     alarm_tolerance: float = 0.2
     monitor_deadline_seconds: float = 86_400.0
     budget_period_days: float = 30.0
@@ -303,6 +308,7 @@ class GateSettings:
             ("recalibrate", RECALIBRATE),
             ("on_alarm", ON_ALARM),
             ("pending", PENDING),
+            ("on_selective_alarm", ON_ALARM),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
@@ -354,6 +360,11 @@ class GateSettings:
             *(
                 (name, 0 < getattr(self, name) < 1, "between 0 and 1, both excluded")
                 for name in ("monitor_delta", "alarm_delta", "drift_delta")
+            ),
+            (
+                "alarm_false_every",
+                self.alarm_false_every is None or 1 <= self.alarm_false_every <= _MOST_GROUPS,
+                f"in 1..{_MOST_GROUPS}, or absent",
             ),
             ("alarm_tolerance", 0 <= self.alarm_tolerance <= 10, "in [0, 10], a share of alpha"),
             ("monitor_deadline_seconds", 0 <= self.monitor_deadline_seconds < float("inf"), "0 or more"),

@@ -282,7 +282,10 @@ class Recalibrator:
         keyless = set()
         for one in standings:
             name, settings, missing = one.gate.gate, one.gate.settings, one.missing_key
-            if missing is None or (settings.recalibrate != "auto" and settings.on_alarm != "close"):
+            if missing is None or (
+                settings.recalibrate != "auto"
+                and "close" not in (settings.on_alarm, settings.on_selective_alarm)
+            ):
                 continue
             keyless.add(name)
             if name not in self._keyless:

@@ -46,8 +46,9 @@ SERVICES = ("worker", "recalibrator")
 RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
 """The outcome of a calibration run of the recalibrator."""
 
-ALARMS: tuple[Literal["risk", "draws", "drift_scores", "drift_cloud"], ...] = (
+ALARMS: tuple[Literal["risk", "selective", "draws", "drift_scores", "drift_cloud"], ...] = (
     "risk",
+    "selective",
     "draws",
     "drift_scores",
     "drift_cloud",
@@ -350,7 +351,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "alarm_raised", "gate alarm",
-        "1 while an alarm (risk, draws, drift_scores, drift_cloud) is raised, 0 while it is not.",
+        "1 while an alarm (risk, selective, draws, drift_scores, drift_cloud) is raised, 0 while it is not.",
         services="recalibrator",
     ),
     _metric(

@@ -33,7 +33,8 @@ POLICY = Policy(
         alpha=0.1,
         label_floor=0.0,
         decision_deadline_seconds=5,
-        audit_boost=None,
+        audit_boost=None,  # as gates had before there was this setting
+        alarm_false_every=None,  # as gates had before there was this setting
     ),
     state="cut",
     threshold=0.1 + 0.2,
@@ -62,6 +63,8 @@ def test_every_setting_is_covered_and_a_new_one_has_a_place() -> None:
     accepting = replace(POLICY, settings=replace(POLICY.settings, embeddings="accept", dimension=384))
     assert b'"dimension":384,' in text(accepting)
     assert b'"embeddings":"accept",' in text(accepting)
+    forgiving = replace(POLICY, settings=replace(POLICY.settings, alarm_false_every=100_000))
+    assert b'"alarm_false_every":100000,' in text(forgiving)
     own = {field.name for field in fields(Policy)} - {"settings", "threshold", "created_by"}
     assert set(covered) - {"format", "record", "settings", "lambda", "by", "audit_salt"} == own
 

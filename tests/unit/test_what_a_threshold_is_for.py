@@ -17,6 +17,7 @@ OTHER: dict[str, Any] = {
     "audit_probability": 0.5, "audit_draws": 3, "label_deadline_seconds": 5.0, "decision_deadline_seconds": 9.0,
     "keep_texts": False, "recalibrate": "auto", "recalibrate_every_seconds": None, "recalibrate_after_groups": 7,
     "max_lambda_step": 0.2, "max_ship_rate_step": 0.2, "least_groups": 7, "on_alarm": "report", "monitor_delta": 0.2,
+    "on_selective_alarm": "close", "alarm_false_every": None,
     "alarm_delta": 0.2, "alarm_tolerance": 0.3, "monitor_deadline_seconds": 5.0, "budget_period_days": 7.0,
     "drift_delta": 0.2, "judge_kind": "lexical", "embeddings": "accept", "dimension": 9,
     "labellers": ("ann",), "signed_labels": True, "pending": "worst", "window": 300,
@@ -24,7 +25,7 @@ OTHER: dict[str, Any] = {
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
     "keep_texts", "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step",
-    "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance",
+    "max_ship_rate_step", "least_groups", "on_alarm", "on_selective_alarm", "alarm_false_every", "monitor_delta", "alarm_delta", "alarm_tolerance",
     "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind", "embeddings", "dimension",
     "pending", "window",
 }  # fmt: skip
@@ -81,6 +82,8 @@ def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
         ({"max_ship_rate_step": 1.5}, "max_ship_rate_step must be above 0 and at most 1"),
         ({"least_groups": 0}, "least_groups must be in 1"),
         ({"on_alarm": "ring"}, "on_alarm must be one of report, close"),
+        ({"on_selective_alarm": "ring"}, "on_selective_alarm must be one of report, close"),
+        ({"alarm_false_every": 0}, "alarm_false_every must be in 1"),
         ({"monitor_delta": 1.0}, "monitor_delta must be between 0 and 1"),
         ({"alarm_delta": 0.0}, "alarm_delta must be between 0 and 1"),
         ({"alarm_tolerance": -0.1}, "alarm_tolerance must be in"),

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.state import GateWatch
 
 LEAST_EVIDENCE = 0.1
-"""From here on more is drawn. In stable streams evidence is rarely so high; where the budget is broken it is, long before
-the alarm."""
+"""From here on more is drawn. Evidence begins near one half and falls in a stable stream; where the budget is broken it rises
+above this long before the alarm."""
 
 LASTS = timedelta(hours=1)
 """A raised rate ends after so long unless it is written anew: nobody may be left to end it."""

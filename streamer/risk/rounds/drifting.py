@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamer.gates.keyed_hash import keyed_bits
-from streamer.risk.rounds.reading import chance_of
-from streamer.risk.rounds.state import WatchedAlarm
+from streamer.risk.rounds.alarms import draw_alarm
+from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
 from streamer.risk.states import AuditedDecision, AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
 from streamer.scoring.cloud import STATISTICS
@@ -51,7 +51,7 @@ class Drifting:
         self._salt = salt
         self._reference = reference
         self._alarms: dict[tuple[AlarmKind, str], WatchedAlarm] = {
-            (one.kind, one.statistic): one for one in watch.alarms if one.kind != "risk"
+            (one.kind, one.statistic): one for one in watch.alarms if one.kind not in LABEL_ALARMS
         }
         self._run, self._policy = watch.drift_run, watch.drift_policy
         self._page: list[LoggedDecision] = []
@@ -74,12 +74,12 @@ class Drifting:
 
     def result(self) -> tuple[GateWatch, list[WatchedAlarm]]:
         """Return where the gate stands now, and alarms that ended on the way."""
-        risk = tuple(one for one in self._watch.alarms if one.kind == "risk")
+        labels = tuple(one for one in self._watch.alarms if one.kind in LABEL_ALARMS)
         watch = replace(
             self._watch,
             drift_run=self._run,
             drift_policy=self._policy,
-            alarms=(*risk, *self._alarms.values()),
+            alarms=(*labels, *self._alarms.values()),
         )
         return watch, self._past
 
@@ -155,16 +155,6 @@ class Drifting:
 
     def _uniform(self, decision: LoggedDecision, statistic: str) -> float:
         return keyed_bits(self._salt, "drift", statistic, self._watch.gate, decision.batch_id) / _TWO_TO_64
-
-
-def draw_alarm(delta: float, *, number: int, after: int) -> WatchedAlarm:
-    """Open the n-th draw alarm of a gate, on decisions after `after`."""
-    return WatchedAlarm(
-        kind="draws",
-        number=number,
-        after=after,
-        state=DrawAlarm.open(delta=chance_of(delta, number)),
-    )
 
 
 _WATCHED: tuple[tuple[AlarmKind, str], ...] = (

@@ -25,6 +25,7 @@ class LoggedDecision:
     policy_version : the policy that decided.
     settings : that policy's.
     run : the calibration run that its threshold came from; None for none.
+    can_ship : whether that policy ships anything at all; a closed gate does not.
     decided_at : as the worker's clock said.
     scored : whether there were scores. What was not scored was held, and could not be drawn.
     sampled, probability : the audit draw, and its logged probability; 0 where there was none.
@@ -44,6 +45,7 @@ class LoggedDecision:
     policy_version: int
     settings: GateSettings
     run: int | None
+    can_ship: bool
     decided_at: datetime
     scored: bool
     sampled: bool
@@ -76,6 +78,13 @@ class LoggedDecision:
         """Whether it was drawn, shipped something of what was drawn, and a severity is missing."""
         return self.sampled and not self.labelled
 
+    @property
+    def loss(self) -> float | None:
+        """The mean over what was drawn of severity where it shipped and 0 where not; None while that is not known."""
+        if not self.sampled or not self.labelled or not self.drawn:
+            return None
+        return fsum(self.severities) / self.drawn
+
     def audited(self) -> AuditedDecision:
         """Say it as monitoring reads it, with what is known of its loss now.
 
@@ -85,13 +94,10 @@ class LoggedDecision:
         if not self.scored:
             least = self.settings.audit_probability
             return AuditedDecision(least, sampled=least == 1, loss=0.0 if least == 1 else None, shipped=0.0)
-        loss = None
-        if self.sampled and self.labelled and self.drawn:
-            loss = fsum(self.severities) / self.drawn
         return AuditedDecision(
             self.probability,
             sampled=self.sampled,
-            loss=loss,
+            loss=self.loss,
             shipped=self.shipped,
             predicted=0.0 if self.predicted is None else self.predicted,
         )

@@ -1,4 +1,4 @@
-"""Reading decisions with their labels: strictly in order, each once, when it is resolved.
+"""Reading decisions with their labels into the interval: strictly in order, each once, when it is resolved.
 
 A decision is *resolved* when nothing more can be learned of it in time: it was not drawn, or nothing of what was drawn
 shipped, or every severity that is needed is there, or it is older than the label deadline (then it is overdue). In a
@@ -11,21 +11,19 @@ depend on anything; only *whether* and *in which place* may not depend on draws 
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.logged import Terms
-from streamer.risk.rounds.state import WatchedAlarm, WatchedSequence
-from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence, RiskAlarm
+from streamer.risk.rounds.state import WatchedSequence
+from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch
     from streamer.risk.states import AuditedDecision
@@ -38,11 +36,6 @@ TERMS_CHANGED = "the gate was changed in what the interval is about"
 PERIOD_OVER = "its budget period was over"
 LESS_SAMPLED = "the audit probability was lowered"
 JUDGE_MISSING = "the judge had not labelled a decision at its deadline"
-
-
-def chance_of(delta: float, number: int) -> float:
-    """Return what the n-th alarm of a gate may spend: delta 6/(pi^2 n^2), so that all of them together spend delta."""
-    return delta * 6 / (math.pi * number) ** 2
 
 
 class Reading:
@@ -61,13 +54,9 @@ class Reading:
         self._deadline = deadline
         self._sequence = watch.sequence
         self._sequence_rows: list[AuditedDecision] = []
-        self._alarm = watch.alarm("risk")
-        self._alarm_rows: list[AuditedDecision] = []
-        self._alarm_numbers: list[int] = []
         self._unwatched = watch.unwatched
         self._read = watch.read
         self._ended: list[WatchedSequence] = []
-        self._past: list[WatchedAlarm] = []
         self.blocked_at: datetime | None = None
 
     def read(self, decisions: Sequence[LoggedDecision]) -> None:
@@ -87,22 +76,13 @@ class Reading:
                 if self._take(decision, moment, due=due):
                     self.blocked_at = moment
                     break
-                self._alarm_on(decision)
             self._read = decision.number
         self._flush_sequence()
-        self._flush_alarm()
 
-    def result(self) -> tuple[GateWatch, list[WatchedSequence], list[WatchedAlarm]]:
-        """Return where the gate stands now, and sequences and alarms that ended on the way."""
-        others = tuple(one for one in self._watch.alarms if one.kind != "risk")
-        watch = replace(
-            self._watch,
-            read=self._read,
-            unwatched=self._unwatched,
-            sequence=self._sequence,
-            alarms=(*(() if self._alarm is None else (self._alarm,)), *others),
-        )
-        return watch, self._ended, self._past
+    def result(self) -> tuple[GateWatch, list[WatchedSequence]]:
+        """Return where the gate stands now, and sequences that ended on the way."""
+        watch = replace(self._watch, read=self._read, unwatched=self._unwatched, sequence=self._sequence)
+        return watch, self._ended
 
     # -- the interval ---------------------------------------------------------------------------------------
 
@@ -175,80 +155,6 @@ class Reading:
             state = self._sequence.state.observe(AuditedDecisions.of_rows(self._sequence_rows))
             self._sequence = replace(self._sequence, state=state)
             self._sequence_rows = []
-
-    # -- the alarm ------------------------------------------------------------------------------------------
-
-    def _alarm_on(self, decision: LoggedDecision) -> None:
-        alarm = self._alarm
-        if alarm is not None and (
-            decision.number <= alarm.after or decision.policy_version <= alarm.after_policy
-        ):
-            return
-        if alarm is None or not _same_alarm(alarm, decision.settings):
-            self._flush_alarm()
-            self._open_alarm(decision)
-        elif alarm.raised_by is not None:
-            return
-        self._alarm_rows.append(decision.audited())
-        self._alarm_numbers.append(decision.number)
-
-    def _open_alarm(self, decision: LoggedDecision) -> None:
-        before = self._alarm
-        if before is not None:
-            self._past.append(replace(before, ended=before.ended or TERMS_CHANGED))
-        self._alarm = risk_alarm(
-            decision.settings,
-            number=1 if before is None else before.number + 1,
-            after=decision.number - 1,
-            after_policy=decision.policy_version - 1,
-        )
-
-    def _flush_alarm(self) -> None:
-        if self._alarm is None or not self._alarm_rows:
-            return
-        before = self._alarm.state
-        assert isinstance(before, RiskAlarm)
-        state = before.observe(AuditedDecisions.of_rows(self._alarm_rows))
-        self._alarm = replace(self._alarm, state=state)
-        if state.raised_at is not None:
-            number = self._alarm_numbers[state.raised_at - before.bets.seen - 1]
-            self._alarm = replace(self._alarm, raised_by=number, raised_at=self._now)
-        self._alarm_rows, self._alarm_numbers = [], []
-
-
-def risk_alarm(settings: GateSettings, *, number: int, after: int, after_policy: int) -> WatchedAlarm:
-    """Open the n-th risk alarm of a gate, on decisions after `after` of policies after `after_policy`."""
-    budget = settings.alpha / settings.max_attempts
-    return WatchedAlarm(
-        kind="risk",
-        number=number,
-        about=_about(settings),
-        after=after,
-        after_policy=after_policy,
-        state=RiskAlarm.open(
-            alpha=budget, delta=chance_of(settings.alarm_delta, number), tolerance=_tolerance(settings)
-        ),
-    )
-
-
-def _tolerance(settings: GateSettings) -> float:
-    budget = settings.alpha / settings.max_attempts
-    return min(settings.alarm_tolerance * budget, (1 - budget) / 2)
-
-
-def _about(settings: GateSettings) -> str:
-    return f"{settings.unit}, {settings.scorer}, {settings.severity_kind}"
-
-
-def _same_alarm(alarm: WatchedAlarm, settings: GateSettings) -> bool:
-    state = alarm.state
-    return (
-        isinstance(state, RiskAlarm)
-        and alarm.about == _about(settings)
-        and state.alpha == settings.alpha / settings.max_attempts
-        and state.tolerance == _tolerance(settings)
-        and state.bets.delta == chance_of(settings.alarm_delta, alarm.number)
-    )
 
 
 def _over(current: WatchedSequence, terms: Terms, decision: LoggedDecision, moment: datetime) -> str | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from streamer.gates.audit_rate import day_of
-from streamer.risk.states import RiskInterval, budget_burn
+from streamer.risk.states import RiskAlarm, RiskInterval, SelectiveAlarm, budget_burn
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import Terms
@@ -27,7 +26,14 @@ class AlarmReport:
     Attributes
     ----------
     evidence_ratio : the present bet over what raises it: 1 or more when it is raised.
-    delta : chance that it is ever false.
+    delta : chance that it is ever false; of an alarm on labels, beside what `false_every` adds.
+    false_every : draws for which one false alarm more is accepted; None: none is.
+    chance : the most that the chance of a false one may be within what it has read.
+    read : what it has read: draws of an alarm on labels, decisions of any other.
+    pending : of these the draws whose labels have not come.
+    pending_since : when the oldest of them was decided.
+    known_evidence_ratio : the present bet on what is known, over what raises it; None for alarms without labels.
+    limit : what the newest bet was against: theta of the risk alarm, the mean severity of what ships for the other.
     """
 
     kind: AlarmKind
@@ -35,9 +41,16 @@ class AlarmReport:
     number: int
     delta: float
     evidence_ratio: float
+    chance: float
+    read: int
     raised_at: datetime | None
     alert_id: str | None
     closed_policy: int | None
+    false_every: int | None = None
+    pending: int = 0
+    pending_since: datetime | None = None
+    known_evidence_ratio: float | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +188,30 @@ def _burn(sequence: WatchedSequence, exposure: RiskInterval) -> BudgetBurn | Non
 
 
 def _alarm(one: WatchedAlarm) -> AlarmReport:
-    delta = one.state.bets.delta
-    return AlarmReport(
+    state = one.state
+    delta = state.bets.delta
+    report = AlarmReport(
         kind=one.kind,
         statistic=one.statistic,
         number=one.number,
         delta=delta,
-        evidence_ratio=one.state.evidence * delta,
+        evidence_ratio=state.evidence * delta,
+        chance=delta,
+        read=state.bets.seen,
         raised_at=one.raised_at,
         alert_id=one.alert_id,
         closed_policy=one.closed_policy,
+    )
+    if not isinstance(state, RiskAlarm | SelectiveAlarm):
+        return report
+    pending = state.bets.pending
+    newest = state.bets.tail[-1].limit if state.bets.tail else None
+    return replace(
+        report,
+        chance=state.bets.chance(state.bets.seen),
+        false_every=state.bets.false_every,
+        pending=len(pending),
+        pending_since=datetime.fromtimestamp(min(one.moment for one in pending), UTC) if pending else None,
+        known_evidence_ratio=state.known_evidence * delta,
+        limit=state.theta if isinstance(state, RiskAlarm) else newest,
     )

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamer.risk.rounds.drifting import draw_alarm
-from streamer.risk.rounds.reading import risk_alarm
+from streamer.risk.rounds.alarms import draw_alarm, label_alarm
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.state import GateWatch, WatchedAlarm
     from streamer.risk.rounds.store import Standing
 
 ACKNOWLEDGED = "acknowledged"
-RESTARTED = ("risk", "draws")
+RESTARTED = ("risk", "selective", "draws")
 """Kinds of alarms that make room for the next one when somebody acknowledges them; drift alarms belong to a policy."""
 REOPENED = "the gate was opened again"
 
@@ -44,16 +43,18 @@ def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] |
     seen = None if alarm.alert_id is None else standing.acknowledged.get(alarm.alert_id)
     if alarm.kind == "draws" and seen is not None:
         return draw_alarm(policy.settings.alarm_delta, number=alarm.number + 1, after=seen), ACKNOWLEDGED
-    if alarm.kind != "risk":
+    if alarm.kind != "risk" and alarm.kind != "selective":
         return None
+    kind, number = alarm.kind, alarm.number + 1
     if seen is not None:
-        return risk_alarm(
-            policy.settings, number=alarm.number + 1, after=seen, after_policy=alarm.after_policy
-        ), ACKNOWLEDGED
-    closed = alarm.closed_policy
+        following = label_alarm(
+            kind, policy.settings, number=number, after=seen, after_policy=alarm.after_policy
+        )
+        return following, ACKNOWLEDGED
     # Also if it is closed again by now: what shipped in between must be read.
-    if closed is not None and standing.reopened:
-        return risk_alarm(
-            policy.settings, number=alarm.number + 1, after=alarm.after, after_policy=closed
-        ), REOPENED
+    if alarm.closed_policy is not None and kind in standing.reopened:
+        following = label_alarm(
+            kind, policy.settings, number=number, after=alarm.after, after_policy=alarm.closed_policy
+        )
+        return following, REOPENED
     return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
-from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm
+from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.horizon import Mark
     from streamer.risk.rounds.logged import Terms
 
-AlarmKind = Literal["risk", "draws", "drift_scores", "drift_cloud"]
-AlarmState = RiskAlarm | DrawAlarm | DriftAlarm
+LabelAlarmKind = Literal["risk", "selective"]
+AlarmKind = LabelAlarmKind | Literal["draws", "drift_scores", "drift_cloud"]
+AlarmState = RiskAlarm | SelectiveAlarm | DrawAlarm | DriftAlarm
+
+LABEL_ALARMS: tuple[LabelAlarmKind, ...] = get_args(LabelAlarmKind)
+"""Alarms on audit labels; each may close the gate, if its setting says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class WatchedAlarm:
     kind : what it is an alarm on.
     statistic : which number of a batch a drift alarm watches; empty for others.
     number : from 1 within gate, kind and statistic.
-    about : what the loss of a risk alarm is: unit, scorer and kind of severity; empty for others.
+    about : what the loss of an alarm on labels is: unit, scorer and kind of severity; empty for others.
     after : it reads decisions with a larger number.
     after_policy : it reads decisions of later policies.
     run : the calibration run that a drift alarm compares with.
@@ -62,6 +66,7 @@ class WatchedAlarm:
     alert_id : of the alert that told it.
     closed_policy : the policy by which it closed the gate.
     ended : why it reads no more; None while it does, or while it stands raised.
+    carried_over : whether an older version wrote it: it is to be written as this version has it.
     """
 
     kind: AlarmKind
@@ -77,6 +82,7 @@ class WatchedAlarm:
     alert_id: str | None = None
     closed_policy: int | None = None
     ended: str | None = None
+    carried_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,7 @@ class GateWatch:
     step : how often it was written: whoever writes names the step that he read, and loses if another was faster.
     read : every decision up to this number has been read with its labels.
     seen : every decision up to this number has been read without labels, for draws and drift.
+    bet : every decision up to this number has been given to the alarms on labels, whether its labels have come or not.
     labels : every label up to this number was looked at.
     read_through : every decision before this moment has been read; None before the first round.
     unwatched : decisions that no audit sample could have taken.
@@ -103,6 +110,7 @@ class GateWatch:
     step: int = 0
     read: int = 0
     seen: int = 0
+    bet: int = 0
     labels: int = 0
     read_through: datetime | None = None
     unwatched: int = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
+    from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm, WatchedSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class Standing:
     acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when somebody acknowledged it.
     rate : its newest audit rate; None where it never had one.
     extra : labels that raised rates asked for on the day of `rate`.
-    reopened : whether a policy after the one by which an alarm of `watch` closed the gate ships something, also where a
-        later one ships nothing again.
+    reopened : the alarms of `watch` that closed the gate with a policy after which another one ships something, also
+        where a later one ships nothing again.
     """
 
     watch: GateWatch
@@ -38,9 +38,22 @@ class Standing:
     salt: bytes
     probe: Probe
     acknowledged: Mapping[str, int]
-    reopened: bool = False
     rate: AuditRate | None = None
     extra: int = 0
+    reopened: frozenset[LabelAlarmKind] = frozenset()
+
+
+class Calibrated(NamedTuple):
+    """What a calibration run found of its own sample.
+
+    Attributes
+    ----------
+    ship_share : of the sample that its threshold ships, in [0, 1].
+    mean_severity : of the sample as far as it was labelled, in [0, 1], whether it ships or not.
+    """
+
+    ship_share: float
+    mean_severity: float
 
 
 class News(NamedTuple):
@@ -69,12 +82,14 @@ class Written:
     ended : sequences and alarms that ended on the way and are not in `watch`.
     close : why the gate is to be closed; None: it is not.
     rate : the audit rate from now on; None: as it is.
+    closing : the alarms that close it.
     tell : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
     """
 
     watch: GateWatch
     ended: Sequence[WatchedSequence | WatchedAlarm]
     close: str | None
+    closing: frozenset[LabelAlarmKind]
     tell: Callable[[int | None, str | None], Sequence[AlertsV1]]
     rate: AuditRate | None = None
 
@@ -100,6 +115,16 @@ class WatchStore(Protocol):
 
     def labelled(self, gate: str, decisions: Sequence[LoggedDecision], *, until: int) -> list[LoggedDecision]:
         """The same decisions with the severities and predictions that labels up to the number `until` give."""
+        ...
+
+    def relabelled(
+        self, gate: str, numbers: Sequence[int], *, after: int, until: int
+    ) -> list[LoggedDecision]:
+        """Of these decisions those that labels with numbers above `after` and up to `until` are of, as `labelled` gives them."""
+        ...
+
+    def calibrated(self, run: int) -> Calibrated | None:
+        """What a calibration run found of its own sample; None where nothing of it was labelled."""
         ...
 
     def reference(self, run: int) -> list[LoggedDecision]:

@@ -5,40 +5,32 @@ pages as long as there is time and all others have had one. So nobody's backlog 
 a page, and what is quiet costs next to nothing.
 
 A turn reads the record at one moment, computes, and writes everything in one transaction: places, states,
-alerts, and the policy that closes the gate where an alarm does. The transaction succeeds only if the gate's row still
-stands where it was read, so that a process that is killed, or two that watch at once, neither count a decision twice nor
-leave one out.
+alerts, and the policy that closes the gate where an alarm does (`page`).
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from streamer.errors import Unavailable
-from streamer.risk.rounds.audit_rates import next_rate
-from streamer.risk.rounds.drifting import Drifting
-from streamer.risk.rounds.horizon import joined, marked, pruned, settled_number, time_of
-from streamer.risk.rounds.reading import Reading
-from streamer.risk.rounds.report import Drawing, RiskReport, report_of
-from streamer.risk.rounds.resetting import RESTARTED, reset
-from streamer.risk.rounds.store import Written
-from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
+from streamer.risk.rounds.horizon import marked, pruned, settled_number
+from streamer.risk.rounds.page import Pages, closing_alarms
+from streamer.risk.rounds.report import RiskReport, report_of
+from streamer.risk.rounds.resetting import RESTARTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.events.alerts import AlertsV1
-    from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.policy import GateRevision
     from streamer.risk.rounds.horizon import Mark
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
-    from streamer.risk.rounds.store import Standing, WatchStore
+    from streamer.risk.rounds.page import Page
+    from streamer.risk.rounds.store import WatchStore
 
 log = structlog.get_logger(__name__)
 
@@ -51,14 +43,11 @@ PAGES = 10
 ROUND_SECONDS = 5.0
 """No gate gets a second page once a round has taken so long."""
 
-_REFRESH = timedelta(seconds=30)
 _LONGEST_QUIET = 300.0
 """Seconds after which a gate gets a turn although nothing came: what is on record of it says how far it was read."""
 
 _QUIET_SHARE = 100
 """Of this many quiet gates one gets such a turn in a round."""
-
-_LONGEST_SECONDS = 1e10
 
 
 class RiskObserver(Protocol):
@@ -75,25 +64,6 @@ class Alerts(Protocol):
     def counts(self) -> dict[tuple[str, str], int]:
         """How many were ever raised, by gate and kind."""
         ...
-
-
-class _Page(NamedTuple):
-    """What a page came to.
-
-    Attributes
-    ----------
-    watch : where the gate stands.
-    more : whether there is more to read.
-    until : up to where the record was settled; None: nowhere yet.
-    overdue_at : when the decision that holds up the rest is overdue; None where none does.
-    drawing : how often its decisions are drawn for labelling.
-    """
-
-    watch: GateWatch
-    more: bool
-    until: Mark | None = None
-    overdue_at: datetime | None = None
-    drawing: Drawing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +112,7 @@ class RiskWatch:
         self._marks: tuple[Mark, ...] = ()
         self._through: Mark | None = None
         self._looked: datetime | None = None
-        self._refused: set[tuple[str, int]] = set()
+        self._paging = Pages(store)
 
     def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
         """Watch every gate once. Raises `Unavailable` while the database is away; one gate's trouble is no other's."""
@@ -220,11 +190,11 @@ class RiskWatch:
         standing = self._store.standing(name)
         if standing is None:
             return False
-        page = self._page(standing, now, size)
+        page = self._paging.page(standing, self._marks, now, size)
         report = report_of(page.watch, standing.policy.settings, page.drawing)
         self._observer.show_risk(report)
         # An alarm that could not close its gate tries again in each round.
-        if self._is_all(page) and _closing(page.watch, standing.policy) is None:
+        if self._is_all(page) and not closing_alarms(page.watch, standing.policy):
             told = frozenset(
                 one.alert_id
                 for one in page.watch.alarms
@@ -236,7 +206,7 @@ class RiskWatch:
             self._quiet[name] = _Quiet(report, standing.policy.version, told, page.overdue_at)
         return page.more
 
-    def _is_all(self, page: _Page) -> bool:
+    def _is_all(self, page: Page) -> bool:
         """Whether nothing is left to read of what the round knows to be there."""
         until, through = page.until, self._through
         if page.more or until is None or through is None:
@@ -256,124 +226,13 @@ class RiskWatch:
         standing = self._store.standing(gate)
         if standing is None:
             return None
-        page = self._page(standing, now, self._size)
+        page = self._paging.page(standing, self._marks, now, self._size)
         for _ in range(1, self._pages):
             if not page.more or self._stopping() or (standing := self._store.standing(gate)) is None:
                 break
-            page = self._page(standing, now, self._size)
+            page = self._paging.page(standing, self._marks, now, self._size)
         if standing is None:
             return None
         report = report_of(page.watch, standing.policy.settings, page.drawing)
         self._observer.show_risk(report)
         return report
-
-    def _page(self, standing: Standing, now: datetime, size: int) -> _Page:
-        """Read one page and write it."""
-        before, probe, policy = standing.watch, standing.probe, standing.policy
-        watch, acknowledged = reset(before, standing)
-        ended: list[WatchedSequence | WatchedAlarm] = list(acknowledged)
-        watch = replace(watch, marks=marked(joined(before.marks, self._marks), probe, now))
-        settled = settled_number(watch.marks, probe)
-        more, overdue_at = False, None
-        if settled is not None:
-            watch, past, more, overdue_at = self._read(watch, standing, settled, now, size)
-            ended += past
-        has_read = (watch.alarms, watch.sequence) != (before.alarms, before.sequence)
-        rate = next_rate(
-            standing.rate, standing.extra, watch=watch, policy=policy, has_read=has_read, now=now
-        )
-        raised = [one for one in watch.alarms if one.raised_by is not None and one.alert_id is None]
-        closing = _closing(watch, policy)
-        exposure = None if watch.sequence is None else watch.sequence.state.exposure()
-        reason = None if closing is None else closing_reason(closing, exposure)
-
-        def tell(closed: int | None, refused: str | None) -> list[AlertsV1]:
-            events = []
-            for alarm in raised:
-                mine = (closed, refused) if alarm.kind == "risk" else (None, None)
-                events.append(
-                    alert_of(
-                        watch, alarm, at=now, policy_version=policy.version, closed=mine[0], refused=mine[1]
-                    )
-                )
-            if closing is not None and reason is not None:
-                if closed is not None and closed > policy.version:
-                    events.append(closed_alert(watch.gate, closing, closed=closed, at=now, reason=reason))
-                if refused is not None and (watch.gate, closing.number) not in self._refused:
-                    self._refused.add((watch.gate, closing.number))
-                    log.warning("watching.gate_not_closed", gate=watch.gate, reason=refused)
-            return events
-
-        ids = {
-            id(one): alert_of(watch, one, at=now, policy_version=policy.version).alert_id for one in raised
-        }
-        watch = replace(
-            watch, alarms=tuple(replace(one, alert_id=ids.get(id(one), one.alert_id)) for one in watch.alarms)
-        )
-        present, extra = (standing.rate, standing.extra) if rate is None else (rate, rate.extra)
-        drawn = Drawing.of(present, extra, policy.settings, now)
-        if reason is None and rate is None and not _worth_writing(before, watch, now):
-            return _Page(watch, more, settled, overdue_at, drawn)
-        written = Written(watch=watch, ended=ended, close=reason, tell=tell, rate=rate)
-        if not self._store.write(before, written):
-            log.info("watching.overtaken", gate=watch.gate)
-            return _Page(before, more=True)
-        if rate is not None:
-            log.info("watching.audit_rate", gate=watch.gate, boosted=rate.boosted, reason=rate.reason)
-        for alarm in raised:
-            log.warning("watching.alarm", gate=watch.gate, alarm=alarm.kind, number=alarm.number)
-        return _Page(watch, more, settled, overdue_at, drawn)
-
-    def _read(
-        self, watch: GateWatch, standing: Standing, settled: Mark, now: datetime, size: int
-    ) -> tuple[GateWatch, list[WatchedSequence | WatchedAlarm], bool, datetime | None]:
-        gate, until = watch.gate, settled.decisions
-        if settled.labels > watch.labels:
-            late = self._store.late_labels(gate, after=watch.labels, until=settled.labels, read=watch.read)
-            watch = replace(watch, late=watch.late + late, labels=settled.labels)
-        page = self._store.decided(gate, after=watch.read, until=until, limit=size)
-        unseen = page
-        if watch.seen != watch.read:
-            unseen = self._store.decided(gate, after=watch.seen, until=until, limit=size)
-
-        drifting = Drifting(watch, now=now, salt=standing.salt, reference=self._store.reference)
-        drifting.read(unseen)
-        watch, drifted = drifting.result()
-        if len(unseen) < size:
-            watch = replace(watch, seen=max(watch.seen, until))
-
-        seconds = min(standing.policy.settings.monitor_deadline_seconds, _LONGEST_SECONDS)
-        deadline = timedelta(seconds=seconds)
-        reading = Reading(watch, now=now, deadline=deadline)
-        reading.read(self._store.labelled(gate, page, until=watch.labels))
-        watch, sequences, alarms = reading.result()
-        through = reading.blocked_at
-        if through is None and len(page) < size:
-            watch, through = replace(watch, read=max(watch.read, until)), settled.at
-        elif through is None:
-            through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
-        more = len(unseen) == size or (reading.blocked_at is None and len(page) == size)
-        watch = replace(
-            watch,
-            read_through=min(now, max(through, watch.read_through or through)),
-            marks=pruned(watch.marks, watch.read),
-        )
-        overdue_at = None if reading.blocked_at is None else reading.blocked_at + deadline
-        return watch, [*drifted, *sequences, *alarms], more, overdue_at
-
-
-def _closing(watch: GateWatch, policy: Policy) -> WatchedAlarm | None:
-    """Return the risk alarm that closes the gate; None where there is none, it has, or it is not to."""
-    alarm = watch.alarm("risk")
-    if alarm is None or alarm.raised_by is None or alarm.ended is not None or alarm.closed_policy is not None:
-        return None
-    return alarm if policy.settings.on_alarm == "close" else None
-
-
-def _worth_writing(before: GateWatch, after: GateWatch, now: datetime) -> bool:
-    """Tell whether more has changed than the time: an idle gate costs a transaction every half minute."""
-    if not before.marks or before.marks[-1][:2] != after.marks[-1][:2]:
-        return True
-    if not timedelta(0) <= now - before.marks[-1].at < _REFRESH:  # also when our clock was set back
-        return True
-    return replace(after, marks=before.marks, read_through=before.read_through) != before

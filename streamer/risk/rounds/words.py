@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamer.events.alerts import alert
-from streamer.risk.states import RiskAlarm
+from streamer.risk.states import RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,7 +22,8 @@ _STATISTICS = {
 
 def closing_reason(alarm: WatchedAlarm, exposure: RiskInterval | None) -> str:
     """Say why the gate is closed, for the policy's record."""
-    return f"risk alarm {alarm.number}: {_finding(alarm)}{_interval(exposure)}"
+    name = "risk alarm" if alarm.kind == "risk" else "selective-risk alarm"
+    return f"{name} {alarm.number}: {_finding(alarm)}{_interval(exposure)}"
 
 
 def alert_of(
@@ -48,9 +49,11 @@ def alert_of(
         "decisions": state.bets.seen,
         "batch": alarm.raised_by,
     }
-    if isinstance(state, RiskAlarm):
+    if isinstance(state, RiskAlarm | SelectiveAlarm):
         exposure = None if watch.sequence is None else watch.sequence.state.exposure()
-        details |= {"budget": state.alpha, "theta": state.theta, "closed_by_policy": closed}
+        details |= {"closed_by_policy": closed, "false_every": state.bets.false_every}
+        if isinstance(state, RiskAlarm):
+            details |= {"budget": state.alpha, "theta": state.theta}
         if exposure is not None:
             details |= {
                 "exposure": exposure.estimate,
@@ -58,7 +61,8 @@ def alert_of(
                 "exposure_upper": exposure.upper,
                 "overdue": exposure.overdue,
             }
-        message = f"{watch.gate}: {_finding(alarm)}{_interval(exposure)} {_done(watch.gate, closed, refused)}"
+        done = _done(watch.gate, alarm, closed, refused)
+        message = f"{watch.gate}: {_finding(alarm)}{_interval(exposure)} {done}"
     elif alarm.kind == "draws":
         message = (
             f"{watch.gate}: the audit sample is not drawn at the rate that is logged (alarm {alarm.number}, after"
@@ -101,11 +105,15 @@ def closed_alert(gate: str, alarm: WatchedAlarm, *, closed: int, at: datetime, r
 
 def _finding(alarm: WatchedAlarm) -> str:
     state = alarm.state
-    assert isinstance(state, RiskAlarm)
-    return (
+    assert isinstance(state, RiskAlarm | SelectiveAlarm)
+    seen = state.bets.seen
+    what = (
         f"expected exposure risk passed {state.theta:.4g} (budget {state.alpha:.4g}, tolerance {state.tolerance:.3g}) within"
-        f" {state.bets.seen} decisions; that is false with a chance of at most {state.bets.delta:.3g}."
+        f" {seen} labelled draws"
+        if isinstance(state, RiskAlarm)
+        else f"what ships is no better than if everything shipped, by {seen} labelled draws of it"
     )
+    return f"{what}; that is false with a chance of at most {state.bets.chance(seen):.3g}."
 
 
 def _interval(exposure: RiskInterval | None) -> str:
@@ -121,14 +129,15 @@ def _close(gate: str) -> str:
     return f"streamer threshold close {gate} --reason 'risk alarm'"
 
 
-def _done(gate: str, closed: int | None, refused: str | None) -> str:
+def _done(gate: str, alarm: WatchedAlarm, closed: int | None, refused: str | None) -> str:
     if closed is not None:
         return f"The gate was closed (policy {closed}). Look at what shipped, then `streamer recalibrate {gate}`."
     if refused is not None:
         return (
             f"The gate could NOT be closed: {refused.removesuffix('.')}. Close it yourself: `{_close(gate)}`."
         )
+    setting = "on_alarm" if alarm.kind == "risk" else "on_selective_alarm"
     return (
-        f"The gate goes on shipping, as it is set to (on_alarm report). Look at what shipped; `{_close(gate)}`"
+        f"The gate goes on shipping, as it is set to ({setting} report). Look at what shipped; `{_close(gate)}`"
         f" ships nothing from then on, `streamer recalibrate {gate}` calibrates anew."
     )

@@ -3,9 +3,10 @@
 Every state is immutable, small whatever it has read, and JSON to the last bit, so that it can live in a database.
 """
 
-from streamer.risk.states.alarm import RiskAlarm
+from streamer.risk.states.alarm import RiskAlarm, SelectiveAlarm
 from streamer.risk.states.cloud import cloud_centre, cosine_to_centre, mean_pairwise_cosine
 from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
+from streamer.risk.states.drawn_bets import Draw, DrawnBets
 from streamer.risk.states.draws import DrawAlarm
 from streamer.risk.states.drift import DriftAlarm
 from streamer.risk.states.exposure import ExposurePlan, ExposureSequence, IntervalPath
@@ -16,7 +17,9 @@ __all__ = [
     "AuditedDecision",
     "AuditedDecisions",
     "BudgetBurn",
+    "Draw",
     "DrawAlarm",
+    "DrawnBets",
     "DriftAlarm",
     "ExposurePlan",
     "ExposureSequence",
@@ -24,6 +27,7 @@ __all__ = [
     "RestartedBets",
     "RiskAlarm",
     "RiskInterval",
+    "SelectiveAlarm",
     "budget_burn",
     "cloud_centre",
     "cosine_to_centre",

@@ -1,41 +1,49 @@
-"""The alarm: has exposure risk ever been above alpha plus a tolerance? A bet against the budget, from audit labels.
+"""Two alarms on audit labels. Exposure: is the expected harm of a decision above alpha plus a tolerance? Selective risk:
+is what ships no better than if everything shipped?
 
-With theta = alpha + tolerance and X_i = (S_i/p_i) L_i, the factors 1 + u_j (X_i - theta), u_j = .27 2^-j / theta for
-j = 0..6, have mean 1 + u_j (E[L_i | past] - theta) <= 1 as long as every expected loss is at most theta; restarts
-every so many decisions keep a late change from being outweighed by the quiet before it (`restarted_bets`).
+Both bet on the decisions that the audit sample took while the gate could ship (`drawn_bets`); everything else, a closed
+phase of any length above all, changes no bit of their states.
 
-It promises the chance of a false alarm over all time, which "the estimate is above alpha" does not: in a stable
-stream with risk alpha an estimate is above alpha half of the time.
+**Exposure.** x_i = L_i, the loss of the decision, 0 where it was held; the limit is theta = alpha + tolerance, the share 1.
+As long as no decision has an expected loss above theta, given the past, E[x_i | past] <= theta.
 
-Source: Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting (2024).
+**Selective risk.** Of the decisions that shipped something: x_i is the mean over the drawn responses of severity where
+shipped and 0 where held, the share w_i is that of the drawn responses that shipped, and x_i - s_i w_i = w_i (sev_i - s_i)
+with sev_i the mean severity of those. What shipped is known when the decision is made, before any label; so is the limit
+s_i, which the policy in force brings. So to choose the draws that shipped something, and to bet on each by its own limit,
+are choices by the past, and as long as E[w_i (sev_i - s_i) | past, what shipped] <= 0 for each of them, a bet does not win on
+average. Where at most one thing ships, w_i = 1 and that says: the expected severity of what ships is at most s_i.
+
+Neither says that the present estimate is above a limit, which in a stable stream at the limit happens half of the time.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from streamer.calibration.arguments import check_alpha
 from streamer.risk.states import json_form
+from streamer.risk.states.drawn_bets import STRENGTHS, Draw, DrawnBets
 from streamer.risk.states.restarted_bets import RestartedBets
 
 if TYPE_CHECKING:
-    from streamer.risk.states.decisions import AuditedDecisions
+    from collections.abc import Iterable, Mapping
 
-KIND = "streamer.monitoring.risk-alarm.v1"
+KIND = "streamer.monitoring.risk-alarm.v2"
+OLDER_KIND = "streamer.monitoring.risk-alarm.v1"
+SELECTIVE_KIND = "streamer.monitoring.selective-alarm.v1"
 
-_STRENGTHS = np.array([0.27 * 2.0**-j for j in range(7)])
+_OLDER_BETS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskAlarm:
-    """The state of the alarm: a few numbers, whatever has been read. Immutable; `observe` returns the next state.
+    """The alarm on exposure risk: a few numbers and the draws that wait for a label. Immutable.
 
-    A label that is overdue counts 0, so that missing labels raise no alarm (`ExposureSequence` counts and shows
-    them). A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` anew: among n
-    alarms opened one after another, at most n delta are false on average. A new policy needs no new alarm.
+    A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` anew. A new policy needs no
+    new alarm.
 
     Attributes
     ----------
@@ -46,32 +54,30 @@ class RiskAlarm:
 
     alpha: float
     tolerance: float
-    bets: RestartedBets
+    bets: DrawnBets
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         if not 0 <= self.tolerance < 1 - self.alpha:
             raise ValueError(f"tolerance must be in [0, {1 - self.alpha:.6g}), not {self.tolerance!r}")
-        if len(self.bets.stakes) != _STRENGTHS.size:
-            raise ValueError(f"the alarm holds {_STRENGTHS.size} bets, not {len(self.bets.stakes)}")
 
     @classmethod
     def open(
-        cls, *, alpha: float, delta: float, tolerance: float | None = None, restart_every: int = 500
+        cls, *, alpha: float, delta: float, tolerance: float | None = None, false_every: int | None = None
     ) -> RiskAlarm:
         """Arm an alarm; nothing has been read.
 
         Parameters
         ----------
         alpha : the budget on exposure risk, in (0, 1).
-        delta : chance of an alarm at any time although no expected loss ever passes alpha + tolerance; in (0, 1).
+        delta : in (0, 1); see `DrawnBets.chance` for what it promises.
         tolerance : None takes a fifth of alpha. With 0 a gate that uses its whole budget is on the edge.
-        restart_every : decisions from one restart to the next, in 1..1000.
+        false_every : H, draws for which one false alarm more is accepted; None: none, ever.
         """
         return cls(
             alpha=alpha,
             tolerance=min(0.2 * check_alpha(alpha), (1 - alpha) / 2) if tolerance is None else tolerance,
-            bets=RestartedBets.open(_STRENGTHS.size, delta=delta, restart_every=restart_every),
+            bets=DrawnBets(delta=delta, false_every=false_every),
         )
 
     @property
@@ -81,24 +87,32 @@ class RiskAlarm:
 
     @property
     def evidence(self) -> float:
-        """The e-value so far; 1/delta raises the alarm."""
+        """The most that any prefix of the draws comes to; 1/delta raises the alarm."""
         return self.bets.evidence
 
     @property
     def known_evidence(self) -> float:
-        """The e-value of the draws whose labels are known."""
-        return self.evidence
+        """The present evidence of the draws whose loss is known; the others are left out."""
+        return self.bets.known_evidence
 
     @property
     def raised_at(self) -> int | None:
-        """Number of the decision, from 1, that raised the alarm; None while it is quiet."""
+        """The draw, from 1, that raised the alarm; None while it is quiet."""
         return self.bets.raised_at
 
-    def observe(self, decisions: AuditedDecisions) -> RiskAlarm:
-        """Return the state after these decisions, which come in the order in which they were made."""
-        weighted = decisions.weight * decisions.least_loss
-        factors = 1 + np.multiply.outer(weighted - self.theta, _STRENGTHS / self.theta)
-        return replace(self, bets=self.bets.after(factors))
+    def draw(self, number: int, loss: float | None = None, *, moment: float = 0.0) -> Draw:
+        """A decision of an open phase that was drawn, as this alarm bets on it; a loss of None is not known yet."""
+        return Draw(number, self.theta, 1.0, loss, moment)
+
+    def observe(
+        self,
+        draws: Iterable[Draw] = (),
+        *,
+        known: Mapping[int, float] | None = None,
+        overdue: float = -math.inf,
+    ) -> RiskAlarm:
+        """Return the state with more draws and more losses known; see `DrawnBets.after`."""
+        return replace(self, bets=self.bets.after(draws, known=known, overdue=overdue))
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
@@ -107,6 +121,74 @@ class RiskAlarm:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RiskAlarm:
+        """Read what `to_json` wrote, now or in an older version.
+
+        Raises
+        ------
+        ValueError
+            If `text` is not such an object, or its numbers contradict one another.
+        """
+        fields = json_form.read(text, KIND, OLDER_KIND)
+        bets = json_form.inner(fields, "bets")
+        return cls(
+            alpha=json_form.number(fields, "alpha"),
+            tolerance=json_form.number(fields, "tolerance"),
+            bets=_carried_over(bets) if fields["kind"] == OLDER_KIND else DrawnBets.from_fields(bets),
+        )
+
+    @staticmethod
+    def is_older(text: str | bytes) -> bool:
+        """Whether an older version wrote this state, which read decisions when they were resolved."""
+        return json_form.kind(text) == OLDER_KIND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectiveAlarm:
+    """The alarm on selective risk. Immutable, as `RiskAlarm`; each draw brings its own limit.
+
+    Attributes
+    ----------
+    bets : the evidence.
+    """
+
+    bets: DrawnBets
+
+    @classmethod
+    def open(cls, *, delta: float, false_every: int | None = None) -> SelectiveAlarm:
+        """Arm an alarm; nothing has been read."""
+        return cls(bets=DrawnBets(delta=delta, false_every=false_every))
+
+    @property
+    def evidence(self) -> float:
+        """The most that any prefix of the draws comes to; 1/delta raises the alarm."""
+        return self.bets.evidence
+
+    @property
+    def known_evidence(self) -> float:
+        """The present evidence of the draws whose loss is known; the others are left out."""
+        return self.bets.known_evidence
+
+    @property
+    def raised_at(self) -> int | None:
+        """The draw of something shipped, from 1, that raised the alarm; None while it is quiet."""
+        return self.bets.raised_at
+
+    def observe(
+        self,
+        draws: Iterable[Draw] = (),
+        *,
+        known: Mapping[int, float] | None = None,
+        overdue: float = -math.inf,
+    ) -> SelectiveAlarm:
+        """Return the state with more draws and more losses known; see `DrawnBets.after`."""
+        return replace(self, bets=self.bets.after(draws, known=known, overdue=overdue))
+
+    def to_json(self) -> str:
+        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
+        return json_form.write(SELECTIVE_KIND, {"bets": self.bets.to_fields()})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> SelectiveAlarm:
         """Read what `to_json` wrote.
 
         Raises
@@ -114,9 +196,26 @@ class RiskAlarm:
         ValueError
             If `text` is not such an object, or its numbers contradict one another.
         """
-        fields = json_form.read(text, KIND)
-        return cls(
-            alpha=json_form.number(fields, "alpha"),
-            tolerance=json_form.number(fields, "tolerance"),
-            bets=RestartedBets.from_fields(json_form.inner(fields, "bets"), _STRENGTHS.size),
-        )
+        fields = json_form.read(text, SELECTIVE_KIND)
+        return cls(bets=DrawnBets.from_fields(json_form.inner(fields, "bets")))
+
+
+def _carried_over(fields: Mapping[str, Any]) -> DrawnBets:
+    """Go on with what an older alarm had: its stakes, shared out, and what it had not put in yet.
+
+    It had put w_k = 6/(pi^2 k^2) into its k-th restart. Its stakes and the rest of 1 are a supermartingale that goes on as one
+    under the new bets. So the alarm that went over is falsely raised, before or after, with its own delta: no new one is
+    spent. It keeps the promise that it was opened with, for all time.
+    """
+    older = RestartedBets.from_fields(fields, _OLDER_BETS)
+    restarts = -(-older.seen // older.restart_every)
+    put = math.fsum(6 / (math.pi * k) ** 2 for k in range(1, restarts + 1))
+    quiet = older.raised_at is None
+    return DrawnBets(
+        delta=older.delta,
+        false_every=None,
+        stakes=(older.evidence / len(STRENGTHS),) * len(STRENGTHS),
+        unstaked=max(0.0, 1 - put),
+        draws=0 if quiet else older.seen,
+        raised_at=older.raised_at,
+    )

@@ -14,8 +14,8 @@ def write(kind: str, fields: Mapping[str, Any]) -> str:
     return json.dumps({"kind": kind, **fields}, allow_nan=False)
 
 
-def read(text: str | bytes, kind: str) -> dict[str, Any]:
-    """Read what `write` wrote for this kind.
+def read(text: str | bytes, kind: str, *older: str) -> dict[str, Any]:
+    """Read what `write` wrote for this kind, or for one of the older kinds that are named too.
 
     Raises
     ------
@@ -26,10 +26,16 @@ def read(text: str | bytes, kind: str) -> dict[str, Any]:
         fields = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError(f"a {kind} in JSON is not nested that deeply") from None
-    if not isinstance(fields, dict) or fields.get("kind") != kind:
+    if not isinstance(fields, dict) or fields.get("kind") not in (kind, *older):
         found = fields.get("kind") if isinstance(fields, dict) else type(fields).__name__
         raise ValueError(f"expected a JSON object of kind {kind!r}, not {found!r}")
     return fields
+
+
+def kind(text: str | bytes) -> object:
+    """Return the kind that a text says it is; None where it says none."""
+    fields = json.loads(text)
+    return fields.get("kind") if isinstance(fields, dict) else None
 
 
 def number(fields: Mapping[str, Any], name: str) -> float:
@@ -60,6 +66,15 @@ def numbers(fields: Mapping[str, Any], name: str) -> tuple[float, ...]:
 def wholes(fields: Mapping[str, Any], name: str) -> tuple[int, ...]:
     """Return the list of whole numbers called `name`, or raise ValueError."""
     return tuple(_int(name, value) for value in _list(fields, name))
+
+
+def lists(fields: Mapping[str, Any], name: str) -> list[list[Any]]:
+    """Return the list of lists called `name`, or raise ValueError."""
+    rows = _list(fields, name)
+    for row in rows:
+        if not isinstance(row, list):
+            raise ValueError(f"{name} must be a list of lists, not of {row!r}")
+    return rows
 
 
 def inner(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

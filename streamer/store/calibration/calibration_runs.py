@@ -352,43 +352,49 @@ class Calibrations:
 
     def inputs(self, run: int) -> list[SampledGroup]:
         """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""
-        query = (
-            sa.select(
-                batches.c.id,
-                batches.c.gate,
-                batches.c.batch_id,
-                batches.c.attempt,
-                decisions.c.decided_at,
-                calibration_inputs.c.response_id,
-                calibration_inputs.c.score,
-                calibration_inputs.c.severity,
-                calibration_inputs.c.probability,
-                calibration_inputs.c.draws,
-                calibration_inputs.c.segment,
-            )
-            .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
-            .join(decisions, decisions.c.batch == batches.c.id)
-            .where(calibration_inputs.c.run == run)
-            .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
-        )
         with self._database.reading() as connection:
-            found = connection.execute(query).mappings().all()
+            found = inputs_of(connection, run)
         if not found:
             raise UsageError(f"there is no calibration run {run}")
-        return [
-            SampledGroup(
-                key=BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"]),
-                probability=rows[0]["probability"],
-                items=tuple(
-                    SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
-                    for row in rows
-                ),
-                draws=rows[0]["draws"],
-                segment=rows[0]["segment"],
-                decided_at=rows[0]["decided_at"],
-            )
-            for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
-        ]
+        return found
+
+
+def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
+    """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
+    query = (
+        sa.select(
+            batches.c.id,
+            batches.c.gate,
+            batches.c.batch_id,
+            batches.c.attempt,
+            decisions.c.decided_at,
+            calibration_inputs.c.response_id,
+            calibration_inputs.c.score,
+            calibration_inputs.c.severity,
+            calibration_inputs.c.probability,
+            calibration_inputs.c.draws,
+            calibration_inputs.c.segment,
+        )
+        .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .where(calibration_inputs.c.run == run)
+        .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
+    )
+    found = connection.execute(query).mappings().all()
+    return [
+        SampledGroup(
+            key=BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"]),
+            probability=rows[0]["probability"],
+            items=tuple(
+                SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
+                for row in rows
+            ),
+            draws=rows[0]["draws"],
+            segment=rows[0]["segment"],
+            decided_at=rows[0]["decided_at"],
+        )
+        for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
+    ]
 
 
 def _alarm_closure(connection: sa.Connection, gate: str) -> Since | None:

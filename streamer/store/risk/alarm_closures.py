@@ -40,15 +40,17 @@ def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
         )
         .outerjoin(alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id)
         .where(
-            monitor_alarms.c.kind == "risk",
             monitor_alarms.c.raised_at.is_not(None),
             monitor_alarms.c.closed_policy.is_(None),
-            gate_revisions.c.on_alarm == "close",
+            ((monitor_alarms.c.kind == "risk") & (gate_revisions.c.on_alarm == "close"))
+            | ((monitor_alarms.c.kind == "selective") & (gate_revisions.c.on_selective_alarm == "close")),
             (policies.c.version == alerts.c.policy_version)
             | alert_acknowledgements.c.at.is_(None)
             | (policies.c.valid_from < alert_acknowledgements.c.at),
         )
-        .group_by(monitor_alarms.c.gate, monitor_alarms.c.number, monitor_alarms.c.raised_at)
+        .group_by(
+            monitor_alarms.c.gate, monitor_alarms.c.kind, monitor_alarms.c.number, monitor_alarms.c.raised_at
+        )
     )
     if gate is not None:
         did, should_have = (

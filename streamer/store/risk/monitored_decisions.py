@@ -7,11 +7,12 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.gates.gate import mean_score
+from streamer.gates.rule import ships_nothing
 from streamer.risk.rounds.horizon import Probe
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.store.db import bulk_insert
@@ -147,6 +148,40 @@ def labelled(
     return [by_number.get(one.number, one) for one in found]
 
 
+def relabelled(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    numbers: Sequence[int],
+    *,
+    after: int,
+    until: int,
+) -> list[LoggedDecision]:
+    """Read again those of these decisions that labels with numbers above `after` and up to `until` are of."""
+    told = connection.execute(
+        sa.select(batches.c.id)
+        .join_from(
+            label_revisions,
+            batches,
+            (batches.c.gate == label_revisions.c.gate)
+            & (batches.c.batch_id == label_revisions.c.batch_id)
+            & (batches.c.attempt == label_revisions.c.attempt),
+        )
+        .where(
+            label_revisions.c.gate == gate,
+            label_revisions.c.id > after,
+            label_revisions.c.id <= until,
+            label_revisions.c.attempt == 1,
+        )
+        .distinct()
+    ).scalars()
+    wanted = sorted(set(numbers) & set(told))
+    query = sa.select(*_LEDGER).join_from(decisions, batches, batches.c.id == decisions.c.batch)
+    found = bulk_insert.look_up(connection, query, [decisions.c.batch], [(one,) for one in wanted])
+    rows = sorted(found, key=itemgetter("batch"))
+    return labelled(connection, labels, gate, _logged(connection, gate, rows), until=until)
+
+
 def late_labels(
     connection: sa.Connection, labels: sa.FromClause, gate: str, *, after: int, until: int, read: int
 ) -> int:
@@ -191,12 +226,13 @@ def late_labels(
 def _logged(connection: sa.Connection, gate: str, rows: Sequence[Row]) -> list[LoggedDecision]:
     if not rows:
         return []
-    settings = _settings(connection, gate, sorted({row["policy_version"] for row in rows}))
+    made_by = _policies(connection, gate, sorted({row["policy_version"] for row in rows}))
     marks = _marks(connection, [row["batch"] for row in rows])
-    return [_decision(row, marks[row["batch"]], *settings[row["policy_version"]]) for row in rows]
+    return [_decision(row, marks[row["batch"]], made_by[row["policy_version"]]) for row in rows]
 
 
-def _decision(row: Row, marks: Sequence[Row], settings: GateSettings, run: int | None) -> LoggedDecision:
+def _decision(row: Row, marks: Sequence[Row], policy: _PolicyFacts) -> LoggedDecision:
+    settings = policy.settings
     scores = [mark["score"] for mark in marks if mark["score"] is not None]
     shipped = sum(mark["action"] == "ship" for mark in marks)
     drawn = [mark for mark in marks if mark["drawn"]]
@@ -208,7 +244,8 @@ def _decision(row: Row, marks: Sequence[Row], settings: GateSettings, run: int |
         batch_id=row["batch_id"],
         policy_version=row["policy_version"],
         settings=settings,
-        run=run,
+        run=policy.run,
+        can_ship=policy.can_ship,
         decided_at=row["decided_at"],
         scored=bool(scores),
         sampled=row["sampled"],
@@ -246,12 +283,24 @@ def _with(
     )
 
 
-def _settings(
-    connection: sa.Connection, gate: str, versions: Sequence[int]
-) -> dict[int, tuple[GateSettings, int | None]]:
+class _PolicyFacts(NamedTuple):
+    settings: GateSettings
+    run: int | None
+    can_ship: bool
+
+
+def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> dict[int, _PolicyFacts]:
     query = (
         sa.select(
-            policies.c.version, policies.c.calibration_run, *(gate_revisions.c[name] for name in SETTINGS)
+            policies.c.version,
+            policies.c.state.label("policy_state"),
+            # A rule may be large, and only that of a closed policy says more than its state.
+            sa.type_coerce(
+                sa.case((policies.c.state == "closed", policies.c.rule), else_=sa.null()),
+                policies.c.rule.type,
+            ).label("rule"),
+            policies.c.calibration_run,
+            *(gate_revisions.c[name] for name in SETTINGS),
         )
         .join(
             gate_revisions,
@@ -261,7 +310,14 @@ def _settings(
         .where(policies.c.gate == gate)
     )
     found = bulk_insert.look_up(connection, query, [policies.c.version], [(version,) for version in versions])
-    return {row["version"]: (settings_of(row), row["calibration_run"]) for row in found}
+    return {
+        row["version"]: _PolicyFacts(
+            settings_of(row),
+            row["calibration_run"],
+            not ships_nothing(row["policy_state"], row["rule"]),
+        )
+        for row in found
+    }
 
 
 def _marks(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, list[Row]]:

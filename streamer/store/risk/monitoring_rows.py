@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from streamer.risk.rounds.horizon import Mark
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
-from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm
+from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm, SelectiveAlarm
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MOST_EVIDENCE = 1e300
 _STATES: dict[str, Callable[[str], AlarmState]] = {
     "risk": RiskAlarm.from_json,
+    "selective": SelectiveAlarm.from_json,
     "draws": DrawAlarm.from_json,
     "drift_scores": DriftAlarm.from_json,
     "drift_cloud": DriftAlarm.from_json,
@@ -36,6 +37,7 @@ def take_step(connection: sa.Connection, before: GateWatch, after: GateWatch, no
         "step": before.step + 1,
         "read_batch": after.read,
         "seen_batch": after.seen,
+        "bet_batch": after.bet,
         "seen_label": after.labels,
         "read_through": after.read_through,
         "unwatched": after.unwatched,
@@ -196,7 +198,7 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         .group_by(monitor_alarms.c.kind, monitor_alarms.c.statistic)
         .subquery()
     )
-    rows = connection.execute(
+    query = (
         sa.select(monitor_alarms)
         .join(
             newest,
@@ -206,12 +208,19 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         )
         .where(monitor_alarms.c.gate == gate)
         .order_by(monitor_alarms.c.kind, monitor_alarms.c.statistic)
-    ).mappings()
+    )
+    rows = connection.execute(query).mappings().all()
+    # An alarm that an older version wrote has read as far as that version reads, whatever a newer one had read before it.
+    alarms = tuple(_alarm(one) for one in rows)
+    bet = row["bet_batch"]
+    if bet is None or any(one.carried_over for one in alarms):
+        bet = row["read_batch"]
     return GateWatch(
         gate=gate,
         step=row["step"],
         read=row["read_batch"],
         seen=row["seen_batch"],
+        bet=bet,
         labels=row["seen_label"],
         read_through=row["read_through"],
         unwatched=row["unwatched"],
@@ -223,7 +232,7 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         drift_run=row["drift_run"],
         drift_policy=row["drift_policy"],
         sequence=None if sequence is None else sequence_of(sequence),
-        alarms=tuple(_alarm(one) for one in rows),
+        alarms=alarms,
     )
 
 
@@ -257,4 +266,5 @@ def _alarm(row: Row) -> WatchedAlarm:
         alert_id=row["alert_id"],
         closed_policy=row["closed_policy"],
         ended=row["ended"],
+        carried_over=row["kind"] == "risk" and row["ended"] is None and RiskAlarm.is_older(row["state"]),
     )

@@ -10,12 +10,14 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR
 from streamer.gates.rule import INDICATOR
+from streamer.risk.rounds.state import LABEL_ALARMS
 from streamer.risk.rounds.store import News, Standing
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
 from streamer.store.policies.policy_rows import newest_keys, read_versions
 from streamer.store.risk import audit_rates, monitored_decisions
 from streamer.store.risk.alerts import raise_alert
+from streamer.store.risk.calibrated import calibrated
 from streamer.store.risk.monitoring_rows import (
     read_watch,
     sequence_of,
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
-    from streamer.risk.rounds.store import Written
+    from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedSequence
+    from streamer.risk.rounds.store import Calibrated, Written
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
     from streamer.store.policies.policy_writer import Mint
@@ -121,6 +123,19 @@ class Monitoring:
             labels = self._read.table(connection, gate)
             return monitored_decisions.labelled(connection, labels, gate, decisions, until=until)
 
+    def relabelled(
+        self, gate: str, numbers: Sequence[int], *, after: int, until: int
+    ) -> list[LoggedDecision]:
+        """Of these decisions those that labels between two numbers are of, with what labels say of them now."""
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return monitored_decisions.relabelled(connection, labels, gate, numbers, after=after, until=until)
+
+    def calibrated(self, run: int) -> Calibrated | None:
+        """What a calibration run found of its own sample; None where nothing of it was labelled."""
+        with self._database.reading(snapshot=True) as connection:
+            return calibrated(connection, run)
+
     def reference(self, run: int) -> list[LoggedDecision]:
         """The decisions that a calibration run read, in order."""
         with self._database.reading(snapshot=True) as connection:
@@ -149,7 +164,13 @@ class Monitoring:
                     refused = str(error)
             watch = written.watch
             if closed is not None:
-                watch = replace(watch, alarms=tuple(_closing(one, closed) for one in watch.alarms))
+                watch = replace(
+                    watch,
+                    alarms=tuple(
+                        replace(one, closed_policy=closed) if one.kind in written.closing else one
+                        for one in watch.alarms
+                    ),
+                )
             write_sequences(connection, before, watch, written.ended)
             write_alarms(connection, before, watch, written.ended)
             for event in written.tell(closed, refused):
@@ -180,22 +201,24 @@ def _acknowledged(connection: sa.Connection, told: Collection[str]) -> dict[str,
     return {row["alert_id"]: row["last_batch"] for row in found}
 
 
-def _reopened(connection: sa.Connection, watch: GateWatch) -> bool:
-    """Whether a policy after the one that the risk alarm closed the gate with ships something."""
-    alarm = watch.alarm("risk")
-    if alarm is None or alarm.ended is not None or alarm.closed_policy is None:
-        return False
+def _reopened(connection: sa.Connection, watch: GateWatch) -> frozenset[LabelAlarmKind]:
+    """The alarms that closed the gate with a policy after which another one ships something."""
+    closed_by = {
+        kind: alarm.closed_policy
+        for kind in LABEL_ALARMS
+        if (alarm := watch.alarm(kind)) is not None
+        and alarm.ended is None
+        and alarm.closed_policy is not None
+    }
+    if not closed_by:
+        return frozenset()
     later = sa.select(policies.c.version).where(
-        policies.c.gate == watch.gate, policies.c.version > alarm.closed_policy
+        policies.c.gate == watch.gate, policies.c.version > min(closed_by.values())
     )
     keys = [(watch.gate, version) for version in connection.execute(later).scalars()]
-    return any(
-        one.active is not None and not one.active.policy.ships_nothing
+    shipping = [
+        one.version
         for one in read_versions(connection, keys)
-    )
-
-
-def _closing(alarm: WatchedAlarm, closed: int) -> WatchedAlarm:
-    if alarm.kind == "risk" and alarm.raised_by is not None and alarm.closed_policy is None:
-        return replace(alarm, closed_policy=closed)
-    return alarm
+        if one.active is not None and not one.active.policy.ships_nothing
+    ]
+    return frozenset(kind for kind, closed in closed_by.items() if any(one > closed for one in shipping))

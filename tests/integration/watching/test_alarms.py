@@ -16,7 +16,7 @@ from streamer.events.alerts import decode_alert
 from streamer.gates.policy import MONITOR
 from streamer.gates.rule import Cut, Segments
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
-from streamer.risk.rounds.reading import chance_of
+from streamer.risk.rounds.alarms import chance_of
 from streamer.settings.settings import load_settings
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 
@@ -223,11 +223,13 @@ def test_a_person_who_acknowledges_opens_the_next_alarm_on_later_decisions(
     traffic.label(traffic.decide(30, rng=np.random.default_rng(12)), lambda _: 1.0)
     (told,) = traffic.store.alerts.list()
     traffic.store.alerts.acknowledge(told.alert.alert_id, by="ana", reason="a bad template, put right")
-    traffic.label(traffic.decide(10, rng=np.random.default_rng(12)), lambda _: 0.0)
+    after = traffic.decide(10, rng=np.random.default_rng(12))
+    traffic.label(after, lambda _: 0.0)
     traffic.watcher().watch(GATE, now=START + DAY)
     alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
     assert alarm is not None
-    assert (alarm.number, alarm.after, alarm.state.bets.seen) == (2, 110, 10)
+    drawn = sum(one.sampled for one in after)
+    assert (alarm.number, alarm.after, alarm.state.bets.seen) == (2, 110, drawn)
     rows = traffic.world.rows("SELECT number, ended FROM monitor_alarms WHERE kind = 'risk' ORDER BY number")
     assert rows == [(1, "acknowledged"), (2, None)]
     with pytest.raises(sa.exc.IntegrityError, match="append-only"):
@@ -321,7 +323,9 @@ def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic])
     after = monitoring.watch(GATE)
     from streamer.risk.rounds.store import Written
 
-    written = Written(watch=replace(after, read=99), ended=[], close="no", tell=lambda *_: [])
+    written = Written(
+        watch=replace(after, read=99), ended=[], close="no", closing=frozenset(), tell=lambda *_: []
+    )
     assert monitoring.write(fresh, written) is False, "a first round that comes too late"
     assert monitoring.write(replace(after, step=after.step - 1), written) is False
     assert monitoring.watch(GATE) == after

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.risk.rounds.reading import chance_of
+from streamer.risk.rounds.alarms import chance_of
 from streamer.risk.states import (
     AuditedDecision,
     AuditedDecisions,
@@ -18,6 +18,7 @@ from streamer.risk.states import (
     RiskAlarm,
 )
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
+from tests.unit.monitoring.streams import draws_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,6 +62,7 @@ def fresh_alarm(traffic: Traffic, number: int = 1) -> RiskAlarm:
         alpha=settings.alpha,
         delta=chance_of(settings.alarm_delta, number),
         tolerance=settings.alarm_tolerance * settings.alpha,
+        false_every=settings.alarm_false_every,
     )
 
 
@@ -105,7 +107,8 @@ def are_those_of_the_mathematics(traffic: Traffic, page: int, pages: int) -> Non
     expected = fresh_sequence(traffic)
     alarm = fresh_alarm(traffic)
     for some in (_part(logged, 0, 60), unscored, _part(logged, 60, 100)):
-        expected, alarm = expected.observe(some), alarm.observe(some)
+        expected = expected.observe(some)  # the alarm reads draws alone
+    alarm = alarm.observe(draws_of(logged, alarm.theta))
     assert watch.sequence is not None
     assert watch.sequence.state == expected
     assert report.exposure == expected.exposure()
@@ -115,7 +118,7 @@ def are_those_of_the_mathematics(traffic: Traffic, page: int, pages: int) -> Non
     assert risk.state == alarm
     assert draws is not None
     assert draws.state == DrawAlarm.open(delta=chance_of(0.05, 1)).observe(logged)
-    assert (watch.read, watch.seen) == (103, 103)
+    assert (watch.read, watch.seen, watch.bet) == (103, 103, 103)
 
 
 def _part(decisions: AuditedDecisions, start: int, stop: int) -> AuditedDecisions:

@@ -18,6 +18,7 @@ from streamer.store.calibration import calibration_runs
 from tests.integration.store.conftest import World, dead_letter_message, policy_message
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm, fresh_sequence, some_severities
+from tests.unit.monitoring.streams import draws_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,8 @@ def test_killed_in_and_between_rounds_nothing_is_lost_or_counted_twice(
     assert watch.sequence.state == fresh_sequence(traffic).observe(expected)
     alarm = watch.alarm("risk")
     assert alarm is not None
-    assert alarm.state == fresh_alarm(traffic).observe(expected)
+    fresh = fresh_alarm(traffic)
+    assert alarm.state == fresh.observe(draws_of(expected, fresh.theta))
 
 
 def test_told_to_stop_it_begins_no_page_more_and_the_next_one_goes_on(

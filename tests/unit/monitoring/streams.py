@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from streamer.risk.states import AuditedDecisions
+from streamer.risk.states import AuditedDecisions, Draw
 
 
 def audited(
@@ -29,6 +29,14 @@ def audited(
         shipped=shipped,
         predicted=predicted,
     )
+
+
+def draws_of(decisions: AuditedDecisions, limit: float, first: int = 0) -> list[Draw]:
+    """The draws among these decisions, as an alarm bets on them; an overdue one counts 0."""
+    return [
+        Draw(first + int(place), limit, loss=float(decisions.loss[place]))
+        for place in np.flatnonzero(decisions.sampled)
+    ]
 
 
 def severities(mean: float, size: int | tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamer.risk.states import DrawAlarm, DriftAlarm, ExposurePlan, ExposureSequence, RiskAlarm
-from tests.unit.monitoring.streams import audited, pieces
+from streamer.risk.states import (
+    DrawAlarm,
+    DriftAlarm,
+    ExposurePlan,
+    ExposureSequence,
+    RiskAlarm,
+    SelectiveAlarm,
+)
+from tests.unit.monitoring.streams import audited, draws_of, pieces
 
 REFERENCE = np.random.default_rng(5).normal(size=200)
 
@@ -35,10 +42,34 @@ class _Drifting:
     __hash__ = None
 
 
+class _Betting:
+    """An alarm on labels that is fed by decisions."""
+
+    def __init__(self, alarm: RiskAlarm | SelectiveAlarm, seen: int = 0) -> None:
+        self.alarm = alarm
+        self.seen = seen
+
+    def observe(self, decisions):
+        draws = draws_of(decisions, 0.3, self.seen)
+        return _Betting(self.alarm.observe(draws), self.seen + len(decisions))
+
+    def to_json(self):
+        return self.alarm.to_json()
+
+    def from_json(self, text):
+        return _Betting(type(self.alarm).from_json(text), self.seen)
+
+    def __eq__(self, other):
+        return self.alarm == other.alarm
+
+    __hash__ = None
+
+
 STATES = {
     "exposure": ExposureSequence(plan=ExposurePlan(delta=0.1, least_probability=0.1)),
     "judged": ExposureSequence(plan=ExposurePlan(delta=0.1, least_probability=0.1, judge_cap=0.4)),
-    "risk alarm": RiskAlarm.open(alpha=0.05, delta=0.1, restart_every=7),
+    "risk alarm": _Betting(RiskAlarm.open(alpha=0.25, delta=0.1, false_every=1000)),
+    "selective alarm": _Betting(SelectiveAlarm.open(delta=0.1)),
     "draw alarm": DrawAlarm.open(delta=0.1, restart_every=7),
     "drift alarm": _Drifting(DriftAlarm.open(REFERENCE, delta=0.1, restart_every=7)),
 }
@@ -125,8 +156,35 @@ def test_numbers_that_contradict_one_another_are_refused(name, change):
     [{"seen": -1}, {"stakes": [0.0]}, {"stakes": []}, {"raised_at": 3}, {"restart_every": 0}, {"delta": 1.0}],
 )
 def test_bets_that_contradict_themselves_are_refused(change):
-    for name in ("risk alarm", "draw alarm", "drift alarm"):
+    for name in ("draw alarm", "drift alarm"):
         fields = json.loads(STATES[name].to_json())
         fields["bets"].update(change)
         with pytest.raises(ValueError, match=r"must|but|expected"):
+            STATES[name].from_json(json.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"draws": -1},
+        {"stakes": [0.0]},
+        {"stakes": [-1.0] * 5},
+        {"raised_at": 3},
+        {"raised_at": 0, "tail": [[1, 0.3, 1.0, None, 0.0]]},
+        {"false_every": 0},
+        {"unstaked": 1.5},
+        {"delta": 1.0},
+        {"tail": [[1, 0.3, 1.0, 0.5]]},
+        {"tail": [[1, 0.3, 1.0, 1.5, 0.0]]},
+        {"tail": [[1, 0.0, 1.0, None, 0.0]]},
+        {"tail": [[1, 0.3, 0.0, None, 0.0]]},
+        {"tail": [[2, 0.3, 1.0, None, 0.0], [2, 0.3, 1.0, None, 0.0]]},
+        {"tail": [3]},
+    ],
+)
+def test_bets_on_draws_that_contradict_themselves_are_refused(change):
+    for name in ("risk alarm", "selective alarm"):
+        fields = json.loads(STATES[name].to_json())
+        fields["bets"].update(change)
+        with pytest.raises(ValueError, match=r"must|but|needs|has|come in order"):
             STATES[name].from_json(json.dumps(fields))

@@ -25,6 +25,11 @@ monitor_gates = sa.Table(
     ),
     sa.Column("read_batch", BIGINT, nullable=False, comment="read with labels up to this batch"),
     sa.Column("seen_batch", BIGINT, nullable=False, comment="read without labels up to this batch"),
+    sa.Column(
+        "bet_batch",
+        BIGINT,
+        comment="given to the alarms on labels up to this batch; NULL: by an older version",
+    ),
     sa.Column("seen_label", BIGINT, nullable=False),
     sa.Column("read_through", UtcDateTime, comment="every decision before this moment is read"),
     sa.Column("unwatched", BIGINT, nullable=False, comment="decisions that no audit sample could take"),
@@ -35,6 +40,7 @@ monitor_gates = sa.Table(
     sa.Column("updated_at", UtcDateTime, nullable=False),
     check("step", "step >= 1"),
     check("places", "read_batch >= 0 AND seen_batch >= 0 AND seen_label >= 0"),
+    check("bet_batch", "bet_batch >= 0"),
     check("counts", "unwatched >= 0 AND late >= 0"),
 )
 

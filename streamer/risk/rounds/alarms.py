@@ -1,0 +1,98 @@
+"""The alarms that are opened for a gate: what each bets against, and what it may spend."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from streamer.risk.rounds.state import WatchedAlarm
+from streamer.risk.states import DrawAlarm, RiskAlarm, SelectiveAlarm
+
+if TYPE_CHECKING:
+    from streamer.gates.settings import GateSettings
+    from streamer.risk.rounds.state import LabelAlarmKind
+    from streamer.risk.rounds.store import Calibrated
+
+TERMS_CHANGED = "the gate was changed in what the alarm is about"
+
+_BAD_ENOUGH = 1.5
+"""What ships may be so many times as bad as a gate that uses its whole budget, before the selective-risk alarm calls it
+no better than shipping everything."""
+
+
+def chance_of(delta: float, number: int) -> float:
+    """Return what the n-th alarm of a gate may spend: delta 6/(pi^2 n^2), so that all of them together spend delta."""
+    return delta * 6 / (math.pi * number) ** 2
+
+
+def label_alarm(
+    kind: LabelAlarmKind, settings: GateSettings, *, number: int, after: int, after_policy: int
+) -> WatchedAlarm:
+    """Open the n-th alarm of a gate on audit labels, on decisions after `after` of policies after `after_policy`."""
+    delta, every = chance_of(settings.alarm_delta, number), settings.alarm_false_every
+    state = (
+        RiskAlarm.open(
+            alpha=_budget(settings), delta=delta, tolerance=_tolerance(settings), false_every=every
+        )
+        if kind == "risk"
+        else SelectiveAlarm.open(delta=delta, false_every=every)
+    )
+    return WatchedAlarm(
+        kind=kind,
+        number=number,
+        about=_about(settings),
+        after=after,
+        after_policy=after_policy,
+        state=state,
+    )
+
+
+def draw_alarm(delta: float, *, number: int, after: int) -> WatchedAlarm:
+    """Open the n-th draw alarm of a gate, on decisions after `after`."""
+    return WatchedAlarm(
+        kind="draws", number=number, after=after, state=DrawAlarm.open(delta=chance_of(delta, number))
+    )
+
+
+def goes_on(alarm: WatchedAlarm, settings: GateSettings) -> bool:
+    """Whether an alarm on audit labels is the one that these settings ask for."""
+    state = alarm.state
+    assert isinstance(state, RiskAlarm | SelectiveAlarm)
+    if isinstance(state, RiskAlarm) and (state.alpha, state.tolerance) != (
+        _budget(settings),
+        _tolerance(settings),
+    ):
+        return False
+    return (
+        alarm.about == _about(settings)
+        and state.bets.delta == chance_of(settings.alarm_delta, alarm.number)
+        and state.bets.false_every == settings.alarm_false_every
+    )
+
+
+def selective_limit(settings: GateSettings, calibrated: Calibrated) -> float | None:
+    """Return the mean severity from which on what ships is no better than if everything shipped; None where there is none.
+
+    That is the mean severity of the calibration sample, and no more than half above what a gate that uses its whole budget
+    ships: alpha over the share that it ships. It is never below alpha and its tolerance: whoever is inside that keeps the
+    budget whatever share ships. A method that bounds selective risk itself is held to that.
+    """
+    theta = _budget(settings) + _tolerance(settings)
+    if settings.calibrator.risk == "selective":
+        return theta
+    if calibrated.ship_share <= 0:
+        return None
+    limit = max(theta, min(_BAD_ENOUGH * _budget(settings) / calibrated.ship_share, calibrated.mean_severity))
+    return limit if limit < 1 else None
+
+
+def _budget(settings: GateSettings) -> float:
+    return settings.alpha / settings.max_attempts
+
+
+def _tolerance(settings: GateSettings) -> float:
+    return min(settings.alarm_tolerance * _budget(settings), (1 - _budget(settings)) / 2)
+
+
+def _about(settings: GateSettings) -> str:
+    return f"{settings.unit}, {settings.scorer}, {settings.severity_kind}"

@@ -1,0 +1,148 @@
+"""Giving audit draws to the alarms on labels: as soon as they are on record, in order, whether their labels have come or not.
+
+Only decisions that the audit sample took while the gate could ship are bets. One that shipped nothing of what was drawn has
+a loss of 0 at once; one whose labels are not there waits in the alarm's state, and its loss is frozen when it is first
+complete; one that is older than the label deadline counts 0 for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from streamer.risk.rounds.alarms import TERMS_CHANGED, goes_on, label_alarm, selective_limit
+from streamer.risk.rounds.horizon import time_of
+from streamer.risk.rounds.state import LABEL_ALARMS
+from streamer.risk.states import Draw, RiskAlarm, SelectiveAlarm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm
+    from streamer.risk.rounds.store import Calibrated
+
+
+class Betting:
+    """One page being read. Where all labels are there, the result does not depend on how decisions are cut into pages.
+
+    Parameters
+    ----------
+    watch : where the gate stands.
+    now : the present moment of our clock.
+    deadline : the age at which a decision without its labels is overdue.
+    calibrated : what a calibration run found; None where there is no such run.
+    """
+
+    def __init__(
+        self,
+        watch: GateWatch,
+        *,
+        now: datetime,
+        deadline: timedelta,
+        calibrated: Callable[[int], Calibrated | None],
+    ) -> None:
+        self._watch = watch
+        self._now = now
+        self._deadline = deadline
+        self._calibrated = calibrated
+        self._alarms: dict[LabelAlarmKind, WatchedAlarm] = {
+            kind: alarm for kind in LABEL_ALARMS if (alarm := watch.alarm(kind)) is not None
+        }
+        self._draws: dict[LabelAlarmKind, list[Draw]] = {kind: [] for kind in LABEL_ALARMS}
+        self._known: dict[int, float] = {}
+        self._past: list[WatchedAlarm] = []
+
+    @staticmethod
+    def waiting(watch: GateWatch) -> list[int]:
+        """Numbers of the decisions whose labels an alarm waits for."""
+        return sorted({draw.number for alarm in watch.alarms for draw in _pending(alarm)})
+
+    def learn(self, decisions: Sequence[LoggedDecision]) -> None:
+        """Take what labels say now of decisions that an alarm waits for."""
+        for decision in decisions:
+            if decision.loss is not None:
+                self._known[decision.number] = decision.loss
+
+    def read(self, decisions: Sequence[LoggedDecision]) -> None:
+        """Read these decisions, the next in order, with what labels say of those that were drawn."""
+        for decision in decisions:
+            if not decision.watched or not decision.can_ship:
+                continue
+            for kind in LABEL_ALARMS:
+                self._bet(kind, decision)
+        for kind in LABEL_ALARMS:
+            self._flush(kind)
+        if decisions:
+            self._watch = replace(self._watch, bet=decisions[-1].number)
+
+    def result(self) -> tuple[GateWatch, list[WatchedAlarm]]:
+        """Return where the gate stands now, and alarms that ended on the way."""
+        others = tuple(one for one in self._watch.alarms if one.kind not in LABEL_ALARMS)
+        return replace(self._watch, alarms=(*self._alarms.values(), *others)), self._past
+
+    @property
+    def overdue_at(self) -> datetime | None:
+        """When the oldest draw that an alarm waits for is overdue; None where none waits."""
+        moments = [draw.moment for alarm in self._alarms.values() for draw in _pending(alarm)]
+        return datetime.fromtimestamp(min(moments), UTC) + self._deadline if moments else None
+
+    def _bet(self, kind: LabelAlarmKind, decision: LoggedDecision) -> None:
+        alarm = self._alarms.get(kind)
+        if alarm is not None and (
+            decision.number <= alarm.after or decision.policy_version <= alarm.after_policy
+        ):
+            return
+        limit = None if kind == "risk" else self._limit(decision)
+        if kind == "selective" and limit is None:
+            return
+        if alarm is None or not goes_on(alarm, decision.settings):
+            alarm = self._open(kind, decision)
+        if not decision.sampled or not decision.scored:
+            return
+        moment = time_of(decision.number, decision.decided_at, self._watch.marks).timestamp()
+        state = alarm.state
+        if isinstance(state, RiskAlarm):
+            self._draws[kind].append(state.draw(decision.number, decision.loss, moment=moment))
+        elif decision.needed and limit is not None:
+            share = decision.needed / decision.drawn
+            self._draws[kind].append(Draw(decision.number, limit, share, decision.loss, moment))
+
+    def _limit(self, decision: LoggedDecision) -> float | None:
+        found = None if decision.run is None else self._calibrated(decision.run)
+        return None if found is None else selective_limit(decision.settings, found)
+
+    def _open(self, kind: LabelAlarmKind, decision: LoggedDecision) -> WatchedAlarm:
+        self._flush(kind)
+        before = self._alarms.get(kind)
+        if before is not None:
+            self._past.append(replace(before, ended=before.ended or TERMS_CHANGED))
+        alarm = self._alarms[kind] = label_alarm(
+            kind,
+            decision.settings,
+            number=1 if before is None else before.number + 1,
+            after=decision.number - 1,
+            after_policy=decision.policy_version - 1,
+        )
+        return alarm
+
+    def _flush(self, kind: LabelAlarmKind) -> None:
+        alarm, draws = self._alarms.get(kind), self._draws[kind]
+        self._draws[kind] = []
+        if alarm is None:
+            return
+        state = alarm.state
+        assert isinstance(state, RiskAlarm | SelectiveAlarm)
+        overdue = (self._now - self._deadline).timestamp()
+        after = state.observe(draws, known=self._known, overdue=overdue)
+        if after == state:
+            return
+        alarm = self._alarms[kind] = replace(alarm, state=after)
+        if after.raised_at is not None:
+            self._alarms[kind] = replace(alarm, raised_by=after.bets.raised_by, raised_at=self._now)
+
+
+def _pending(alarm: WatchedAlarm) -> Sequence[Draw]:
+    state = alarm.state
+    return state.bets.pending if isinstance(state, RiskAlarm | SelectiveAlarm) else ()

@@ -1,0 +1,249 @@
+"""One page of one gate: the record read at one moment, evaluated, and written in one transaction with all that follows.
+
+The transaction succeeds only if the gate's row still stands where it was read, so that a process that is killed, or two that
+watch at once, neither count a decision twice nor leave one out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from streamer.risk.rounds.audit_rates import next_rate
+from streamer.risk.rounds.betting import Betting
+from streamer.risk.rounds.drifting import Drifting
+from streamer.risk.rounds.horizon import joined, marked, pruned, settled_number, time_of
+from streamer.risk.rounds.reading import Reading
+from streamer.risk.rounds.report import Drawing
+from streamer.risk.rounds.resetting import reset
+from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
+from streamer.risk.rounds.store import Written
+from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.events.alerts import AlertsV1
+    from streamer.gates.policy import Policy
+    from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.state import GateWatch, WatchedSequence
+    from streamer.risk.rounds.store import Calibrated, Standing, WatchStore
+
+log = structlog.get_logger(__name__)
+
+_REFRESH = timedelta(seconds=30)
+_LONGEST_SECONDS = 1e10
+_MOST_RUNS = 1_000
+"""Runs whose findings are remembered; they never change."""
+
+
+class Page(NamedTuple):
+    """What a page came to.
+
+    Attributes
+    ----------
+    watch : where the gate stands.
+    more : whether there is more to read.
+    until : up to where the record was settled; None: nowhere yet.
+    overdue_at : when a decision that waits for its labels is overdue; None where none does.
+    drawing : how often its decisions are drawn for labelling.
+    """
+
+    watch: GateWatch
+    more: bool
+    until: Mark | None = None
+    overdue_at: datetime | None = None
+    drawing: Drawing | None = None
+
+
+class Pages:
+    """Reads and writes pages.
+
+    Parameters
+    ----------
+    store : decisions, labels, and where watching stands.
+    """
+
+    def __init__(self, store: WatchStore) -> None:
+        self._store = store
+        self._refused: set[tuple[str, str, int]] = set()
+        self._runs: dict[int, Calibrated | None] = {}
+
+    def page(self, standing: Standing, marks: tuple[Mark, ...], now: datetime, size: int) -> Page:
+        """Read the next decisions of a gate, at most so many, and write what they come to.
+
+        Parameters
+        ----------
+        marks : how far the record reached, and when, as far as this process knows.
+        """
+        before, policy = standing.watch, standing.policy
+        watch, acknowledged = reset(_of_this_version(before), standing)
+        ended: list[WatchedSequence | WatchedAlarm] = list(acknowledged)
+        watch = replace(watch, marks=marked(joined(before.marks, marks), standing.probe, now))
+        settled = settled_number(watch.marks, standing.probe)
+        more, overdue_at = False, None
+        if settled is not None:
+            watch, past, more, overdue_at = self._read(watch, standing, settled, now, size)
+            ended += past
+        has_read = (watch.alarms, watch.sequence) != (before.alarms, before.sequence)
+        rate = next_rate(
+            standing.rate, standing.extra, watch=watch, policy=policy, has_read=has_read, now=now
+        )
+        watch, ended, raised = _with_alert_ids(watch, ended, now, policy)
+        closing = closing_alarms(watch, policy)
+        exposure = None if watch.sequence is None else watch.sequence.state.exposure()
+        reason = closing_reason(closing[0], exposure) if closing else None
+
+        def tell(closed: int | None, refused: str | None) -> list[AlertsV1]:
+            events = [
+                alert_of(
+                    watch, alarm, at=now, policy_version=policy.version,
+                    closed=closed if alarm in closing else None,
+                    refused=refused if alarm in closing else None,
+                )
+                for alarm in raised
+            ]  # fmt: skip
+            if reason is not None:
+                if closed is not None and closed > policy.version:
+                    events.append(closed_alert(watch.gate, closing[0], closed=closed, at=now, reason=reason))
+                if refused is not None:
+                    self._warn_once(watch.gate, closing[0], refused)
+            return events
+
+        present, extra = (standing.rate, standing.extra) if rate is None else (rate, rate.extra)
+        drawn = Drawing.of(present, extra, policy.settings, now)
+        if reason is None and rate is None and not _worth_writing(before, watch, now):
+            return Page(watch, more, settled, overdue_at, drawn)
+        written = Written(
+            watch=watch,
+            ended=ended,
+            close=reason,
+            closing=frozenset(kind for kind in LABEL_ALARMS for one in closing if one.kind == kind),
+            tell=tell,
+            rate=rate,
+        )
+        if not self._store.write(before, written):
+            log.info("watching.overtaken", gate=watch.gate)
+            return Page(before, more=True)
+        if rate is not None:
+            log.info("watching.audit_rate", gate=watch.gate, boosted=rate.boosted, reason=rate.reason)
+        for alarm in raised:
+            log.warning("watching.alarm", gate=watch.gate, alarm=alarm.kind, number=alarm.number)
+        return Page(watch, more, settled, overdue_at, drawn)
+
+    def _read(
+        self, watch: GateWatch, standing: Standing, settled: Mark, now: datetime, size: int
+    ) -> tuple[GateWatch, list[WatchedSequence | WatchedAlarm], bool, datetime | None]:
+        gate, until = watch.gate, settled.decisions
+        labels_before = watch.labels
+        if settled.labels > watch.labels:
+            late = self._store.late_labels(gate, after=watch.labels, until=settled.labels, read=watch.read)
+            watch = replace(watch, late=watch.late + late, labels=settled.labels)
+        pages: dict[int, list[LoggedDecision]] = {}
+        for after in (watch.read, watch.seen, watch.bet):
+            if after not in pages:
+                pages[after] = self._store.decided(gate, after=after, until=until, limit=size)
+        page, unseen, unbet = pages[watch.read], pages[watch.seen], pages[watch.bet]
+        seconds = min(standing.policy.settings.monitor_deadline_seconds, _LONGEST_SECONDS)
+        deadline = timedelta(seconds=seconds)
+
+        drifting = Drifting(watch, now=now, salt=standing.salt, reference=self._store.reference)
+        drifting.read(unseen)
+        watch, drifted = drifting.result()
+        if len(unseen) < size:
+            watch = replace(watch, seen=max(watch.seen, until))
+
+        labelled = self._store.labelled(gate, page, until=watch.labels)
+        betting = Betting(watch, now=now, deadline=deadline, calibrated=self._calibrated)
+        waiting = betting.waiting(watch)
+        if waiting and watch.labels > labels_before:
+            betting.learn(self._store.relabelled(gate, waiting, after=labels_before, until=watch.labels))
+        drawn = [one for one in unbet if one.sampled]
+        told = labelled if unbet is page else self._store.labelled(gate, drawn, until=watch.labels)
+        by_number = {one.number: one for one in told}
+        betting.read([by_number.get(one.number, one) for one in unbet])
+        watch, past = betting.result()
+        if len(unbet) < size:
+            watch = replace(watch, bet=max(watch.bet, until))
+
+        reading = Reading(watch, now=now, deadline=deadline)
+        reading.read(labelled)
+        watch, sequences = reading.result()
+        through = reading.blocked_at
+        if through is None and len(page) < size:
+            watch, through = replace(watch, read=max(watch.read, until)), settled.at
+        elif through is None:
+            through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
+        more = size in (len(unseen), len(unbet)) or (reading.blocked_at is None and len(page) == size)
+        watch = replace(
+            watch,
+            read_through=min(now, max(through, watch.read_through or through)),
+            marks=pruned(watch.marks, min(watch.read, watch.bet)),
+        )
+        overdue = [] if reading.blocked_at is None else [reading.blocked_at + deadline]
+        if betting.overdue_at is not None:
+            overdue.append(betting.overdue_at)
+        return watch, [*drifted, *past, *sequences], more, min(overdue, default=None)
+
+    def _calibrated(self, run: int) -> Calibrated | None:
+        if run not in self._runs:
+            if len(self._runs) >= _MOST_RUNS:
+                self._runs.clear()
+            self._runs[run] = self._store.calibrated(run)
+        return self._runs[run]
+
+    def _warn_once(self, gate: str, alarm: WatchedAlarm, refused: str) -> None:
+        if (gate, alarm.kind, alarm.number) not in self._refused:
+            self._refused.add((gate, alarm.kind, alarm.number))
+            log.warning("watching.gate_not_closed", gate=gate, reason=refused)
+
+
+def closing_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
+    """Return the raised alarms that are to close the gate and have not."""
+    actions = {"risk": policy.settings.on_alarm, "selective": policy.settings.on_selective_alarm}
+    return [
+        alarm
+        for kind in LABEL_ALARMS
+        if actions[kind] == "close"
+        and (alarm := watch.alarm(kind)) is not None
+        and alarm.raised_by is not None
+        and alarm.ended is None
+        and alarm.closed_policy is None
+    ]
+
+
+def _of_this_version(watch: GateWatch) -> GateWatch:
+    """Have alarms that an older version wrote written anew, with the place up to which it had read."""
+    return replace(watch, alarms=tuple(replace(one, carried_over=False) for one in watch.alarms))
+
+
+def _with_alert_ids(
+    watch: GateWatch, ended: Sequence[WatchedSequence | WatchedAlarm], now: datetime, policy: Policy
+) -> tuple[GateWatch, list[WatchedSequence | WatchedAlarm], list[WatchedAlarm]]:
+    """Give alarms that were raised and not told the ids of their alerts. Returns these alarms too."""
+    raised: list[WatchedAlarm] = []
+
+    def with_id(alarm: WatchedAlarm) -> WatchedAlarm:
+        if alarm.raised_by is None or alarm.alert_id is not None:
+            return alarm
+        alert = alert_of(watch, alarm, at=now, policy_version=policy.version)
+        raised.append(replace(alarm, alert_id=alert.alert_id))
+        return raised[-1]
+
+    alarms = tuple(with_id(one) for one in watch.alarms)
+    past = [with_id(one) if isinstance(one, WatchedAlarm) else one for one in ended]
+    return replace(watch, alarms=alarms), past, raised
+
+
+def _worth_writing(before: GateWatch, after: GateWatch, now: datetime) -> bool:
+    """Tell whether more has changed than the time: an idle gate costs a transaction every half minute."""
+    if not before.marks or before.marks[-1][:2] != after.marks[-1][:2]:
+        return True
+    if not timedelta(0) <= now - before.marks[-1].at < _REFRESH:  # also when our clock was set back
+        return True
+    return replace(after, marks=before.marks, read_through=before.read_through) != before

@@ -1,0 +1,48 @@
+"""What a calibration run found of its own sample, for alarms that compare what ships with what would have shipped."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import sqlalchemy as sa
+
+from streamer.gates.rule import Cut
+from streamer.recalibration.comparison import Reading, ship_rate
+from streamer.risk.rounds.store import Calibrated
+from streamer.store.calibration.calibration_runs import inputs_of
+from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
+
+
+def calibrated(connection: sa.Connection, run: int) -> Calibrated | None:
+    """Read the share that the threshold of a run ships of its sample, and how severe the sample is, shipped or not.
+
+    Each group counts once, as far as it was labelled. None where there is no such run or no label.
+    """
+    found = connection.execute(
+        sa.select(
+            calibration_candidates.c.state,
+            calibration_candidates.c.threshold,
+            calibration_candidates.c.rule,
+            gate_revisions.c.unit,
+        )
+        .join_from(
+            calibration_runs,
+            calibration_candidates,
+            (calibration_candidates.c.run == calibration_runs.c.id) & calibration_candidates.c.decides,
+        )
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == calibration_runs.c.gate)
+            & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
+        )
+        .where(calibration_runs.c.id == run)
+    ).one_or_none()
+    if found is None:
+        return None
+    groups = inputs_of(connection, run)
+    known = [[item.severity for item in group.items if item.severity is not None] for group in groups]
+    means = [fmean(severities) for severities in known if severities]
+    if not means:
+        return None
+    reading = Reading(Cut(found.state, found.threshold), found.rule)
+    return Calibrated(ship_share=ship_rate(reading, found.unit, groups), mean_severity=fmean(means))
