@@ -77,5 +77,10 @@ class Policy:
     @property
     def ships_nothing(self) -> bool:
         """Whether it is closed for every batch there may be: no segment has a cut of its own that ships either."""
-        own = self.rule.own if isinstance(self.rule, Segments) else ()
-        return self.state == "closed" and all(cut.state == "closed" for _, cut in own)
+        return ships_nothing(self.state, self.rule)
+
+
+def ships_nothing(state: str, rule: Rule | None) -> bool:
+    """Whether a policy of this state and rule (None, like any rule without segments: nothing of its own ships) is closed."""
+    own = rule.own if isinstance(rule, Segments) else ()
+    return state == "closed" and all(cut.state == "closed" for _, cut in own)

@@ -26,7 +26,9 @@ from streamer.risk.rounds.horizon import joined, marked, pruned, settled_number,
 from streamer.risk.rounds.reading import Reading
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.resetting import RESTARTED, reset
+from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.store import Written
+from streamer.risk.rounds.verdict import as_of, with_verdict
 from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import GateRevision, Policy
     from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
     from streamer.risk.rounds.store import Standing, WatchStore
 
@@ -219,6 +222,7 @@ class RiskWatch:
             return False
         page = self._page(standing, now, size)
         report = report_of(page.watch, standing.policy.settings)
+        report = with_verdict(report, page.watch, standing.policy, now=now)
         self._observer.show_risk(report)
         # An alarm that could not close its gate tries again in each round.
         if self._is_all(page) and _closing(page.watch, standing.policy) is None:
@@ -244,8 +248,10 @@ class RiskWatch:
         """Nothing came: all that there is was read, unless something waits for its label."""
         through = self._through
         if one.overdue_at is not None or through is None or one.report.read_through is None:
-            return one.report
-        return replace(one.report, read_through=max(one.report.read_through, min(now, through.at)))
+            return as_of(one.report, now)
+        return as_of(
+            replace(one.report, read_through=max(one.report.read_through, min(now, through.at))), now
+        )
 
     def watch(self, gate: str, *, now: datetime) -> RiskReport | None:
         """Read what is due of one gate and return what is known of its risk; None when its policy cannot be read."""
@@ -260,6 +266,7 @@ class RiskWatch:
         if standing is None:
             return None
         report = report_of(page.watch, standing.policy.settings)
+        report = with_verdict(report, page.watch, standing.policy, now=now)
         self._observer.show_risk(report)
         return report
 
@@ -333,14 +340,23 @@ class RiskWatch:
         seconds = min(standing.policy.settings.monitor_deadline_seconds, _LONGEST_SECONDS)
         deadline = timedelta(seconds=seconds)
         reading = Reading(watch, now=now, deadline=deadline)
-        reading.read(self._store.labelled(gate, page, until=watch.labels))
+        labelled = self._store.labelled(gate, page, until=watch.labels)
+        reading.read(labelled)
+        before = watch
         watch, sequences, alarms = reading.result()
+        watch, behind = serve(
+            before,
+            watch,
+            sequences,
+            labelled,
+            lambda after, to: self._again(gate, after, to, watch.labels, size),
+        )
         through = reading.blocked_at
         if through is None and len(page) < size:
             watch, through = replace(watch, read=max(watch.read, until)), settled.at
         elif through is None:
             through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
-        more = len(unseen) == size or (reading.blocked_at is None and len(page) == size)
+        more = behind or len(unseen) == size or (reading.blocked_at is None and len(page) == size)
         watch = replace(
             watch,
             read_through=min(now, max(through, watch.read_through or through)),
@@ -348,6 +364,10 @@ class RiskWatch:
         )
         overdue_at = None if reading.blocked_at is None else reading.blocked_at + deadline
         return watch, [*drifted, *sequences, *alarms], more, overdue_at
+
+    def _again(self, gate: str, after: int, until: int, labels: int, size: int) -> list[LoggedDecision]:
+        page = self._store.decided(gate, after=after, until=until, limit=size)
+        return self._store.labelled(gate, page, until=labels)
 
 
 def _closing(watch: GateWatch, policy: Policy) -> WatchedAlarm | None:

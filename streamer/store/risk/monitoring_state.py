@@ -10,7 +10,9 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR
 from streamer.gates.rule import INDICATOR
+from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.store import News, Standing
+from streamer.risk.rounds.verdict import with_verdict
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
 from streamer.store.policies.policy_rows import newest_keys, read_versions
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
     from streamer.risk.rounds.store import Written
     from streamer.store.db.engine import Database
@@ -92,6 +95,19 @@ class Monitoring:
         """Where the watching of a gate stands; a new one where it was never watched."""
         with self._database.reading(snapshot=True) as connection:
             return read_watch(connection, gate)
+
+    def judged(self, gate: str, *, now: datetime) -> RiskReport | None:
+        """What is known of a gate's risk, with its verdict as of now; None when its newest policy cannot be read."""
+        with self._database.reading(snapshot=True) as connection:
+            found = read_versions(connection, newest_keys(connection, [gate]))
+            if not found or found[0].active is None:
+                return None
+            policy, watch = found[0].active.policy, read_watch(connection, gate)
+            labels = self._read.table(connection, gate)
+            backlog = monitored_decisions.backlog(
+                connection, labels, gate, policy.settings.severity_kind, after=watch.read
+            )
+        return with_verdict(report_of(watch, policy.settings), watch, policy, now=now, backlog=backlog)
 
     def sequences(self, gate: str) -> list[WatchedSequence]:
         """Every sequence of a gate, the newest first."""
