@@ -89,6 +89,7 @@ def show(
     from streamer import wiring
     from streamer.cli.console import note, print_fields, print_json, say, warn
     from streamer.cli.unread_labels import labels_fields, unread_json
+    from streamer.cli.verdicts import headline, verdict_json
     from streamer.settings.settings import load_settings
     from streamer.signing.policies import REFUSAL_TEXTS
 
@@ -100,10 +101,14 @@ def show(
         policy = newest if version is None else store.policies.get(gate, version)
         proposal = store.calibration.proposal(gate)
         unread = store.labels.unread(gate)
+        present = policy.version == newest.version
+        risk = store.monitoring.judged(gate, now=wiring.now()) if present else None
     if json:
-        print_json(_version_json(found, keys) | {"unread_labels": unread_json(unread).get(gate)})
+        unread_labels = {"unread_labels": unread_json(unread).get(gate)}
+        print_json(_version_json(found, keys) | unread_labels | verdict_json(risk))
         return
-    present = policy.version == newest.version
+    if (told := headline(risk)) is not None:
+        say(told)
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {standing(policy)}")
     print_fields(
         {

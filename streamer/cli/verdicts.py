@@ -1,6 +1,6 @@
 """A gate's verdict for people: one sentence, and the figures behind it as a small table."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamer.cli.console import counted, percent
 from streamer.cli.policies import when
@@ -37,6 +37,23 @@ def sentence(report: "RiskReport") -> str:
     alarms = "" if not raised else " ALARM: " + ", ".join(ALARMS[one.kind] for one in raised) + "."
     closed = f" The gate is closed (policy {report.service.policy})." if report.service.closed else ""
     return f"{gate}: {WORDS[report.verdict]}{_because(report, report.service)}{closed}{alarms}"
+
+
+def headline(report: "RiskReport | None") -> str | None:
+    """Return the sentence for other commands; None where nothing was ever decided while the gate was open."""
+    if report is None or report.service is None or report.read_through is None or not report.watched:
+        return None
+    service = report.service
+    return None if service.closed and service.period is None else sentence(report)
+
+
+def verdict_json(report: "RiskReport | None") -> dict[str, Any]:
+    """Return the verdict, and what it rests on, as fields for the JSON of other commands."""
+    from dataclasses import asdict
+
+    if report is None or report.service is None:
+        return {"verdict": None, "service": None}
+    return {"verdict": report.verdict, "service": asdict(report.service)}
 
 
 def print_figures(report: "RiskReport") -> None:

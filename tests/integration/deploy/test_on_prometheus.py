@@ -82,6 +82,8 @@ class Installation:
                 metrics.of(name).labels(gate).set(value)
             for name in ("calibration_last_run_timestamp_seconds", "risk_read_through_timestamp_seconds"):
                 metrics.of(name).labels(gate).set(time.time() - 3600)
+            for name, over in itertools.product(OPEN_GAUGES, STRETCHES):
+                metrics.of(name).labels(gate, over).set(0.2)
             for method in ("mean", "crc", "bb"):
                 metrics.of("calibration_lambda_ratio").labels(gate, method).set(0.8)
             for outcome in RUN_OUTCOMES:
