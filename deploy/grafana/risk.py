@@ -82,6 +82,12 @@ def side_by_side(stretch: str, title: str) -> Panel:
             Query(expr=over(OPEN_EXPOSURE, stretch), legend="exposure", colour=BLUE),
             Query(expr=over(OPEN_EXPOSURE_UPPER, stretch), legend="exposure, upper", colour=SKY),
             Query(
+                expr=led("open_prompts", where=f'{GATE}, over="{stretch}"'),
+                legend="prompts",
+                colour=GREY,
+                unit="none",
+            ),
+            Query(
                 expr=led("open_labelled_answers", where=f'{GATE}, over="{stretch}"'),
                 legend="labelled answers",
                 colour=GREY,

@@ -126,6 +126,8 @@ def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
         if service.closed:
             return "nothing was decided while the gate was open"
         return f"no decision under policy {service.policy} has been read"
+    if service.reason == "draws are in doubt":
+        return "the audit sample is not drawn at the rate that is logged, so no figure holds"
     if service.reason == "nothing shipped":
         return "nothing has shipped"
     if service.reason == "no labels":

@@ -3,7 +3,7 @@
 Over two stretches side by side: the policy in force, and the budget period. What was before that policy is context.
 
 `kept` takes three things: the upper bound of exposure risk is inside the budget in both; a shipped answer with a label is
-among them; and reading reaches to within one label lag of now. `broken` is said where the lower bound of either is above the
+among them; and reading reaches to within one label lag of now (and the audit is drawn as logged). `broken` is said where the lower bound of either is above the
 budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks the budget is ever called
 kept, however often somebody looks; each policy and each period has its own delta.
 """
@@ -27,7 +27,13 @@ LEAST_LAG = timedelta(minutes=1)
 """Reading never counts as standing still sooner: it comes in rounds."""
 
 Reason = Literal[
-    "", "nothing was decided", "nothing shipped", "no labels", "too few labels", "reading stands still"
+    "",
+    "nothing was decided",
+    "nothing shipped",
+    "no labels",
+    "too few labels",
+    "reading stands still",
+    "draws are in doubt",
 ]
 """Why a verdict is not known yet; empty where it is."""
 
@@ -138,7 +144,7 @@ def with_verdict(
             before = period
     behind = service is None or service.read < watch.read
     stands = _stands(report, now=now, lag=lag, behind=behind, backlog=backlog)
-    verdict, reason = _judged(present, period, closed=policy.ships_nothing, stands=stands)
+    verdict, reason = _judged(report, present, period, closed=policy.ships_nothing, stands=stands)
     return replace(
         report,
         verdict=verdict,
@@ -162,7 +168,7 @@ def as_of(report: RiskReport, now: datetime) -> RiskReport:
     if service is None:
         return report
     stands = _stands(report, now=now, lag=service.label_lag_seconds, behind=False, backlog=service.backlog)
-    verdict, reason = _judged(service.present, service.period, closed=service.closed, stands=stands)
+    verdict, reason = _judged(report, service.present, service.period, closed=service.closed, stands=stands)
     return replace(report, verdict=verdict, service=replace(service, reading_stands=stands, reason=reason))
 
 
@@ -175,7 +181,7 @@ def _stands(report: RiskReport, *, now: datetime, lag: float, behind: bool, back
 
 
 def _judged(
-    present: Figures | None, period: Figures | None, *, closed: bool, stands: bool
+    report: RiskReport, present: Figures | None, period: Figures | None, *, closed: bool, stands: bool
 ) -> tuple[Verdict, Reason]:
     sides = [one for one in (present, period) if one is not None]
     if any(one.verdict == "broken" for one in sides):
@@ -184,6 +190,9 @@ def _judged(
         return "not known yet", "reading stands still" if stands else "nothing was decided"
     if stands:
         return "not known yet", "reading stands still"
+    draws = report.alarm("draws")
+    if draws is not None and draws.raised_at is not None:
+        return "not known yet", "draws are in doubt"
     if any(one.share_served == 0 for one in sides):
         return "not known yet", "nothing shipped"
     if any(one.labelled == 0 for one in sides):
