@@ -102,16 +102,15 @@ def _because(report: "RiskReport", service: "ServiceReport") -> str:
         name, told = next(
             (name, one) for name, one in sides if one is not None and (one.verdict == "broken") is broken
         )
-        edge = (
-            f"at least {percent(told.exposure.lower)}"
-            if broken
-            else f"at most {percent(told.exposure.upper)}"
+        said = (
+            f" {name}: exposure {_bounded(told.exposure, broken)}{_budget(report)}; {percent(told.share_served)} of prompts "
+            f"served, error rate among shipped answers {_bounded(told.selective, broken)}, by "
+            f"{counted(told.labelled, 'label', 'labels')}."
         )
-        return (
-            f" {name}: exposure {percent(told.exposure.estimate or 0.0)}, {edge}{_budget(report)}; "
-            f"{percent(told.share_served)} of prompts served, error rate among shipped answers "
-            f"{percent(told.selective.estimate or 0.0)}, by {counted(told.labelled, 'label', 'labels')}."
-        )
+        if broken and told is not service.present and not service.closed:
+            alone = "not known yet" if service.present is None else _verdict(report, service.present)
+            said += f" Under policy {service.policy} alone: {alone}.{_missing(service)}"
+        return said
     return f": {_waiting(report, service)}.{_missing(service)}"
 
 
@@ -119,9 +118,9 @@ def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
     backlog = service.backlog
     if service.reason == "reading stands still":
         unread = 0 if backlog is None or backlog.labels else backlog.decisions
-        wait = f", {counted(unread, 'decision waits', 'decisions wait')}; does `streamer recalibrator` run?"
+        wait = f"; {counted(unread, 'decision waits', 'decisions wait')} for `streamer recalibrator`"
         through = "" if report.read_through is None else f" at {when(report.read_through)}"
-        return f"reading stands still{through}{wait.rstrip('?') if unread else ''}"
+        return f"reading stands still{through}{wait if unread else ''}"
     if service.reason == "nothing was decided":
         if service.closed:
             return "nothing was decided while the gate was open"
@@ -148,6 +147,11 @@ def _missing(service: "ServiceReport") -> str:
     if service.period is not None and service.period.overdue:
         said += f" {counted(service.period.overdue, 'label', 'labels')} of this period never came."
     return said
+
+
+def _bounded(interval: "RiskInterval", lower: bool) -> str:
+    edge = f"at least {percent(interval.lower)}" if lower else f"at most {percent(interval.upper)}"
+    return f"{percent(interval.estimate or 0.0)}, {edge}"
 
 
 def _budget(report: "RiskReport") -> str:

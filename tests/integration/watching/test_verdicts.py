@@ -75,7 +75,7 @@ def test_kept_only_while_reading_reaches_to_now(
     traffic.decide(20, rng=rng, start=now, sampled=False)
     text, values = said(traffic, monkeypatch, now + 3 * DAY)
     assert (values["verdict"], values["service"]["reason"]) == ("not known yet", "reading stands still")
-    assert "20 decisions wait; does `streamer recalibrator` run" in text.splitlines()[0]
+    assert "20 decisions wait for `streamer recalibrator`" in text.splitlines()[0]
     # It is back, and catches up.
     traffic.watcher().watch(GATE, now=now + 3 * DAY)
     assert said(traffic, monkeypatch, now + 3 * DAY)[1]["verdict"] == "kept"

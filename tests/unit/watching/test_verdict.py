@@ -190,7 +190,7 @@ def test_nothing_is_kept_while_reading_stands_still() -> None:
         "not known yet",
         "reading stands still",
     )
-    assert "25 decisions wait; does `streamer recalibrator` run" in sentence(report)
+    assert "25 decisions wait for `streamer recalibrator`" in sentence(report)
     assert judged(watch, policy(2), now=behind).verdict == "not known yet"
     # Where nothing was decided since there is nothing that could be read.
     assert judged(watch, policy(2), now=behind, backlog=NONE_WAITING).verdict == "kept"
@@ -233,6 +233,7 @@ def test_broken_stays_said_for_the_period_after_another_policy() -> None:
     present, period = figures(report)
     assert (present.verdict, period.verdict, report.verdict) == ("not known yet", "broken", "broken")
     assert "the budget was BROKEN in this period" in sentence(report)
+    assert "Under policy 3 alone: not known yet." in sentence(report)
     assert report.service is not None
     assert report.service.before is not None
     assert report.service.before.decisions == len(bad)
