@@ -85,7 +85,7 @@ class Installation:
             for name in ("calibration_last_run_timestamp_seconds", "risk_read_through_timestamp_seconds"):
                 metrics.of(name).labels(gate).set(time.time() - 3600)
             for name, over in itertools.product(OPEN_GAUGES, STRETCHES):
-                metrics.of(name).labels(gate, over).set(0.2)
+                metrics.of(name).labels(gate, over).set(0.02)
             for method in ("mean", "crc", "bb"):
                 metrics.of("calibration_lambda_ratio").labels(gate, method).set(0.8)
             for outcome in RUN_OUTCOMES:
@@ -173,7 +173,7 @@ def test_every_expression_has_data_and_alerts_come_as_they_should(
     for worker in installation.workers:
         installation.policies(worker, version=8)
     installation.leader.of("alarm_raised").labels(GATES[0], "risk").set(1)
-    installation.leader.of("exposure_risk_lower_ratio").labels(GATES[0]).set(0.06)
+    installation.leader.of("open_exposure_risk_lower_ratio").labels(GATES[0], "period").set(0.06)
     wait(lambda: prometheus.value(f'gate:streamer_policy_version:max{{gate="{GATES[0]}"}}') == 8, "version 8")
     wait(lambda: "StreamerRiskAlarm" in pending_or_firing(prometheus), "the alarm")
     time.sleep(1.5)
