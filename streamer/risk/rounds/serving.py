@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer.gates.label_lag import label_lag
 from streamer.risk.rounds.horizon import time_of
@@ -147,6 +147,15 @@ def _standing(watch: GateWatch) -> Service:
     return service
 
 
+class _Row(NamedTuple):
+    """One decision; `answers` of its shipped ones have a label."""
+
+    decision: AuditedDecision
+    answers: int
+    policy: int
+    moment: datetime
+
+
 class _Serving:
     """Decisions being read."""
 
@@ -156,8 +165,9 @@ class _Serving:
         self._of: WatchedSequence | None = None
         self._marks = watch.marks
         self._delays: deque[int | None] = deque(service.delays, maxlen=MOST_DELAYS)
-        self._rows: list[tuple[AuditedDecision, int]] = []
-        self._present: list[tuple[AuditedDecision, int]] = []
+        self._terms: dict[int, Terms] = {}
+        self._rows: list[_Row] = []
+        self._present: list[_Row] = []
 
     def read(self, decisions: Sequence[LoggedDecision]) -> None:
         for one in decisions:
@@ -165,7 +175,7 @@ class _Serving:
                 self._enter(self._coming.popleft())
             if self._of is None or not one.open or not one.watched or one.contradictory:
                 continue
-            if Terms.of(one.settings) != self._of.terms:
+            if self._terms_of(one) != self._of.terms:
                 continue  # an older policy's, by a worker that had not heard of the newer one yet
             moment = time_of(one.number, one.decided_at, self._marks)
             if one.policy_version > self._service.policy:
@@ -175,6 +185,12 @@ class _Serving:
     def result(self) -> Service:
         self._flush()
         return replace(self._service, delays=tuple(self._delays))
+
+    def _terms_of(self, one: LoggedDecision) -> Terms:
+        terms = self._terms.get(one.policy_version)
+        if terms is None:
+            terms = self._terms[one.policy_version] = Terms.of(one.settings)
+        return terms
 
     def _enter(self, sequence: WatchedSequence) -> None:
         """Go on in this sequence; another one than before begins another period."""
@@ -188,33 +204,36 @@ class _Serving:
         self._service = replace(self._service, policy=version, before=self._service.period, present=None)
 
     def _take(self, one: LoggedDecision, moment: datetime) -> None:
+        service = self._service
+        row = _Row(one.audited(), len(one.severities) if one.sampled else 0, one.policy_version, moment)
+        if service.period is None:
+            self._service = service = replace(service, period=self._fresh(row, one))
+        self._rows.append(row)
+        if one.policy_version == service.policy:
+            if service.present is None or (one.scored and one.probability < _least(service.present)):
+                # Also for a probability below what was planned for: it is known before the draw.
+                self._flush()
+                self._service = replace(self._service, present=self._fresh(row, one))
+            self._present.append(row)
+        if one.sampled and one.needed:
+            arrived = one.labelled_at
+            self._delays.append(None if arrived is None else max(0, int((arrived - moment).total_seconds())))
+
+    def _fresh(self, row: _Row, one: LoggedDecision) -> Stretch:
+        """A stretch that begins with this decision, which is still to be read."""
         assert self._of is not None
-        row = (one.audited(), len(one.severities) if one.sampled else 0)
         plan = ExposurePlan(
             delta=self._of.terms.delta,
             least_probability=min(one.settings.audit_probability, one.probability or 1.0),
             prior_mean=self._of.terms.budget,
         )
-        fresh = Stretch(
-            first_policy=one.policy_version,
-            last_policy=one.policy_version,
-            since=moment,
-            until=moment,
+        return Stretch(
+            first_policy=row.policy,
+            last_policy=row.policy,
+            since=row.moment,
+            until=row.moment,
             open=OpenTime.begin(plan),
         )
-        period = _extended(self._service.period or fresh, one.policy_version, moment)
-        self._rows.append(row)
-        present = self._service.present
-        if one.policy_version == self._service.policy:
-            if present is not None and one.scored and one.probability < _least(present):
-                self._flush()  # a lower probability than the plan allows, known before the draw: begin anew
-                present = None
-            present = _extended(present or fresh, one.policy_version, moment)
-            self._present.append(row)
-        self._service = replace(self._service, period=period, present=present)
-        if one.sampled and one.needed:
-            arrived = one.labelled_at
-            self._delays.append(None if arrived is None else max(0, int((arrived - moment).total_seconds())))
 
     def _flush(self) -> None:
         self._service = replace(
@@ -225,19 +244,16 @@ class _Serving:
         self._rows, self._present = [], []
 
 
-def _observed(stretch: Stretch | None, rows: Sequence[tuple[AuditedDecision, int]]) -> Stretch | None:
+def _observed(stretch: Stretch | None, rows: Sequence[_Row]) -> Stretch | None:
     if stretch is None or not rows:
         return stretch
-    decisions = AuditedDecisions.of_rows(row for row, _ in rows)
-    return replace(stretch, open=stretch.open.observe(decisions, answers=sum(answers for _, answers in rows)))
-
-
-def _extended(stretch: Stretch, policy: int, moment: datetime) -> Stretch:
+    decisions = AuditedDecisions.of_rows(row.decision for row in rows)
     return replace(
         stretch,
-        first_policy=min(stretch.first_policy, policy),
-        last_policy=max(stretch.last_policy, policy),
-        until=moment,
+        first_policy=min(stretch.first_policy, *(row.policy for row in rows)),
+        last_policy=max(stretch.last_policy, *(row.policy for row in rows)),
+        until=rows[-1].moment,
+        open=stretch.open.observe(decisions, answers=sum(row.answers for row in rows)),
     )
 
 
