@@ -36,21 +36,80 @@ CUT, OPEN = (shown("policy_state", where=f'{GATE}, state="{state}"') for state i
 STATE = f"{CUT} + 2 * {OPEN}"
 STATES = {0.0: ("closed", DOUBTFUL), 1.0: ("cut", FINE), 2.0: ("open", DOUBTFUL), 3.0: ("changing", GREY)}
 
-VERDICT = f"({LOWER} > bool {BUDGET}) + ({UPPER} > bool {BUDGET})"
-VERDICTS = {0.0: ("inside", FINE), 1.0: ("not known yet", DOUBTFUL), 2.0: ("EXCEEDED", BAD)}
+VERDICT = recorded("gate:streamer_budget_verdict:leader")
+VERDICTS = {-1.0: ("BROKEN", BAD), 0.0: ("not known yet", DOUBTFUL), 1.0: ("kept", FINE)}
+(
+    OPEN_EXPOSURE_LOWER,
+    OPEN_EXPOSURE,
+    OPEN_EXPOSURE_UPPER,
+    OPEN_SELECTIVE_LOWER,
+    OPEN_SELECTIVE,
+    OPEN_SELECTIVE_UPPER,
+) = (
+    f"gate_over:streamer_open_{kind}_risk{part}_ratio:leader"
+    for kind in ("exposure", "selective")
+    for part in ("_lower", "", "_upper")
+)
+
+
+def over(rule: str, stretch: str) -> str:
+    """One stretch of open time: the policy in force, the period, or what was before."""
+    return recorded(rule, f'{GATE}, over="{stretch}"')
+
+
+def side_by_side(stretch: str, title: str) -> Panel:
+    """The figures that a verdict rests on, over one stretch of open time."""
+    return Panel(
+        title=title,
+        kind="stat",
+        width=8,
+        height=6,
+        unit="percentunit",
+        decimals=2,
+        colour_background=False,
+        description="Of decisions made while the gate was open: the share of prompts of which something shipped (counted, so "
+        "exact), the error rate among shipped answers and the exposure risk, each with bounds that hold at all times at once, "
+        "and how many labelled shipped answers they rest on. Closed phases count in none of them.",
+        no_value="nothing decided",
+        queries=(
+            Query(
+                expr=led("open_served_ratio", where=f'{GATE}, over="{stretch}"'), legend="served", colour=BLUE
+            ),
+            Query(expr=over(OPEN_SELECTIVE_LOWER, stretch), legend="errors, lower", colour=SKY),
+            Query(expr=over(OPEN_SELECTIVE, stretch), legend="errors among shipped", colour=PURPLE),
+            Query(expr=over(OPEN_SELECTIVE_UPPER, stretch), legend="errors, upper", colour=SKY),
+            Query(expr=over(OPEN_EXPOSURE_LOWER, stretch), legend="exposure, lower", colour=SKY),
+            Query(expr=over(OPEN_EXPOSURE, stretch), legend="exposure", colour=BLUE),
+            Query(expr=over(OPEN_EXPOSURE_UPPER, stretch), legend="exposure, upper", colour=SKY),
+            Query(
+                expr=led("open_prompts", where=f'{GATE}, over="{stretch}"'),
+                legend="prompts",
+                colour=GREY,
+                unit="none",
+            ),
+            Query(
+                expr=led("open_labelled_answers", where=f'{GATE}, over="{stretch}"'),
+                legend="labelled answers",
+                colour=GREY,
+                unit="none",
+            ),
+        ),
+    )
+
 
 AT_A_GLANCE = Row(
     title="At a glance",
     panels=(
         Panel(
-            title="Budget",
+            title="Verdict",
             kind="stat",
             width=4,
             height=5,
             unit="none",
-            description="Inside: the upper bound of the exposure risk is at most the budget. EXCEEDED: the lower bound "
-            "is above it. Not known yet: the budget lies between the bounds; more labels or more time will show. "
-            "Wrong at any time of a period with probability at most the gate's monitor delta.",
+            description="Over decisions made while the gate was open, under the policy in force and in the period. Kept: the upper "
+            "bound of the exposure risk is inside the budget in both, and reading reaches to within the label lag of now. BROKEN: "
+            "the lower bound of one is above it. Not known yet: labels are missing, or reading stands still; `streamer risk` "
+            "says which. For each policy and each period wrong at any time with probability at most the gate's monitor delta.",
             names=VERDICTS,
             queries=(Query(expr=VERDICT, legend="{{gate}}"),),
         ),
@@ -62,13 +121,13 @@ AT_A_GLANCE = Row(
             unit="percentunit",
             decimals=2,
             colour_background=False,
-            description="Severity that shipped, averaged over all decisions of the budget period that monitoring "
-            "has read, held ones counting 0: estimate, the bounds that hold at all times at once, and the budget, "
-            "which is alpha over the attempts that a prompt may have.",
+            description="Average harm per prompt decided under the policy in force while the gate was open, held prompts "
+            "counting 0: estimate, the bounds that hold at all times at once, and the budget, which is alpha over the "
+            "attempts that a prompt may have.",
             queries=(
-                Query(expr=LOWER, legend="lower", colour=SKY),
-                Query(expr=RISK_, legend="estimate", colour=BLUE),
-                Query(expr=UPPER, legend="upper", colour=SKY),
+                Query(expr=over(OPEN_EXPOSURE_LOWER, "policy"), legend="lower", colour=SKY),
+                Query(expr=over(OPEN_EXPOSURE, "policy"), legend="estimate", colour=BLUE),
+                Query(expr=over(OPEN_EXPOSURE_UPPER, "policy"), legend="upper", colour=SKY),
                 Query(expr=BUDGET, legend="budget", colour=BAD),
             ),
         ),
@@ -134,6 +193,9 @@ AT_A_GLANCE = Row(
             steps=((None, FINE), (1, BAD)),
             queries=(Query(expr=f"sum by (gate) ({ALARMS})", legend="{{gate}}"),),
         ),
+        side_by_side("policy", "While open: policy in force"),
+        side_by_side("period", "While open: this period"),
+        side_by_side("before", "While open: before this policy"),
     ),
 )
 
@@ -144,8 +206,8 @@ INTERVALS = Row(
             title="Exposure risk and its budget",
             unit="percentunit",
             height=10,
-            description="The band holds the mean severity that has reached people in this budget period, at all times "
-            "at once. The dashed line is the budget. An estimate above it is no alarm: it happens by chance in most "
+            description="The band holds the mean severity that has reached people in this budget period, closed phases "
+            "included, at all times at once. The dashed line is the budget. An estimate above it is no alarm: it happens by chance in most "
             "streams that keep the budget.",
             queries=(
                 Query(expr=LOWER, legend="lower", colour=SKY, look="band-lower"),
@@ -323,11 +385,12 @@ EVERY_GATE = Row(
                 Query(expr=expr, legend=legend, unit=unit)
                 for expr, legend, unit in (
                     (shown("policy_version", where=""), "policy", "none"),
+                    ("gate:streamer_budget_verdict:leader", "verdict (1 kept, -1 broken)", "none"),
                     ("gate:streamer_exposure_budget_ratio:leader", "budget", "percentunit"),
-                    ("gate:streamer_exposure_risk_lower_ratio:leader", "risk, lower", "percentunit"),
-                    ("gate:streamer_exposure_risk_ratio:leader", "risk", "percentunit"),
-                    ("gate:streamer_exposure_risk_upper_ratio:leader", "risk, upper", "percentunit"),
-                    ("gate:streamer_selective_risk_ratio:leader", "selective risk", "percentunit"),
+                    (f'max by (gate) ({OPEN_EXPOSURE_LOWER}{{over="policy"}})', "risk, lower", "percentunit"),
+                    (f'max by (gate) ({OPEN_EXPOSURE}{{over="policy"}})', "risk", "percentunit"),
+                    (f'max by (gate) ({OPEN_EXPOSURE_UPPER}{{over="policy"}})', "risk, upper", "percentunit"),
+                    (f'max by (gate) ({OPEN_SELECTIVE}{{over="policy"}})', "selective risk", "percentunit"),
                     ("gate:streamer_batches_shipped:ratio_rate1h", "served, 1 h", "percentunit"),
                     ("gate:streamer_budget_used_ratio:leader", "budget used", "percentunit"),
                     ("sum by (gate) (gate_alarm:streamer_alarm_raised:leader)", "alarms", "none"),

@@ -41,6 +41,7 @@ def recalibrate(
     from streamer import wiring
     from streamer.cli.console import complain, note, print_json
     from streamer.cli.outbox import announce_now
+    from streamer.cli.verdicts import headline, verdict_json
     from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
 
@@ -55,6 +56,10 @@ def recalibrate(
             note("There is no gate yet; create one with `streamer gate create NAME`.")
     failed = changed = False
     for name in names:
+        with wiring.open_store(
+            settings
+        ) as store:  # before there is another policy, under which nothing was decided
+            risk = store.monitoring.judged(name, now=wiring.now())
         try:
             done = wiring.recalibrate(
                 settings, name, by=actor, dry_run=dry_run, propose=propose, reason=reason
@@ -67,16 +72,16 @@ def recalibrate(
             continue
         changed |= done.after is not None
         if json:
-            print_json(report_json(done))
+            print_json(report_json(done) | verdict_json(risk))
         else:
-            _print_report(done)
+            _print_report(done, headline(risk))
     if changed:
         announce_now(settings)
     if failed:
         raise typer.Exit(FAILED)
 
 
-def _print_report(done: "Recalibration") -> None:
+def _print_report(done: "Recalibration", headline: str | None) -> None:
     from rich.text import Text
 
     from streamer.cli.console import counted, note, print_table, say, warn
@@ -84,6 +89,8 @@ def _print_report(done: "Recalibration") -> None:
     from streamer.recalibration.skill import separation
 
     run = done.run
+    if headline is not None:
+        say(headline)
     name, settings = run.gate.gate, run.gate.settings
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(

@@ -7,23 +7,10 @@ import typer
 from streamer.cli import options as opt
 from streamer.cli.console import percent
 from streamer.cli.policies import when
+from streamer.cli.verdicts import ALARMS, print_figures, sentence
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import AlarmReport, Drawing, RiskReport
-    from streamer.risk.states import RiskInterval
-
-_VERDICTS = {
-    "kept": "the budget was kept",
-    "broken": "the budget was EXCEEDED",
-    "not known yet": "not known yet whether the budget was kept",
-}
-_ALARMS = {
-    "risk": "risk",
-    "selective": "selective risk",
-    "draws": "audit draws",
-    "drift_scores": "drift of scores",
-    "drift_cloud": "drift of embeddings",
-}
 
 
 def risk(
@@ -37,16 +24,16 @@ def risk(
     """
     from streamer import wiring
     from streamer.cli.console import note, print_json, say
-    from streamer.risk.rounds.report import Drawing, report_of
+    from streamer.risk.rounds.report import report_of
     from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()
+        now = wiring.now()
         reports = []
         for one in gates:
-            rate, extra = store.monitoring.rate(one.gate)
-            drawing = Drawing.of(rate, extra, one.settings, wiring.now())
-            reports.append(report_of(store.monitoring.watch(one.gate), one.settings, drawing))
+            judged = store.monitoring.judged(one.gate, now=now)
+            reports.append(judged or report_of(store.monitoring.watch(one.gate), one.settings))
     if json:
         for report in reports:
             print_json(report_json(report))
@@ -63,21 +50,23 @@ def _show(report: "RiskReport") -> None:
     from streamer.cli.console import print_pairs, say
 
     say(sentence(report))
+    print_figures(report)
+    say("")
     pairs: list[tuple[str, object]] = []
-    began = report.began_at
-    if report.exposure is not None and report.selective is not None and report.terms is not None and began:
-        pairs += [
-            ("budget", f"{percent(report.terms.budget)} per prompt, since {when(began)}"),
-            ("exposure", interval_text(report.exposure)),
-            ("selective", f"{interval_text(report.selective)}, among what shipped"),
+    if report.exposure is not None and report.terms is not None and report.began_at is not None:
+        pairs.append(
             (
-                "read",
-                f"{report.exposure.decisions} decisions, {report.exposure.labels} drawn and known, "
-                f"{report.exposure.overdue} overdue, {report.late} labels too late",
-            ),
-        ]
+                "period",
+                f"since {when(report.began_at)}, {report.exposure.decisions} decisions read, open or closed, "
+                f"{report.late} labels too late",
+            )
+        )
     if report.read_through is not None:
-        pairs.append(("read through", when(report.read_through)))
+        lag = "" if report.service is None else f"; labels take {_lasting(report.service.label_lag_seconds)}"
+        pairs.append(("read through", when(report.read_through) + lag))
+    if report.terms is not None:
+        share = percent(1 - report.terms.delta)
+        pairs.append(("bounds", f"hold at all times at once, with {share} for each policy and each period"))
     if report.burn is not None:
         burn = report.burn
         left = "for ever" if burn.days_left == float("inf") else f"{burn.days_left:.3g} days"
@@ -95,24 +84,8 @@ def _show(report: "RiskReport") -> None:
         )
     if report.drawing is not None and report.watched:
         pairs.append(("labels drawn", drawing_text(report.drawing)))
-    pairs += [(f"alarm: {_ALARMS[one.kind]}", _alarm(one)) for one in report.alarms]
+    pairs += [(f"alarm: {ALARMS[one.kind]}", _alarm(one)) for one in report.alarms]
     print_pairs(pairs)
-
-
-def sentence(report: "RiskReport") -> str:
-    """Summarise a gate's risk in one sentence."""
-    if not report.watched:
-        return (
-            f"{report.gate}: not monitored, because its audit probability is 0; "
-            f"`streamer gate set {report.gate} --audit-probability 0.05` draws a sample."
-        )
-    raised = [one for one in report.alarms if one.raised_at is not None]
-    if report.read_through is None:
-        return f"{report.gate}: not monitored yet; `streamer recalibrator` does that."
-    told = "" if not raised else " ALARM: " + ", ".join(_ALARMS[one.kind] for one in raised) + "."
-    if report.exposure is None or report.exposure.estimate is None:
-        return f"{report.gate}: nothing is known yet; no decision has been read.{told}"
-    return f"{report.gate}: {_VERDICTS[report.verdict]}; exposure {interval_text(report.exposure)}.{told}"
 
 
 def drawing_text(drawing: "Drawing") -> str:
@@ -127,11 +100,11 @@ def drawing_text(drawing: "Drawing") -> str:
     return text
 
 
-def interval_text(interval: "RiskInterval") -> str:
-    """Write an interval: ``3.1 %, between 1.2 % and 5.9 %``."""
-    if interval.estimate is None:
-        return "not known"
-    return f"{percent(interval.estimate)}, between {percent(interval.lower)} and {percent(interval.upper)}"
+def _lasting(seconds: float) -> str:
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} seconds"
 
 
 def _alarm(one: "AlarmReport") -> str:

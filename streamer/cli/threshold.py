@@ -92,6 +92,7 @@ def show(
     from streamer import wiring
     from streamer.cli.console import note, print_fields, print_json, say, warn
     from streamer.cli.unread_labels import labels_fields, unread_json
+    from streamer.cli.verdicts import headline, verdict_json
     from streamer.settings.settings import load_settings
     from streamer.signing.policies import REFUSAL_TEXTS
 
@@ -104,10 +105,14 @@ def show(
         proposal = store.calibration.proposal(gate)
         unread = store.labels.unread(gate)
         waiting = store.calibration.waiting(gate)
+        present = policy.version == newest.version
+        risk = store.monitoring.judged(gate, now=wiring.now()) if present else None
     if json:
-        print_json(_version_json(found, keys) | {"unread_labels": unread_json(unread).get(gate)})
+        unread_labels = {"unread_labels": unread_json(unread).get(gate)}
+        print_json(_version_json(found, keys) | unread_labels | verdict_json(risk))
         return
-    present = policy.version == newest.version
+    if (verdict := headline(risk)) is not None:
+        say(verdict)
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {status_text(policy)}")
     print_fields(
         {

@@ -11,18 +11,15 @@ tries several D and takes the one whose threshold ships most has read severities
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from streamer.gates.label_lag import label_lag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.gates.settings import Pending
-
-QUANTILE = 0.95
-LEAST_DELAYS = 20
-"""Earlier draws below which their delays say nothing: the largest of fewer is no 95 % quantile."""
 
 MOST_DELAYS = 1000
 """The newest earlier draws whose delays are looked at."""
@@ -113,17 +110,6 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.3g} seconds"
-
-
-def label_lag(delays: Sequence[float | None], *, deadline: float) -> float | None:
-    """Return the 95 % quantile of label delays in seconds; None for too few of them.
-
-    A label that never came (None), or later than the deadline, counts as the deadline.
-    """
-    if len(delays) < LEAST_DELAYS:
-        return None
-    known = sorted(deadline if one is None else min(max(one, 0.0), deadline) for one in delays)
-    return known[math.ceil(QUANTILE * len(known)) - 1]
 
 
 def choose(

@@ -12,6 +12,7 @@ import numpy as np
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.errors import TryLater
+from streamer.gates.label_lag import label_lag
 from streamer.gates.rule import Cut
 from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
@@ -160,7 +161,7 @@ class CalibrationRun:
         """How late labels come: the 95 % quantile of the delays of what was calibrated on, the deadline if nobody knows."""
         settings = self.gate.settings
         delays = [delay(group, settings.label_floor) for group in self.sample]
-        lag = age_cut.label_lag(delays, deadline=settings.monitor_deadline_seconds)
+        lag = label_lag(delays, deadline=settings.monitor_deadline_seconds)
         seconds = settings.monitor_deadline_seconds if lag is None else lag
         return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 

@@ -75,8 +75,26 @@ RISK_GAUGES = (
     "budget_remaining_soonest_seconds",
     "audit_probability_ratio",
     "extra_labels_today",
+    "budget_verdict",
+    "label_lag_seconds",
 )
 """The gauges of a gate's risk in service; each is absent until something is known."""
+
+STRETCHES: tuple[Literal["policy", "period", "before"], ...] = ("policy", "period", "before")
+"""What figures over open time are about: the policy in force, the budget period, and that period before this policy."""
+
+OPEN_GAUGES = (
+    "open_prompts",
+    "open_labelled_answers",
+    "open_served_ratio",
+    "open_selective_risk_ratio",
+    "open_selective_risk_lower_ratio",
+    "open_selective_risk_upper_ratio",
+    "open_exposure_risk_ratio",
+    "open_exposure_risk_lower_ratio",
+    "open_exposure_risk_upper_ratio",
+)
+"""The gauges of what was decided while a gate was open, by stretch; each is absent until something is known."""
 
 RUN_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -347,6 +365,55 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _metric(
         "gauge", "extra_labels_today", "gate",
         "Labels asked for today (UTC) beyond the gate's own audit probability; at audit_boost_most it is raised no more.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "budget_verdict", "gate",
+        "Whether the budget is kept while the gate is open: 1 kept, 0 not known yet, -1 broken. Kept as long as reading reaches to "
+        "within label_lag_seconds of now.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "label_lag_seconds", "gate",
+        "How long labels of drawn answers take: 95 % quantile; the monitor deadline while too few are known.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_prompts", "gate over",
+        "Prompts decided while the gate was open, over policy (that in force), period, or before (the period before that policy).",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_labelled_answers", "gate over", "Of these the shipped answers with a label.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_served_ratio", "gate over", "Share of these prompts of which something shipped; counted of all, so exact.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_selective_risk_ratio", "gate over", "Error rate among their shipped answers.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_selective_risk_lower_ratio", "gate over", "Its lower bound, which holds at all times.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_selective_risk_upper_ratio", "gate over", "Its upper bound, which holds at all times.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_exposure_risk_ratio", "gate over",
+        "Average harm per prompt decided while the gate was open, held prompts counting 0.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_exposure_risk_lower_ratio", "gate over", "Its lower bound, which holds at all times.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "open_exposure_risk_upper_ratio", "gate over", "Its upper bound, which holds at all times.",
         services="recalibrator",
     ),
     _metric(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamer.telemetry.catalogue import ALARMS, RISK_GAUGES
+from streamer.telemetry.catalogue import ALARMS, OPEN_GAUGES, RISK_GAUGES, STRETCHES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.state import AlarmKind
+    from streamer.risk.rounds.verdict import Figures
 
 _SECONDS_A_DAY = 86_400.0
+_VERDICTS = {"kept": 1, "not known yet": 0, "broken": -1}
 
 
 class RiskMetrics:
@@ -36,8 +38,25 @@ class RiskMetrics:
                 metric.remove(gate)
             else:
                 metric.labels(gate).set(value)
+        self._show_open(report)
         for alarm in ALARMS:
             self._show_alarm(report, alarm)
+
+    def _show_open(self, report: RiskReport) -> None:
+        service = report.service
+        figures = (
+            {}
+            if service is None
+            else {"policy": service.present, "period": service.period, "before": service.before}
+        )
+        for over in STRETCHES:
+            values = _open_values(figures.get(over))
+            for name in OPEN_GAUGES:
+                value = values.get(name)
+                if value is None:
+                    self._of(name).remove(report.gate, over)
+                else:
+                    self._of(name).labels(report.gate, over).set(value)
 
     def _show_alarm(self, report: RiskReport, name: AlarmKind) -> None:
         one = report.alarm(name)
@@ -64,7 +83,8 @@ class RiskMetrics:
 
     def forget_risk(self, gates: Sequence[str] | None = None) -> None:
         """Remove what is shown of these gates; of all when None."""
-        for name in (*RISK_GAUGES, "alarm_raised", "alarm_evidence_ratio", "alarm_raised_timestamp_seconds"):
+        alarms = ("alarm_raised", "alarm_evidence_ratio", "alarm_raised_timestamp_seconds")
+        for name in (*RISK_GAUGES, *OPEN_GAUGES, *alarms):
             if gates is None:
                 self._of(name).clear()
             else:
@@ -82,6 +102,11 @@ def _values(report: RiskReport) -> dict[str, float | None]:
         values |= {
             "audit_probability_ratio": report.drawing.probability,
             "extra_labels_today": report.drawing.extra_today,
+        }
+    if report.watched and report.service is not None and report.service.period is not None:
+        values |= {
+            "budget_verdict": _VERDICTS[report.verdict],
+            "label_lag_seconds": report.service.label_lag_seconds,
         }
     exposure, selective, burn = report.exposure, report.selective, report.burn
     if exposure is None or selective is None or report.ended is not None:
@@ -108,4 +133,22 @@ def _values(report: RiskReport) -> dict[str, float | None]:
             "budget_remaining_seconds": burn.days_left * _SECONDS_A_DAY,
             "budget_remaining_soonest_seconds": burn.days_left_soonest * _SECONDS_A_DAY,
         }
+    return values
+
+
+def _open_values(figures: Figures | None) -> dict[str, float | None]:
+    if figures is None:
+        return {}
+    values: dict[str, float | None] = {
+        "open_prompts": figures.decisions,
+        "open_labelled_answers": figures.labelled,
+        "open_served_ratio": figures.share_served,
+    }
+    for name, interval in (("selective", figures.selective), ("exposure", figures.exposure)):
+        if interval.estimate is not None:
+            values |= {
+                f"open_{name}_risk_ratio": interval.estimate,
+                f"open_{name}_risk_lower_ratio": interval.lower,
+                f"open_{name}_risk_upper_ratio": interval.upper,
+            }
     return values

@@ -36,6 +36,7 @@ class LoggedDecision:
     drawn : number of its responses that the audit sample took.
     needed : of these the ones that shipped, whose severity is needed.
     severities : of the needed ones, as far as they are there.
+    labelled_at : when the last of the needed severities was there; None while one is missing, or none is needed.
     predicted : mean over all its responses of what a judge says of those that shipped, held ones counting 0; None
         while the judge has not seen them all.
     """
@@ -56,6 +57,7 @@ class LoggedDecision:
     drawn: int = 0
     needed: int = 0
     severities: tuple[float, ...] = ()
+    labelled_at: datetime | None = None
     predicted: float | None = None
 
     @property

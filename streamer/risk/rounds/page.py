@@ -19,6 +19,7 @@ from streamer.risk.rounds.horizon import joined, marked, pruned, settled_number,
 from streamer.risk.rounds.reading import Reading
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.resetting import reset
+from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
 from streamer.risk.rounds.store import Written
 from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
@@ -173,13 +174,23 @@ class Pages:
 
         reading = Reading(watch, now=now, deadline=deadline)
         reading.read(labelled)
+        unserved = watch
         watch, sequences = reading.result()
+        watch, behind = serve(
+            unserved,
+            watch,
+            sequences,
+            labelled,
+            lambda after, to: self._again(gate, after, to, watch.labels, size),
+        )
         through = reading.blocked_at
         if through is None and len(page) < size:
             watch, through = replace(watch, read=max(watch.read, until)), settled.at
         elif through is None:
             through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
-        more = size in (len(unseen), len(unbet)) or (reading.blocked_at is None and len(page) == size)
+        more = (
+            behind or size in (len(unseen), len(unbet)) or (reading.blocked_at is None and len(page) == size)
+        )
         watch = replace(
             watch,
             read_through=min(now, max(through, watch.read_through or through)),
@@ -189,6 +200,10 @@ class Pages:
         if betting.overdue_at is not None:
             overdue.append(betting.overdue_at)
         return watch, [*drifted, *past, *sequences], more, min(overdue, default=None)
+
+    def _again(self, gate: str, after: int, until: int, labels: int, size: int) -> list[LoggedDecision]:
+        page = self._store.decided(gate, after=after, until=until, limit=size)
+        return self._store.labelled(gate, page, until=labels)
 
     def _calibrated(self, run: int) -> Calibrated | None:
         if run not in self._runs:

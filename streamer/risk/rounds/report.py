@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.state import AlarmKind, GateWatch, WatchedAlarm, WatchedSequence
+    from streamer.risk.rounds.verdict import ServiceReport
     from streamer.risk.states import BudgetBurn
 
 Verdict = Literal["kept", "broken", "not known yet"]
@@ -104,8 +105,9 @@ class RiskReport:
     terms : what the interval is about; None, like what follows, before the first decision.
     sequence : its number.
     ended : why it reads no more, for example because no sample is drawn any more.
-    exposure, selective : the intervals.
-    verdict : whether the budget was kept since the period began, as far as the interval says.
+    exposure, selective : the intervals of everything decided in the period, also while the gate was closed.
+    verdict : whether the budget is kept while the gate is open; see `verdict`.
+    service : what the verdict rests on; None where nobody has asked for one.
     burn : use of the period's budget; None while no time has passed in it.
     late : labels that came after their decision was read, ever.
     unwatched : decisions that no sequence read, because no sample could have taken them, ever.
@@ -125,6 +127,7 @@ class RiskReport:
     exposure: RiskInterval | None = None
     selective: RiskInterval | None = None
     verdict: Verdict = "not known yet"
+    service: ServiceReport | None = None
     burn: BudgetBurn | None = None
     drawing: Drawing | None = None
 
@@ -163,15 +166,8 @@ def with_sequence(report: RiskReport, sequence: WatchedSequence) -> RiskReport:
         ended=sequence.ended,
         exposure=exposure,
         selective=sequence.state.selective(),
-        verdict=_verdict(exposure, sequence.terms.budget),
         burn=_burn(sequence, exposure),
     )
-
-
-def _verdict(exposure: RiskInterval, budget: float) -> Verdict:
-    if exposure.lower > budget:
-        return "broken"
-    return "kept" if exposure.upper < budget else "not known yet"
 
 
 def _burn(sequence: WatchedSequence, exposure: RiskInterval) -> BudgetBurn | None:

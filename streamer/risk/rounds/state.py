@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from streamer.risk.rounds.horizon import Mark
     from streamer.risk.rounds.logged import Terms
+    from streamer.risk.rounds.serving import Service
 
 LabelAlarmKind = Literal["risk", "selective"]
 AlarmKind = LabelAlarmKind | Literal["draws", "drift_scores", "drift_cloud"]
@@ -104,6 +105,7 @@ class GateWatch:
         force with; 0 before the first.
     sequence : the newest one, open or ended; None before the first decision.
     alarms : the newest of each kind and statistic.
+    service : what was decided while the gate was open; None before it was first read.
     """
 
     gate: str
@@ -120,6 +122,7 @@ class GateWatch:
     drift_policy: int = 0
     sequence: WatchedSequence | None = None
     alarms: tuple[WatchedAlarm, ...] = ()
+    service: Service | None = None
 
     def alarm(self, kind: AlarmKind, statistic: str = "") -> WatchedAlarm | None:
         """Return the newest alarm of this kind; None where there is none."""

@@ -22,6 +22,7 @@ from streamer.risk.rounds.horizon import marked, pruned, settled_number
 from streamer.risk.rounds.page import Pages, closing_alarms
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.resetting import RESTARTED
+from streamer.risk.rounds.verdict import as_of, with_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -192,6 +193,7 @@ class RiskWatch:
             return False
         page = self._paging.page(standing, self._marks, now, size)
         report = report_of(page.watch, standing.policy.settings, page.drawing)
+        report = with_verdict(report, page.watch, standing.policy, now=now)
         self._observer.show_risk(report)
         # An alarm that could not close its gate tries again in each round.
         if self._is_all(page) and not closing_alarms(page.watch, standing.policy):
@@ -217,9 +219,9 @@ class RiskWatch:
         """Nothing came: all that there is was read, unless something waits for its label."""
         through = self._through
         report = replace(one.report, drawing=one.report.drawing and one.report.drawing.at(now))
-        if one.overdue_at is not None or through is None or report.read_through is None:
-            return report
-        return replace(report, read_through=max(report.read_through, min(now, through.at)))
+        if one.overdue_at is None and through is not None and report.read_through is not None:
+            report = replace(report, read_through=max(report.read_through, min(now, through.at)))
+        return as_of(report, now)
 
     def watch(self, gate: str, *, now: datetime) -> RiskReport | None:
         """Read what is due of one gate and return what is known of its risk; None when its policy cannot be read."""
@@ -234,5 +236,6 @@ class RiskWatch:
         if standing is None:
             return None
         report = report_of(page.watch, standing.policy.settings, page.drawing)
+        report = with_verdict(report, page.watch, standing.policy, now=now)
         self._observer.show_risk(report)
         return report

@@ -11,6 +11,7 @@ from streamer.risk.states.draws import DrawAlarm
 from streamer.risk.states.drift import DriftAlarm
 from streamer.risk.states.exposure import ExposurePlan, ExposureSequence, IntervalPath
 from streamer.risk.states.interval import BudgetBurn, RiskInterval, budget_burn
+from streamer.risk.states.open_time import OpenTime
 from streamer.risk.states.restarted_bets import RestartedBets
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "ExposurePlan",
     "ExposureSequence",
     "IntervalPath",
+    "OpenTime",
     "RestartedBets",
     "RiskAlarm",
     "RiskInterval",

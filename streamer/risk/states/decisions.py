@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -133,6 +133,10 @@ class AuditedDecisions:
 
     def __len__(self) -> int:
         return int(self.sampled.size)
+
+    def where(self, rows: Flags) -> AuditedDecisions:
+        """Return the marked ones, in their order."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})
 
     @property
     def weight(self) -> Floats:

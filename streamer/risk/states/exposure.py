@@ -208,7 +208,11 @@ class ExposureSequence:
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, asdict(self))
+        return json_form.write(KIND, self.to_fields())
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the state as the fields of a JSON object."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ExposureSequence:
@@ -219,7 +223,11 @@ class ExposureSequence:
         ValueError
             If `text` is not such an object, or its numbers contradict one another.
         """
-        fields = json_form.read(text, KIND)
+        return cls.from_fields(json_form.read(text, KIND))
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> ExposureSequence:
+        """Read the state from the fields of a JSON object, or raise ValueError."""
         return cls(
             plan=ExposurePlan.from_fields(json_form.inner(fields, "plan")),
             decisions=json_form.whole(fields, "decisions"),

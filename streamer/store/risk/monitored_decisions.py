@@ -15,6 +15,7 @@ from streamer.gates.gate import mean_score
 from streamer.gates.rule import ships_nothing
 from streamer.risk.rounds.horizon import Probe
 from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.verdict import MOST_COUNTED, Backlog
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import first_unfinished
 from streamer.store.db.schema import (
@@ -30,6 +31,7 @@ from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from streamer.gates.settings import GateSettings
     from streamer.store.db.schema.types import Row
@@ -142,9 +144,9 @@ def labelled(
     if not shipped:
         return list(found)
     asked = [one for one in shipped if one.sampled or one.settings.judge_kind is not None]
-    said = _severities(connection, labels, gate, kinds, [one.batch_id for one in asked], until)
+    said, came = _severities(connection, labels, gate, kinds, [one.batch_id for one in asked], until)
     marks = _marks(connection, [one.number for one in asked])
-    by_number = {one.number: _with(one, marks[one.number], said) for one in asked}
+    by_number = {one.number: _with(one, marks[one.number], said, came) for one in asked}
     return [by_number.get(one.number, one) for one in found]
 
 
@@ -180,6 +182,35 @@ def relabelled(
     found = bulk_insert.look_up(connection, query, [decisions.c.batch], [(one,) for one in wanted])
     rows = sorted(found, key=itemgetter("batch"))
     return labelled(connection, labels, gate, _logged(connection, gate, rows), until=until)
+
+
+def backlog(
+    connection: sa.Connection, labels: sa.FromClause, gate: str, severity_kind: str, *, after: int
+) -> Backlog:
+    """Count the first attempts with numbers above `after`, and what they wait for."""
+    unread = (
+        sa.select(decisions.c.batch, decisions.c.sampled, decisions.c.decided_at, batches.c.batch_id)
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .where(decisions.c.gate == gate, decisions.c.batch > after, batches.c.attempt == 1)
+    )
+    count = connection.execute(
+        sa.select(sa.func.count()).select_from(unread.limit(MOST_COUNTED).subquery())
+    ).scalar_one()
+    found = unread.where(decisions.c.sampled).order_by(decisions.c.batch).limit(MOST_COUNTED).subquery()
+    given = sa.exists().where(
+        labels.c.gate == gate,
+        labels.c.batch_id == found.c.batch_id,
+        labels.c.attempt == 1,
+        labels.c.response_id == responses.c.response_id,
+        labels.c.kind == severity_kind,
+    )
+    waiting, oldest = connection.execute(
+        sa.select(sa.func.count(), sa.func.min(found.c.decided_at))
+        .select_from(found)
+        .join(responses, responses.c.batch == found.c.batch)
+        .where(responses.c.drawn, responses.c.action == "ship", ~given)
+    ).one()
+    return Backlog(decisions=count, labels=waiting, oldest=oldest)
 
 
 def late_labels(
@@ -260,7 +291,10 @@ def _decision(row: Row, marks: Sequence[Row], policy: _PolicyFacts) -> LoggedDec
 
 
 def _with(
-    one: LoggedDecision, marks: Sequence[Row], said: dict[tuple[str, str, str], list[float]]
+    one: LoggedDecision,
+    marks: Sequence[Row],
+    said: dict[tuple[str, str, str], list[float]],
+    came: dict[tuple[str, str, str], datetime],
 ) -> LoggedDecision:
     def severity(kind: str, mark: Row) -> float | None:
         given = said.get((one.batch_id, mark["response_id"], kind))
@@ -276,9 +310,12 @@ def _with(
         given = [severity for severity in judged if severity is not None]
         if len(given) == len(shipped):
             predicted = sum(given) / of
+    moments = [came.get((one.batch_id, mark["response_id"], one.settings.severity_kind)) for mark in needed]
+    known = [moment for moment in moments if moment is not None]
     return replace(
         one,
         severities=tuple(severity for severity in there if severity is not None),
+        labelled_at=max(known) if known and len(known) == len(needed) else None,
         predicted=predicted,
     )
 
@@ -347,8 +384,11 @@ def _severities(
     kinds: set[str],
     batch_ids: Sequence[str],
     until: int,
-) -> dict[tuple[str, str, str], list[float]]:
-    """What each labeller said last, by batch, response and kind; of equally late ones the one stored later."""
+) -> tuple[dict[tuple[str, str, str], list[float]], dict[tuple[str, str, str], datetime]]:
+    """What each labeller said last, by batch, response and kind; of equally late ones the one stored later.
+
+    And when the first of them was received, whoever it was from.
+    """
     query = sa.select(
         labels.c.id,
         labels.c.batch_id,
@@ -357,6 +397,7 @@ def _severities(
         labels.c.labeller,
         labels.c.severity,
         labels.c.effective_at,
+        labels.c.received_at,
     ).where(
         labels.c.gate == gate,
         labels.c.attempt == 1,
@@ -364,12 +405,14 @@ def _severities(
         labels.c.id <= until,
     )
     latest: dict[tuple[str, str, str, str], sa.RowMapping] = {}
+    came: dict[tuple[str, str, str], datetime] = {}
     for row in bulk_insert.look_up(connection, query, [labels.c.batch_id], [(one,) for one in batch_ids]):
         key = (row["batch_id"], row["response_id"], row["kind"], row["labeller"])
         before = latest.get(key)
         if before is None or (before["effective_at"], before["id"]) < (row["effective_at"], row["id"]):
             latest[key] = row
+        came[key[:3]] = min(came.get(key[:3], row["received_at"]), row["received_at"])
     said: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for (batch_id, response_id, kind, _), row in latest.items():
         said[batch_id, response_id, kind].append(row["severity"])
-    return said
+    return said, came

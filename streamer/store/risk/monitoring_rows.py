@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from streamer.risk.rounds.horizon import Mark
 from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.serving import Service
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm, SelectiveAlarm
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
@@ -45,6 +46,7 @@ def take_step(connection: sa.Connection, before: GateWatch, after: GateWatch, no
         "marks": json.dumps([[*mark[:3], mark.at.isoformat()] for mark in after.marks]),
         "drift_run": after.drift_run,
         "drift_policy": after.drift_policy,
+        "service": None if after.service is None else after.service.to_json(),
         "updated_at": now,
     }
     if before.step:
@@ -233,6 +235,7 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         drift_policy=row["drift_policy"],
         sequence=None if sequence is None else sequence_of(sequence),
         alarms=alarms,
+        service=None if row["service"] is None else Service.from_json(row["service"]),
     )
 
 

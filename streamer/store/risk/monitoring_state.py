@@ -10,8 +10,10 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR
 from streamer.gates.rule import INDICATOR
+from streamer.risk.rounds.report import Drawing, report_of
 from streamer.risk.rounds.state import LABEL_ALARMS
 from streamer.risk.rounds.store import News, Standing
+from streamer.risk.rounds.verdict import with_verdict
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
 from streamer.store.policies.policy_rows import newest_keys, read_versions
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedSequence
     from streamer.risk.rounds.store import Calibrated, Written
     from streamer.store.db.engine import Database
@@ -104,6 +107,24 @@ class Monitoring:
         """Where the watching of a gate stands; a new one where it was never watched."""
         with self._database.reading(snapshot=True) as connection:
             return read_watch(connection, gate)
+
+    def judged(self, gate: str, *, now: datetime) -> RiskReport | None:
+        """What is known of a gate's risk, with its verdict as of now; None when its newest policy cannot be read."""
+        with self._database.reading(snapshot=True) as connection:
+            found = read_versions(connection, newest_keys(connection, [gate]))
+            if not found or found[0].active is None:
+                return None
+            policy, watch = found[0].active.policy, read_watch(connection, gate)
+            labels = self._read.table(connection, gate)
+            backlog = monitored_decisions.backlog(
+                connection, labels, gate, policy.settings.severity_kind, after=watch.read
+            )
+            rate = audit_rates.newest_rates(connection, [gate]).get(gate)
+            extra = 0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since)
+        drawing = Drawing.of(rate, extra, policy.settings, now)
+        return with_verdict(
+            report_of(watch, policy.settings, drawing), watch, policy, now=now, backlog=backlog
+        )
 
     def sequences(self, gate: str) -> list[WatchedSequence]:
         """Every sequence of a gate, the newest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
-from streamer.telemetry.catalogue import CATALOGUE, PARTS, RUN_OUTCOMES, STAGES
+from streamer.telemetry.catalogue import CATALOGUE, OPEN_GAUGES, PARTS, RUN_OUTCOMES, STAGES, STRETCHES
 from streamer.telemetry.http import TelemetryServer
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
@@ -31,6 +32,7 @@ LED = {
     "selective_risk_ratio": 0.08, "selective_risk_lower_ratio": 0.06, "selective_risk_upper_ratio": 0.11,
     "budget_used_ratio": 0.4, "budget_used_lower_ratio": 0.3, "budget_used_upper_ratio": 0.5,
     "budget_remaining_seconds": 1.2e6, "budget_remaining_soonest_seconds": 9e5,
+    "budget_verdict": 1, "label_lag_seconds": 7200,
     "monitored_decisions": 9000, "monitored_labels": 800, "overdue_labels": 9, "late_labels": 2,
     "calibration_groups": 700, "calibration_new_groups": 40, "calibration_wanted_groups": 100,
     "proposal_pending": 0, "labels_pending": 12, "labels_unread": 3,
@@ -82,6 +84,8 @@ class Installation:
                 metrics.of(name).labels(gate).set(value)
             for name in ("calibration_last_run_timestamp_seconds", "risk_read_through_timestamp_seconds"):
                 metrics.of(name).labels(gate).set(time.time() - 3600)
+            for name, over in itertools.product(OPEN_GAUGES, STRETCHES):
+                metrics.of(name).labels(gate, over).set(0.02)
             for method in ("mean", "crc", "bb"):
                 metrics.of("calibration_lambda_ratio").labels(gate, method).set(0.8)
             for outcome in RUN_OUTCOMES:
@@ -169,7 +173,7 @@ def test_every_expression_has_data_and_alerts_come_as_they_should(
     for worker in installation.workers:
         installation.policies(worker, version=8)
     installation.leader.of("alarm_raised").labels(GATES[0], "risk").set(1)
-    installation.leader.of("exposure_risk_lower_ratio").labels(GATES[0]).set(0.06)
+    installation.leader.of("open_exposure_risk_lower_ratio").labels(GATES[0], "period").set(0.06)
     wait(lambda: prometheus.value(f'gate:streamer_policy_version:max{{gate="{GATES[0]}"}}') == 8, "version 8")
     wait(lambda: "StreamerRiskAlarm" in pending_or_firing(prometheus), "the alarm")
     time.sleep(1.5)

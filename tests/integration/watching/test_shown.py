@@ -50,6 +50,7 @@ def test_gauges_are_absent_until_something_is_known_and_there_at_once_after_a_re
         "extra_labels_today",
     }
     traffic.label(traffic.decide(80, rng=np.random.default_rng(51)), lambda _: 1.0)
+    watched(traffic)  # the alarm closes the gate: what follows is of the closed one
     first = scraped(watched(traffic))
     again = scraped(watched(traffic))
     assert again == first

@@ -38,6 +38,7 @@ monitor_gates = sa.Table(
     sa.Column("drift_run", BIGINT, comment="the calibration run that drift is looked for against"),
     sa.Column("drift_policy", sa.Integer, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("service", sa.Text, comment="what was decided while the gate was open; exact, JSON"),
     check("step", "step >= 1"),
     check("places", "read_batch >= 0 AND seen_batch >= 0 AND seen_label >= 0"),
     check("bet_batch", "bet_batch >= 0"),

@@ -1,0 +1,169 @@
+"""A gate's verdict for people: one sentence, and the figures behind it as a small table."""
+
+from typing import TYPE_CHECKING, Any
+
+from streamer.cli.console import counted, percent
+from streamer.cli.policies import when
+
+if TYPE_CHECKING:
+    from streamer.risk.rounds.report import RiskReport
+    from streamer.risk.rounds.verdict import Figures, ServiceReport
+    from streamer.risk.states import RiskInterval
+
+WORDS = {
+    "kept": "the budget was kept",
+    "broken": "the budget was BROKEN",
+    "not known yet": "not known yet whether the budget is kept",
+}
+ALARMS = {
+    "risk": "risk",
+    "draws": "audit draws",
+    "drift_scores": "drift of scores",
+    "drift_cloud": "drift of embeddings",
+}
+
+
+def sentence(report: "RiskReport") -> str:
+    """Say in one sentence how a gate stands."""
+    gate = report.gate
+    if not report.watched:
+        return (
+            f"{gate}: not watched, because its audit probability is 0; "
+            f"`streamer gate set {gate} --audit-probability 0.05` draws a sample."
+        )
+    if report.read_through is None or report.service is None:
+        return f"{gate}: not looked at yet; `streamer recalibrator` does."
+    raised = [one for one in report.alarms if one.raised_at is not None]
+    alarms = "" if not raised else " ALARM: " + ", ".join(ALARMS[one.kind] for one in raised) + "."
+    closed = f" The gate is closed (policy {report.service.policy})." if report.service.closed else ""
+    return f"{gate}: {WORDS[report.verdict]}{_because(report, report.service)}{closed}{alarms}"
+
+
+def headline(report: "RiskReport | None") -> str | None:
+    """Return the sentence for other commands; None where nothing was ever decided while the gate was open."""
+    if report is None or report.service is None or report.read_through is None or not report.watched:
+        return None
+    service = report.service
+    return None if service.closed and service.period is None else sentence(report)
+
+
+def verdict_json(report: "RiskReport | None") -> dict[str, Any]:
+    """Return the verdict, and what it rests on, as fields for the JSON of other commands."""
+    from dataclasses import asdict
+
+    if report is None or report.service is None:
+        return {"verdict": None, "service": None}
+    return {"verdict": report.verdict, "service": asdict(report.service)}
+
+
+def print_figures(report: "RiskReport") -> None:
+    """Print the policy in force, the period and what was before side by side."""
+    from streamer.cli.console import print_table
+
+    service = report.service
+    if service is None or report.terms is None:
+        return
+    columns: list[tuple[str, Figures]] = []
+    if service.present is not None:
+        columns.append((f"policy {service.policy}", service.present))
+    if service.period is not None and service.period != service.present:
+        columns.append((f"this period, {_policies(service.period)}", service.period))
+    if service.before is not None and service.before != service.period:
+        columns.append((f"before, {_policies(service.before)}", service.before))
+    if not columns:
+        return
+    shown = [one for _, one in columns]
+    rows: list[list[object]] = [
+        ["verdict", *(_verdict(report, one) for one in shown)],
+        ["since", *(when(one.since) for one in shown)],
+        ["prompts while open", *(str(one.decisions) for one in shown)],
+        ["share served", *(percent(one.share_served) for one in shown)],
+        ["error rate of shipped", *(interval_text(one.selective) for one in shown)],
+        [f"exposure, budget {percent(report.terms.budget)}", *(interval_text(one.exposure) for one in shown)],
+        ["labelled shipped answers", *(str(one.labelled) for one in shown)],
+    ]
+    if any(one.overdue for one in shown):
+        rows.append(["labels that never came", *(str(one.overdue) for one in shown)])
+    print_table(["while the gate was open", *(title for title, _ in columns)], rows)
+
+
+def interval_text(interval: "RiskInterval") -> str:
+    """Write an interval: ``3.1 %, between 1.2 % and 5.9 %``."""
+    if interval.estimate is None:
+        return "not known"
+    return f"{percent(interval.estimate)}, between {percent(interval.lower)} and {percent(interval.upper)}"
+
+
+def _because(report: "RiskReport", service: "ServiceReport") -> str:
+    """Say what a verdict rests on, or what it waits for; ends the sentence."""
+    if report.verdict != "not known yet":
+        broken = report.verdict == "broken"
+        sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
+        name, told = next(
+            (name, one) for name, one in sides if one is not None and (one.verdict == "broken") is broken
+        )
+        said = (
+            f" {name}: exposure {_bounded(told.exposure, broken)}{_budget(report)}; {percent(told.share_served)} of prompts "
+            f"served, error rate among shipped answers {_bounded(told.selective, broken)}, by "
+            f"{counted(told.labelled, 'label', 'labels')}."
+        )
+        if broken and told is not service.present and not service.closed:
+            alone = "not known yet" if service.present is None else _verdict(report, service.present)
+            said += f" Under policy {service.policy} alone: {alone}.{_missing(service)}"
+        return said
+    return f": {_waiting(report, service)}.{_missing(service)}"
+
+
+def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
+    backlog = service.backlog
+    if service.reason == "reading stands still":
+        unread = 0 if backlog is None or backlog.labels else backlog.decisions
+        wait = f"; {counted(unread, 'decision waits', 'decisions wait')} for `streamer recalibrator`"
+        through = "" if report.read_through is None else f" at {when(report.read_through)}"
+        return f"reading stands still{through}{wait if unread else ''}"
+    if service.reason == "nothing was decided":
+        if service.closed:
+            return "nothing was decided while the gate was open"
+        return f"no decision under policy {service.policy} has been read"
+    if service.reason == "draws are in doubt":
+        return "the audit sample is not drawn at the rate that is logged, so no figure holds"
+    if service.reason == "nothing shipped":
+        return "nothing has shipped"
+    if service.reason == "no labels":
+        return "no shipped answer has a label"
+    sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
+    name, told = next((name, one) for name, one in sides if one is not None and one.verdict != "kept")
+    return (
+        f"{counted(told.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; exposure "
+        f"{name} {interval_text(told.exposure)}{_budget(report)}"
+    )
+
+
+def _missing(service: "ServiceReport") -> str:
+    said = ""
+    if service.backlog is not None and service.backlog.labels and service.backlog.oldest is not None:
+        labels = counted(service.backlog.labels, "label is missing", "labels are missing, the oldest")
+        said = f" {labels} since {when(service.backlog.oldest)}."
+    if service.period is not None and service.period.overdue:
+        said += f" {counted(service.period.overdue, 'label', 'labels')} of this period never came."
+    return said
+
+
+def _bounded(interval: "RiskInterval", lower: bool) -> str:
+    edge = f"at least {percent(interval.lower)}" if lower else f"at most {percent(interval.upper)}"
+    return f"{percent(interval.estimate or 0.0)}, {edge}"
+
+
+def _budget(report: "RiskReport") -> str:
+    return "" if report.terms is None else f", budget {percent(report.terms.budget)}"
+
+
+def _policies(figures: "Figures") -> str:
+    first, last = figures.first_policy, figures.last_policy
+    return f"policy {first}" if first == last else f"policies {first} to {last}"
+
+
+def _verdict(report: "RiskReport", figures: "Figures") -> str:
+    """What the bounds of one column say; nothing is called kept that nobody reads."""
+    stands = report.service is not None and report.service.reading_stands
+    return "not known yet" if stands and figures.verdict == "kept" else figures.verdict

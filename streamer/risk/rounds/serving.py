@@ -1,0 +1,286 @@
+"""What was decided while the gate was open: in the budget period, under the policy in force, and before it.
+
+Verdicts rest on these three stretches (`verdict`). They are read behind `reading`, of the decisions that it has read, in the
+same order, and have a place of their own in the record. So a process of an older version may watch in between, and
+what it read is read again here; and a gate that was watched before there was this begins with its present period.
+
+Reading it again uses labels that have come since: which decisions are read, and in which order, does not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamer.gates.label_lag import label_lag
+from streamer.risk.rounds.horizon import time_of
+from streamer.risk.rounds.logged import Terms
+from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime, json_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.state import GateWatch, WatchedSequence
+    from streamer.risk.states import AuditedDecision
+
+    Page = Callable[[int, int], list[LoggedDecision]]
+    """The next decisions with their labels, with numbers above the first and up to the second."""
+
+KIND = "streamer.monitoring.service.v1"
+
+MOST_DELAYS = 200
+"""The newest draws whose label delays are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Decisions made while the gate was open, over some time.
+
+    Attributes
+    ----------
+    first_policy, last_policy : the oldest and the newest policy among them.
+    since, until : when the first and the newest of them were made.
+    open : what they come to.
+    """
+
+    first_policy: int
+    last_policy: int
+    since: datetime
+    until: datetime
+    open: OpenTime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What is kept between two rounds.
+
+    Attributes
+    ----------
+    read : every decision up to this number has been read here.
+    sequence : number of the sequence whose period `period` is; 0 before the first.
+    policy : the newest policy under which a decision was made while the gate was open; 0 before the first.
+    period : every stretch of the budget period in which the gate was open; None, like what follows, while there is none.
+    present : under that policy.
+    before : what the period had come to when that policy came into force.
+    delays : of the newest draws that shipped something, in their order: whole seconds until their last label was there; None
+        where it had not come at the deadline.
+    """
+
+    read: int
+    sequence: int = 0
+    policy: int = 0
+    period: Stretch | None = None
+    present: Stretch | None = None
+    before: Stretch | None = None
+    delays: tuple[int | None, ...] = ()
+
+    def lag(self, deadline: float) -> float:
+        """Return the label lag in seconds: the deadline while too few labels have been seen to say more."""
+        lag = label_lag(self.delays, deadline=deadline)
+        return deadline if lag is None else lag
+
+    def to_json(self) -> str:
+        """Write it as one JSON object; `from_json` gives it back to the last bit."""
+        stretches = {name: _fields(getattr(self, name)) for name in _STRETCHES}
+        numbers = {"read": self.read, "sequence": self.sequence, "policy": self.policy}
+        return json_form.write(KIND, {**numbers, **stretches, "delays": list(self.delays)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Service:
+        """Read what `to_json` wrote, or raise ValueError."""
+        fields = json_form.read(text, KIND)
+        numbers = {name: json_form.whole(fields, name) for name in ("read", "sequence", "policy")}
+        return cls(
+            **numbers,
+            period=_stretch(fields, "period"),
+            present=_stretch(fields, "present"),
+            before=_stretch(fields, "before"),
+            delays=tuple(None if one is None else int(one) for one in fields.get("delays", ())),
+        )
+
+
+_STRETCHES = ("period", "present", "before")
+
+
+def serve(
+    before: GateWatch,
+    after: GateWatch,
+    ended: Sequence[WatchedSequence],
+    page: Sequence[LoggedDecision],
+    fetch: Page,
+) -> tuple[GateWatch, bool]:
+    """Read a page behind the intervals; return the watch with it, and whether there is more to read again.
+
+    Parameters
+    ----------
+    before, after : the watch before and after `reading` read its page.
+    ended : sequences that ended on that page, in order.
+    page : what it was given.
+    fetch : reads decisions again, where this stands behind `before`.
+    """
+    sequences = [*ended, *(() if after.sequence is None else (after.sequence,))]
+    service, behind = _standing(before), False
+    if service.read < before.read:
+        page = fetch(service.read, before.read)
+        until = page[-1].number if page else before.read
+        behind = True
+        current = before.sequence
+        sequences = [] if current is None else [current]
+    else:
+        until = after.read
+    serving = _Serving(service, sequences, after)
+    serving.read([one for one in page if service.read < one.number <= until])
+    return replace(after, service=replace(serving.result(), read=until)), behind
+
+
+def _standing(watch: GateWatch) -> Service:
+    """Where it stands; it begins with the present period where it has not begun, or missed the begin of that."""
+    sequence, service = watch.sequence, watch.service
+    begin = watch.read if sequence is None or sequence.ended is not None else sequence.first - 1
+    if service is None:
+        return Service(read=begin)
+    if service.read < min(begin, watch.read):
+        return Service(read=begin, delays=service.delays)
+    return service
+
+
+class _Row(NamedTuple):
+    """One decision; `answers` of its shipped ones have a label."""
+
+    decision: AuditedDecision
+    answers: int
+    policy: int
+    moment: datetime
+
+
+class _Serving:
+    """Decisions being read."""
+
+    def __init__(self, service: Service, sequences: Sequence[WatchedSequence], watch: GateWatch) -> None:
+        self._service = service
+        self._coming = deque(sequences)
+        self._of: WatchedSequence | None = None
+        self._marks = watch.marks
+        self._delays: deque[int | None] = deque(service.delays, maxlen=MOST_DELAYS)
+        self._terms: dict[int, Terms] = {}
+        self._rows: list[_Row] = []
+        self._present: list[_Row] = []
+
+    def read(self, decisions: Sequence[LoggedDecision]) -> None:
+        for one in decisions:
+            while self._coming and self._coming[0].first <= one.number:
+                self._enter(self._coming.popleft())
+            if self._of is None or not one.can_ship or not one.watched or one.contradictory:
+                continue
+            if self._terms_of(one) != self._of.terms:
+                continue  # an older policy's, by a worker that had not heard of the newer one yet
+            moment = time_of(one.number, one.decided_at, self._marks)
+            if one.policy_version > self._service.policy:
+                self._another_policy(one.policy_version)
+            self._take(one, moment)
+
+    def result(self) -> Service:
+        self._flush()
+        return replace(self._service, delays=tuple(self._delays))
+
+    def _terms_of(self, one: LoggedDecision) -> Terms:
+        terms = self._terms.get(one.policy_version)
+        if terms is None:
+            terms = self._terms[one.policy_version] = Terms.of(one.settings)
+        return terms
+
+    def _enter(self, sequence: WatchedSequence) -> None:
+        """Go on in this sequence; another one than before begins another period."""
+        self._of = sequence
+        if sequence.number != self._service.sequence:
+            self._flush()
+            self._service = replace(self._service, sequence=sequence.number, period=None)
+
+    def _another_policy(self, version: int) -> None:
+        self._flush()
+        self._service = replace(self._service, policy=version, before=self._service.period, present=None)
+
+    def _take(self, one: LoggedDecision, moment: datetime) -> None:
+        service = self._service
+        row = _Row(one.audited(), len(one.severities) if one.sampled else 0, one.policy_version, moment)
+        if service.period is None:
+            self._service = service = replace(service, period=self._fresh(row, one))
+        self._rows.append(row)
+        if one.policy_version == service.policy:
+            if service.present is None or (one.scored and one.probability < _least(service.present)):
+                # Also for a probability below what was planned for: it is known before the draw.
+                self._flush()
+                self._service = replace(self._service, present=self._fresh(row, one))
+            self._present.append(row)
+        if one.sampled and one.needed:
+            arrived = one.labelled_at
+            self._delays.append(None if arrived is None else max(0, int((arrived - moment).total_seconds())))
+
+    def _fresh(self, row: _Row, one: LoggedDecision) -> Stretch:
+        """A stretch that begins with this decision, which is still to be read."""
+        assert self._of is not None
+        plan = ExposurePlan(
+            delta=self._of.terms.delta,
+            least_probability=min(one.settings.audit_probability, one.probability or 1.0),
+            prior_mean=self._of.terms.budget,
+        )
+        return Stretch(
+            first_policy=row.policy,
+            last_policy=row.policy,
+            since=row.moment,
+            until=row.moment,
+            open=OpenTime.begin(plan),
+        )
+
+    def _flush(self) -> None:
+        self._service = replace(
+            self._service,
+            period=_observed(self._service.period, self._rows),
+            present=_observed(self._service.present, self._present),
+        )
+        self._rows, self._present = [], []
+
+
+def _observed(stretch: Stretch | None, rows: Sequence[_Row]) -> Stretch | None:
+    if stretch is None or not rows:
+        return stretch
+    decisions = AuditedDecisions.of_rows(row.decision for row in rows)
+    return replace(
+        stretch,
+        first_policy=min(stretch.first_policy, *(row.policy for row in rows)),
+        last_policy=max(stretch.last_policy, *(row.policy for row in rows)),
+        until=rows[-1].moment,
+        open=stretch.open.observe(decisions, answers=sum(row.answers for row in rows)),
+    )
+
+
+def _least(stretch: Stretch) -> float:
+    return stretch.open.served.plan.least_probability
+
+
+def _fields(stretch: Stretch | None) -> dict[str, Any] | None:
+    if stretch is None:
+        return None
+    return {
+        "first_policy": stretch.first_policy,
+        "last_policy": stretch.last_policy,
+        "since": stretch.since.isoformat(),
+        "until": stretch.until.isoformat(),
+        "open": stretch.open.to_fields(),
+    }
+
+
+def _stretch(fields: Mapping[str, Any], name: str) -> Stretch | None:
+    if fields.get(name) is None:
+        return None
+    found = json_form.inner(fields, name)
+    return Stretch(
+        first_policy=json_form.whole(found, "first_policy"),
+        last_policy=json_form.whole(found, "last_policy"),
+        since=datetime.fromisoformat(found["since"]),
+        until=datetime.fromisoformat(found["until"]),
+        open=OpenTime.from_fields(json_form.inner(found, "open")),
+    )

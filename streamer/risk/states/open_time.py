@@ -1,0 +1,120 @@
+"""What was decided while a gate was open: the share served, the error rate among it, and exposure risk with its bounds.
+
+A decision that ships nothing lost nothing, drawn or not. So only decisions that shipped something are read by the interval
+(`ExposureSequence`, with t' of them and shipped shares A): with bounds [l, u] on their summed loss
+
+    selective risk in [l, u]/A,    exposure risk in [l, u]/t,    t' <= t decisions while the gate was open,
+
+at all times at once. What ships is fixed before the draw, so leaving out the rest is no choice by labels; and exposure risk
+is at most the share that shipped, which is counted, not estimated. Decisions under a closed gate are not given at all: a
+closed phase of any length changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from streamer.calibration.arguments import whole_number
+from streamer.risk.states import json_form
+from streamer.risk.states.exposure import ExposureSequence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamer.risk.states.decisions import AuditedDecisions
+    from streamer.risk.states.exposure import ExposurePlan
+    from streamer.risk.states.interval import RiskInterval
+
+KIND = "streamer.monitoring.open-time.v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTime:
+    """The state: a few numbers, whatever has been read. Immutable; `observe` returns the next state.
+
+    Attributes
+    ----------
+    served : the decisions that shipped something.
+    decisions : all decisions that were read, those that shipped nothing included.
+    answers : shipped answers with a label.
+    """
+
+    served: ExposureSequence
+    decisions: int = 0
+    answers: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number("decisions", self.decisions, least=self.served.decisions)
+        whole_number("answers", self.answers, least=0)
+
+    @classmethod
+    def begin(cls, plan: ExposurePlan) -> OpenTime:
+        """Begin with nothing read."""
+        return cls(served=ExposureSequence(plan=plan))
+
+    @property
+    def share_served(self) -> float | None:
+        """Share of prompts of which something shipped: counted, so exact; None before the first decision."""
+        return self.served.decisions / self.decisions if self.decisions else None
+
+    def observe(self, decisions: AuditedDecisions, *, answers: int) -> OpenTime:
+        """Return the state after these decisions, the next in order; it does not depend on how they are cut into pieces.
+
+        Parameters
+        ----------
+        decisions : made while the gate was open.
+        answers : of their shipped answers, those with a label.
+
+        Raises
+        ------
+        ValueError
+            If a logged probability is below the plan's least one.
+        """
+        return replace(
+            self,
+            served=self.served.observe(decisions.where(decisions.shipped > 0)),
+            decisions=self.decisions + len(decisions),
+            answers=self.answers + answers,
+        )
+
+    def selective(self) -> RiskInterval:
+        """Return the interval of selective risk: the error rate among what shipped."""
+        return replace(self.served.selective(), decisions=self.decisions)
+
+    def exposure(self) -> RiskInterval:
+        """Return the interval of exposure risk; it fails together with the other or not at all."""
+        found = self.selective()
+        if not self.decisions:
+            return found
+        share = self.served.shipped / self.decisions
+        estimate = 0.0 if found.estimate is None else share * found.estimate
+        return replace(found, estimate=estimate, lower=share * found.lower, upper=share * found.upper)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the state as the fields of a JSON object."""
+        return {"served": self.served.to_fields(), "decisions": self.decisions, "answers": self.answers}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> OpenTime:
+        """Read the state from the fields of a JSON object, or raise ValueError."""
+        return cls(
+            served=ExposureSequence.from_fields(json_form.inner(fields, "served")),
+            decisions=json_form.whole(fields, "decisions"),
+            answers=json_form.whole(fields, "answers"),
+        )
+
+    def to_json(self) -> str:
+        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
+        return json_form.write(KIND, self.to_fields())
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> OpenTime:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If `text` is not such an object, or its numbers contradict one another.
+        """
+        return cls.from_fields(json_form.read(text, KIND))

@@ -1,0 +1,131 @@
+"""What the service says of a gate's budget: over open time, under the policy in force, and never ahead of its labels."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typer.testing import CliRunner
+
+from streamer.cli.app import app
+from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+from streamer.telemetry.risk_metrics import RiskMetrics
+from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
+from tests.integration.watching.test_shown import scraped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+CLOSED = {"state": "closed", "calibrated": True, "threshold": None}
+
+
+def said(
+    traffic: Traffic, monkeypatch: pytest.MonkeyPatch, now: Any, *arguments: str
+) -> tuple[str, dict[str, Any]]:
+    """What `streamer risk` prints, and its JSON, when the clock shows `now`."""
+    monkeypatch.setenv("STREAMER_DATABASE_URL", traffic.world.url)
+    monkeypatch.setattr("streamer.wiring.now", lambda: now)
+    texts = []
+    for options in ((), ("--json",)):
+        done = CliRunner().invoke(app, ["risk", GATE, *options])
+        assert done.exit_code == 0, done.output
+        texts.append(done.stdout)
+    return texts[0], json.loads(texts[1])
+
+
+def test_a_closed_phase_and_five_labels_are_too_early_for_a_verdict(
+    new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The closed phase alone used to bring the bound inside the budget."""
+    rng = np.random.default_rng(71)
+    traffic = new_traffic(alpha=0.1, audit_probability=0.2)
+    traffic.open_gate(**CLOSED)
+    traffic.decide(201, rng=rng)
+    traffic.open_gate()
+    traffic.decide(145, rng=rng, start=START + 201 * MINUTE, sampled=False)
+    drawn = traffic.decide(5, rng=rng, start=START + 346 * MINUTE, sampled=True)
+    traffic.label(drawn, lambda _: 0.0, at=START + 352 * MINUTE)
+    now = START + 353 * MINUTE
+    traffic.watcher().watch(GATE, now=now)
+    text, values = said(traffic, monkeypatch, now)
+    assert values["verdict"] == "not known yet"
+    assert text.startswith(
+        f"{GATE}: not known yet whether the budget is kept: 5 labelled shipped answers are too few;"
+    )
+
+
+def test_kept_only_while_reading_reaches_to_now(
+    new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(72)
+    traffic = new_traffic(alpha=0.1, audit_probability=0.5)
+    made = traffic.decide(300, rng=rng)
+    traffic.label(made, lambda _: 0.0, at=START + 300 * MINUTE)
+    now = START + 301 * MINUTE
+    traffic.watcher().watch(GATE, now=now)
+    text, values = said(traffic, monkeypatch, now)
+    assert text.startswith(f"{GATE}: the budget was kept under policy 2: exposure 0 %, at most ")
+    assert (values["verdict"], values["service"]["present"]["decisions"]) == ("kept", 300)
+    # The recalibrator is down. Nothing was decided since: all there is has been read.
+    assert said(traffic, monkeypatch, now + 3 * DAY)[1]["verdict"] == "kept"
+    # Decisions come, and nobody reads them.
+    traffic.decide(20, rng=rng, start=now, sampled=False)
+    text, values = said(traffic, monkeypatch, now + 3 * DAY)
+    assert (values["verdict"], values["service"]["reason"]) == ("not known yet", "reading stands still")
+    assert "20 decisions wait for `streamer recalibrator`" in text.splitlines()[0]
+    # It is back, and catches up.
+    traffic.watcher().watch(GATE, now=now + 3 * DAY)
+    assert said(traffic, monkeypatch, now + 3 * DAY)[1]["verdict"] == "kept"
+
+
+def test_a_label_that_is_missing_is_named_and_holds_the_verdict_up(
+    new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(73)
+    traffic = new_traffic(alpha=0.1, audit_probability=0.5)
+    made = traffic.decide(300, rng=rng)
+    for one in made:  # labels take about a minute
+        place = int(one.key.batch_id.split("-")[-1])
+        traffic.label([one], lambda _: 0.0, at=START + (place + 1) * MINUTE)
+    traffic.decide(2, rng=rng, start=START + 300 * MINUTE, sampled=True)
+    traffic.decide(30, rng=rng, start=START + 302 * MINUTE, sampled=False)
+    metrics = RecalibratorMetrics()
+    watcher = traffic.watcher(RiskMetrics(metrics.of))
+    gates = [traffic.store.gates.get(GATE)]
+    label = f'{{gate="{GATE}"}}'
+    for minutes, verdict, gauge in ((301, "kept", 1), (340, "not known yet", 0), (341, "not known yet", 0)):
+        now = START + minutes * MINUTE
+        watcher.round(gates, now=now)
+        assert scraped(metrics)["budget_verdict" + label] == gauge, minutes
+        text, values = said(traffic, monkeypatch, now)
+        assert values["verdict"] == verdict, minutes
+    assert values["service"]["label_lag_seconds"] == 60.0
+    assert "2 labels are missing, the oldest since 2026-11-20 17:00:00Z." in text.splitlines()[0]
+    assert scraped(metrics)[f'open_prompts{{gate="{GATE}",over="policy"}}'] == 300
+
+
+def test_every_command_that_speaks_of_a_gate_begins_with_its_verdict(
+    new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(74)
+    traffic = new_traffic(alpha=0.1, audit_probability=0.5, on_alarm="report")
+    traffic.label(traffic.decide(100, rng=rng), lambda _: 1.0)
+    traffic.open_gate()
+    traffic.label(traffic.decide(10, rng=rng, start=START + 100 * MINUTE), lambda _: 0.0)
+    now = START + 111 * MINUTE
+    traffic.watcher().watch(GATE, now=now)
+    text, values = said(traffic, monkeypatch, now)
+    first = text.splitlines()[0]
+    assert first.startswith(f"{GATE}: the budget was BROKEN in this period: exposure ")
+    assert "policy 3" in text
+    assert "before, policy 2" in text
+    assert values["service"]["before"]["decisions"] == 100
+    for arguments in (("threshold", "show", GATE), ("recalibrate", GATE, "--dry-run")):
+        done = CliRunner().invoke(app, list(arguments))
+        assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines()[0] == first
+        done = CliRunner().invoke(app, [*arguments, "--json"])
+        assert json.loads(done.stdout)["verdict"] == "broken"

@@ -1,0 +1,308 @@
+"""Verdicts: only open time counts, and nothing is called kept ahead of its labels. The store is a list of decisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.cli.verdicts import sentence
+from streamer.gates.policy import Policy
+from streamer.gates.settings import GateSettings
+from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.reading import Reading
+from streamer.risk.rounds.report import AlarmReport, RiskReport, report_of
+from streamer.risk.rounds.serving import MOST_DELAYS, Service, serve
+from streamer.risk.rounds.state import GateWatch
+from streamer.risk.rounds.verdict import Backlog, Figures, with_verdict
+from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+START = datetime(2026, 11, 20, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+SETTINGS = GateSettings(encoder="mini", alpha=0.1, audit_probability=0.5, monitor_deadline_seconds=86_400.0)
+NONE_WAITING = Backlog(decisions=0, labels=0, oldest=None)
+
+
+def policy(version: int, state: str = "open") -> Policy:
+    return Policy(
+        gate="bot", version=version, gate_revision=1, settings=SETTINGS, state=state, threshold=None, calibrated=True,
+        calibration_run=None, seed=1, valid_from=START, guarantee="", created_by="ana", reason="",
+    )  # fmt: skip
+
+
+def decision(number: int, version: int, **changes: Any) -> LoggedDecision:
+    """Drawn, shipped and labelled as fine, unless said."""
+    at = START + number * MINUTE
+    fields: dict[str, Any] = {
+        "number": number, "batch_id": str(number), "policy_version": version, "settings": SETTINGS, "run": None,
+        "decided_at": at, "scored": True, "sampled": True, "probability": 0.5, "shipped": 1.0, "drawn": 1, "needed": 1,
+        "severities": (0.0,), "labelled_at": at + MINUTE,
+    }  # fmt: skip
+    return LoggedDecision(**(fields | changes))
+
+
+def held(number: int, version: int, **changes: Any) -> LoggedDecision:
+    nothing = {"shipped": 0.0, "needed": 0, "severities": (), "labelled_at": None}
+    return decision(number, version, **(nothing | changes))
+
+
+def undrawn(number: int, version: int, **changes: Any) -> LoggedDecision:
+    nothing = {"sampled": False, "drawn": 0, "needed": 0, "severities": (), "labelled_at": None}
+    return decision(number, version, **(nothing | changes))
+
+
+def read(
+    decisions: Sequence[LoggedDecision], *, now: datetime, pages: int = 1, watch: GateWatch | None = None
+) -> GateWatch:
+    """Read as a round does, in so many pages."""
+    watch = watch or GateWatch(gate="bot")
+
+    def fetch(after: int, until: int) -> list[LoggedDecision]:
+        return [one for one in decisions if after < one.number <= until]
+
+    for piece in np.array_split(np.arange(len(decisions)), pages):
+        page = [decisions[place] for place in piece]
+        reading = Reading(watch, now=now, deadline=timedelta(days=1))
+        reading.read(page)
+        after, ended, _ = reading.result()
+        after, behind = serve(watch, after, ended, page, fetch)
+        while behind:
+            after, behind = serve(after, after, [], [], fetch)
+        through = reading.blocked_at or now
+        watch = replace(after, read_through=through)
+        if reading.blocked_at is not None:
+            break
+    return watch
+
+
+def judged(
+    watch: GateWatch, in_force: Policy, *, now: datetime, backlog: Backlog | None = None
+) -> RiskReport:
+    return with_verdict(report_of(watch, in_force.settings), watch, in_force, now=now, backlog=backlog)
+
+
+def after(decisions: Sequence[LoggedDecision]) -> datetime:
+    return START + (decisions[-1].number + 2) * MINUTE
+
+
+def many_labels(first: int, version: int, count: int = 400) -> list[LoggedDecision]:
+    return [(decision if number % 2 else undrawn)(number, version) for number in range(first, first + count)]
+
+
+def test_labels_enough_and_reading_at_its_end_are_kept() -> None:
+    decisions = many_labels(1, 2)
+    report = judged(read(decisions, now=after(decisions)), policy(2), now=after(decisions))
+    assert (report.verdict, report.service and report.service.reason) == ("kept", "")
+    assert sentence(report).startswith("bot: the budget was kept under policy 2: exposure 0 %, at most ")
+
+
+def figures(report: RiskReport) -> tuple[Figures, Figures]:
+    assert report.service is not None
+    assert report.service.present is not None
+    assert report.service.period is not None
+    return report.service.present, report.service.period
+
+
+@pytest.mark.parametrize("closed", [0, 1, 201, 3_000])
+def test_closed_phases_of_any_length_change_no_figure_and_no_word(closed: int) -> None:
+    opened = [
+        replace(one, number=one.number + closed, policy_version=3)
+        for one in [*many_labels(1, 3, 30), held(31, 3), decision(32, 3, severities=(1.0,))]
+    ]
+    phase = [held(number, 2, can_ship=False) for number in range(1, closed + 1)]
+    later = [held(number, 4, can_ship=False) for number in range(closed + 33, 2 * closed + 33)]
+    now = START + (2 * closed + 40) * MINUTE
+    alone = judged(read(opened, now=now), policy(3), now=now)
+    among = judged(read([*phase, *opened, *later], now=now), policy(3), now=now)
+    assert figures(among) == figures(alone)
+    assert figures(alone)[0].labelled == 16
+    assert sentence(among) == sentence(alone)
+    assert among.verdict == "not known yet"
+
+
+def test_two_hundred_closed_decisions_and_five_labels_are_too_early() -> None:
+    settings = replace(SETTINGS, audit_probability=0.2)
+    drawn: dict[str, Any] = {"settings": settings, "probability": 0.2}
+    decisions = [
+        held(number, 2, can_ship=False, sampled=number % 5 == 0, **drawn) for number in range(1, 202)
+    ]
+    for number in range(202, 352):  # one in six ships, one in five of these is drawn
+        kind = held if number % 6 else decision if number % 30 == 0 else undrawn
+        decisions.append(kind(number, 3, **({"sampled": number % 5 == 0} if number % 6 else {}), **drawn))
+    watch = read(decisions, now=after(decisions))
+    assert watch.sequence is not None
+    assert watch.sequence.state.exposure().upper < SETTINGS.alpha, "what used to be called kept"
+    report = judged(watch, policy(3), now=after(decisions))
+    assert (report.verdict, report.service and report.service.reason) == ("not known yet", "too few labels")
+    assert "5 labelled shipped answers are too few" in sentence(report)
+
+
+@pytest.mark.parametrize("pages", [1, 3, 40])
+def test_pages_and_restarts_change_nothing(pages: int) -> None:
+    decisions = [
+        *many_labels(1, 2, 60),
+        *[held(n, 3, can_ship=False) for n in range(61, 90)],
+        *many_labels(90, 4, 60),
+    ]
+    whole = read(decisions, now=after(decisions))
+    cut = read(decisions, now=after(decisions), pages=pages)
+    assert cut.service == whole.service
+    assert whole.service is not None
+    assert Service.from_json(whole.service.to_json()) == whole.service
+    assert whole.service.before is not None
+    assert (whole.service.before.first_policy, whole.service.before.open.decisions) == (2, 60)
+
+
+def test_what_an_older_version_read_is_read_again() -> None:
+    """It moves the place of reading on and knows nothing of the rest."""
+    decisions = many_labels(1, 2)
+    whole = read(decisions, now=after(decisions))
+    some = read(decisions[:100], now=after(decisions))
+    of_older = read(decisions[100:200], now=after(decisions), watch=replace(some, service=None))
+    for known in (some.service, None):
+        there = replace(of_older, service=known)
+        half_way = judged(there, policy(2), now=after(decisions))
+        assert half_way.verdict == "not known yet"
+        again = there
+        behind = True
+        while behind:
+            again, behind = serve(
+                again,
+                again,
+                [],
+                [],
+                lambda low, high: [one for one in decisions if low < one.number <= high][:40],
+            )
+        assert read(decisions[200:], now=after(decisions), watch=again).service == whole.service
+
+
+def test_nothing_is_kept_while_reading_stands_still() -> None:
+    decisions = many_labels(1, 2)
+    watch = read(decisions, now=after(decisions))
+    behind = after(decisions) + 10 * MINUTE
+    waiting = Backlog(decisions=25, labels=0, oldest=None)
+    report = judged(watch, policy(2), now=behind, backlog=waiting)
+    assert (report.verdict, report.service and report.service.reason) == (
+        "not known yet",
+        "reading stands still",
+    )
+    assert "25 decisions wait for `streamer recalibrator`" in sentence(report)
+    assert judged(watch, policy(2), now=behind).verdict == "not known yet"
+    # Where nothing was decided since there is nothing that could be read.
+    assert judged(watch, policy(2), now=behind, backlog=NONE_WAITING).verdict == "kept"
+
+
+def test_a_label_that_is_missing_holds_the_verdict_up_once_it_is_late() -> None:
+    decisions = [
+        *many_labels(1, 2),
+        decision(401, 2, severities=(), labelled_at=None),
+        *many_labels(402, 2, 50),
+    ]
+    missing = Backlog(decisions=51, labels=1, oldest=decisions[400].decided_at)
+    for minutes, verdict in ((1, "kept"), (30, "not known yet")):
+        now = START + 401 * MINUTE + minutes * MINUTE
+        report = judged(read(decisions, now=now), policy(2), now=now, backlog=missing)
+        assert report.verdict == verdict
+    assert (
+        "reading stands still at 2026-11-20 18:41:00Z. 1 label is missing since 2026-11-20 18:41:00Z."
+        in sentence(report)
+    )
+
+
+def test_labels_take_as_long_as_they_took_and_a_deadline_before_that_is_known() -> None:
+    few = many_labels(1, 2, 30)
+    watch = read(few, now=after(few))
+    assert watch.service is not None
+    assert watch.service.lag(86_400.0) == 86_400.0
+    more = many_labels(1, 2, 4 * MOST_DELAYS)
+    watch = read(more, now=after(more))
+    assert watch.service is not None
+    assert len(watch.service.delays) == MOST_DELAYS
+    assert watch.service.lag(86_400.0) == 60.0
+
+
+def test_broken_stays_said_for_the_period_after_another_policy() -> None:
+    bad = [decision(number, 2, severities=(1.0,)) for number in range(1, 60)]
+    good = many_labels(60, 3, 100)
+    decisions = [*bad, *good]
+    report = judged(read(decisions, now=after(decisions)), policy(3), now=after(decisions))
+    present, period = figures(report)
+    assert (present.verdict, period.verdict, report.verdict) == ("not known yet", "broken", "broken")
+    assert "the budget was BROKEN in this period" in sentence(report)
+    assert "Under policy 3 alone: not known yet." in sentence(report)
+    assert report.service is not None
+    assert report.service.before is not None
+    assert report.service.before.decisions == len(bad)
+
+
+def test_a_new_policy_and_one_that_ships_nothing_are_not_called_kept_by_what_was_before() -> None:
+    decisions = many_labels(1, 2)
+    watch = read(decisions, now=after(decisions))
+    report = judged(watch, policy(3), now=after(decisions))
+    assert (report.verdict, report.service and report.service.reason) == (
+        "not known yet",
+        "nothing was decided",
+    )
+    closed = judged(watch, policy(3, "closed"), now=after(decisions))
+    assert closed.verdict == "kept"
+    assert sentence(closed).startswith("bot: the budget was kept in this period: ")
+    assert sentence(closed).endswith("The gate is closed (policy 3).")
+    never = judged(
+        read([held(1, 1, can_ship=False)], now=START + 3 * MINUTE),
+        policy(1, "closed"),
+        now=START + 3 * MINUTE,
+    )
+    assert (never.verdict, never.service and never.service.reason) == ("not known yet", "nothing was decided")
+
+
+def test_where_nothing_ships_or_is_labelled_nothing_is_kept() -> None:
+    nothing = [held(number, 2) for number in range(1, 2_000)]
+    report = judged(read(nothing, now=after(nothing)), policy(2), now=after(nothing))
+    present, _ = figures(report)
+    assert (present.exposure.lower, present.exposure.upper, present.share_served) == (0.0, 0.0, 0.0)
+    assert present.selective.estimate is None
+    assert (report.verdict, report.service and report.service.reason) == ("not known yet", "nothing shipped")
+    some = [*nothing, undrawn(2_000, 2)]
+    report = judged(read(some, now=after(some)), policy(2), now=after(some))
+    assert (report.verdict, report.service and report.service.reason) == ("not known yet", "no labels")
+
+
+def test_nothing_is_kept_while_the_audit_is_not_drawn_as_logged() -> None:
+    decisions = many_labels(1, 2)
+    watch = read(decisions, now=after(decisions))
+    report = report_of(watch, SETTINGS)
+    draws = AlarmReport(
+        kind="draws", statistic="", number=1, delta=0.03, evidence_ratio=1.0, raised_at=START, alert_id=None, closed_policy=None
+    )  # fmt: skip
+    report = with_verdict(replace(report, alarms=(draws,)), watch, policy(2), now=after(decisions))
+    assert (report.verdict, report.service and report.service.reason) == (
+        "not known yet",
+        "draws are in doubt",
+    )
+    assert "not drawn at the rate that is logged" in sentence(report)
+
+
+def test_open_time_is_the_exposure_of_what_shipped() -> None:
+    rng = np.random.default_rng(1)
+    plan = ExposurePlan(delta=0.1, least_probability=0.2)
+    shipped = rng.random(500) < 0.4
+    sampled = rng.random(500) < 0.2
+    rows = [
+        AuditedDecision(0.2, sampled=bool(draw), loss=0.3 * ships if draw else None, shipped=float(ships))
+        for ships, draw in zip(shipped, sampled, strict=True)
+    ]
+    state = OpenTime.begin(plan).observe(
+        AuditedDecisions.of_rows(rows), answers=int((shipped & sampled).sum())
+    )
+    exposure, selective = state.exposure(), state.selective()
+    assert state.share_served == shipped.mean()
+    assert selective.lower < 0.3 < selective.upper
+    assert exposure.upper == pytest.approx(selective.upper * shipped.mean())
+    assert exposure.upper <= shipped.mean()
+    assert OpenTime.from_json(state.to_json()) == state
