@@ -48,7 +48,7 @@ def main() -> int:
     prompts = read_prompts(
         data,
         load_encoder("all-MiniLM-L6-v2", device="cpu"),
-        questions=100 if arguments.short else 400,
+        questions=100 if arguments.short else 200,
         each=3,
         answers=4,
     )
