@@ -1,6 +1,6 @@
 """Change the answers' source under many gates of one service, and count what gets out: `make swap`.
 
-    python -m tests.e2e.swap [--seeds 3] [--short] [--picture FILE.png] [--json FILE] [--beside FILE] [--data FOLDER]
+    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after 600] [--step 25] [--short] [--picture FILE.png] [--json FILE] [--beside FILE] [--data FOLDER]
 
 Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. After the change a share of the prompts gets
 answers to another prompt that agree with each other.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,10 @@ from tests.services.postgres import PostgresServer, what_postgres_needs
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3, help="gates that differ in their seed only")
+    full = Lengths()
+    parser.add_argument("--old", type=int, default=full.old, help="decisions of old gates before the change")
+    parser.add_argument("--after", type=int, default=full.after, help="decisions after it")
+    parser.add_argument("--step", type=int, default=full.step, help="decisions between two pauses")
     parser.add_argument("--short", action="store_true", help="a smaller form")
     parser.add_argument("--picture", type=Path, help="draw bad answers over decisions into this PNG")
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
@@ -66,7 +71,9 @@ def main() -> int:
                 directory=Path(folder),
                 answers=answers,
                 lives=SHORT_LIVES if arguments.short else full_lives(arguments.seeds),
-                lengths=SHORT if arguments.short else Lengths(),
+                lengths=SHORT
+                if arguments.short
+                else replace(full, old=arguments.old, after=arguments.after, step=arguments.step),
                 tell=lambda text: print(text, file=sys.stderr, flush=True),
             ).run()
     finally:
