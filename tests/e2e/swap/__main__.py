@@ -1,6 +1,7 @@
 """Change the answers' source under many gates of one service, and count what gets out: `make swap`.
 
-    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after 600] [--step 25] [--short] [--picture FILE.png] [--json FILE] [--beside FILE] [--data FOLDER]
+    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after 600] [--step 25] [--short]
+        [--picture FILE.png] [--json FILE] [--beside FILE] [--data FOLDER]
 
 Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. After the change a share of the prompts gets
 answers to another prompt that agree with each other.
@@ -53,7 +54,7 @@ def main() -> int:
     prompts = read_prompts(
         data,
         load_encoder("all-MiniLM-L6-v2", device="cpu"),
-        questions=100 if arguments.short else 200,
+        questions=60 if arguments.short else 200,
         each=3,
         answers=4,
     )

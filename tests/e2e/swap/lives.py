@@ -82,4 +82,4 @@ SHORT_LIVES = (
     Life(seed=1, swapped=0.0, old=False, never=NEVER),
 )
 
-SHORT = Lengths(closed=100, young=50, after=200, step=50, look=50, lag=5.0, audit=0.5)
+SHORT = Lengths(closed=100, young=50, after=200, step=50, look=100, lag=5.0, audit=0.5)
