@@ -34,15 +34,20 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo test faults lint bench swap docs lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap docs lock services clean
 
 help:  ## Show this
-	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter; ARGS=\"...\" passes arguments on."
 
 demo: $(INSTALLED)  ## Create the environment if need be and run the whole thing inside one process tree
 	$(BIN)/streamer demo $(ARGS)
+
+check: $(INSTALLED)  ## What to run before each commit, about two minutes: lint, and the quick unit tests with few examples
+	@$(MAKE) --silent lint
+	@OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q -m "not slow" --hypothesis-profile=quick \
+		--numprocesses=$(PROCESSES) --dist=worksteal $(ARGS)
 
 test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \
@@ -52,6 +57,9 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if [ -z '$(ARGS)' ]; then \
 		OMP_NUM_THREADS=1 $(POOLED) --numprocesses=$(PROCESSES) --dist=loadfile $(POOLED_TESTS); \
 	fi
+
+slow-tests: $(INSTALLED)  ## Measure the unit tests: write tests/slow_tests.txt, those that `make check` leaves out
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q -p tests.slow_tests --hypothesis-profile=quick $(ARGS)
 
 faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services
@@ -111,4 +119,5 @@ $(KAFKA): deploy/kafka/pom.xml
 	@command -v mvn >/dev/null || { echo "Maven is needed (Debian: apt-get install maven)." >&2; exit 1; }
 	mvn --quiet --batch-mode --no-transfer-progress -Dstyle.color=never -f deploy/kafka/pom.xml \
 		dependency:copy-dependencies
+	@rm -f $(@D)/classes.jsa  # of the jars as they were; the tests make another
 	@touch $@

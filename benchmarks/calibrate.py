@@ -3,10 +3,10 @@
     python benchmarks/calibrate.py [--items N] [--groups G] [--rounds R] [--limit RATIO] [--memory-limit RATIO] [--short] [--json]
 
 Times are taken in turns, so that whatever else the machine does falls on all alike; what counts are ratios of medians.
-`threshold` is the search alone, losses given; the weights of the random laws are made beside it. `grid` is what a
+`threshold` is the search alone, losses given; the weights of the random schemes are made beside it. `grid` is what a
 search over 1,000 levels costs, without exact sums. Memory is the peak of what Python and NumPy allocate during the
 call (tracemalloc), over the size of the scores, severities and ids passed in. Exit status 1 if calibration by `mean`
-or the search takes more than `--limit` times the sort, or any law more than `--memory-limit` times its input.
+or the search takes more than `--limit` times the sort, or any scheme more than `--memory-limit` times its input.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def median_seconds(tasks: dict[str, Callable[[], object]], rounds: int) -> dict[
 
 
 def measure(problem: Problem, rounds: int) -> dict[str, float]:
-    """Return median seconds of the sort, the search, each law, its weights, and the grid."""
+    """Return median seconds of the sort, the search, each scheme, its weights, and the grid."""
     quick: dict[str, Callable[[], object]] = {
         "argsort": lambda: np.argsort(problem.scores),
         "mean": lambda: problem.calibrate("mean"),

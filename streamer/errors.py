@@ -1,4 +1,4 @@
-"""Kinds of trouble: the message is bad, a dependency is unavailable, another worker has the lease, the question is wrong."""
+"""Kinds of error: a bad message, an unavailable dependency, a lost lease, a usage error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UsageError(StreamerError):
 
 
 class TryLater(UsageError):
-    """It cannot be done at this moment and will be by itself: something else is under way, or nothing is there yet."""
+    """It cannot be done now but will be possible later: something else is under way, or nothing exists yet."""
 
 
 class BadMessage(StreamerError):
@@ -43,11 +43,11 @@ class BadData(StreamerError):
 
 
 class DatabaseFault(StreamerError):
-    """The database refuses whatever it is asked (a table is missing, an index is damaged): somebody must repair it."""
+    """The database refuses whatever it is asked (a table is missing, an index is damaged): an operator must repair it."""
 
 
 class Unavailable(StreamerError):
-    """A part (database, broker, encoder) is away; the same call may succeed later, so retry with back-off."""
+    """A dependency (database, broker, encoder) is unavailable; the same call may succeed later, so retry with back-off."""
 
 
 class LeaseLost(Unavailable):
@@ -59,7 +59,7 @@ class Unreadable(StreamerError):
 
 
 class TopicRecreated(StreamerError):
-    """A topic was deleted and made anew since its progress was stored.
+    """A topic was deleted and recreated since its progress was stored.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class TopicRecreated(StreamerError):
     """
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"the topic {topic} was made anew since its progress was stored")
+        super().__init__(f"the topic {topic} was recreated since its progress was stored")
         self.topic = topic
 
 

@@ -46,10 +46,10 @@ POINTS: Final = (
 """Every place, in the order in which a record passes them.
 
 ``in_transaction`` and ``after_transaction`` are passed by whatever writes to the database, commands included: all is
-written and not yet committed, and committed with nobody told of it. The others are the worker's;
+written and not yet committed, and committed and not yet published. The others are the worker's;
 ``before_publish``, ``after_publish`` and ``after_mark`` are passed by commands that publish as well.
 ``before_run``, ``before_record`` and ``after_record`` are the recalibrator's: before it reads, when it has decided and
-written nothing, and when all is written and nobody told. ``in_record`` is passed by whatever records a calibration run,
+written nothing, and when all is written and nothing published. ``in_record`` is passed by whatever records a calibration run,
 between its writing and its commit.
 """
 
@@ -90,7 +90,7 @@ def parse(text: str) -> dict[str, _Armed]:
     """Read what `VARIABLE` holds.
 
     Actions: ``kill`` (SIGKILL to this process), ``raise`` (an error that nobody expects), ``away`` (`Unavailable`,
-    as from a part that does not answer), ``sleep:SECONDS`` (the thread that passes waits).
+    as from a dependency that does not answer), ``sleep:SECONDS`` (the thread that passes waits).
 
     Raises
     ------

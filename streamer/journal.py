@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut
@@ -25,7 +26,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 _AT_ONCE = timedelta(0)
 
 NO_IDS: Mapping[str, str] = MappingProxyType({})
-"""The ids of topics whose broker tells none."""
+"""The ids of topics whose broker gives none."""
 
 
 class Partition(NamedTuple):
@@ -83,7 +84,7 @@ class OutboxMessage:
 class ScoredResponse:
     """One response of a decided batch. `score` and `raw_energy` are None when the batch was not scored.
 
-    `drawn` tells that the audit sample took this response; `uniform` is the random number of a gate that ships by chance.
+    `drawn` says that the audit sample took this response; `uniform` is the random number of a random gate.
     """
 
     id: str
@@ -101,11 +102,12 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Everything that is kept of one decided batch; `action` is the message that tells the world.
+    """Everything that is kept of one decided batch; `action` is the message that publishes it.
 
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
-    segments. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any.
+    segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` tells that only this drew
+    it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any.
     """
 
     record: Record
@@ -133,6 +135,8 @@ class Decision:
     newest_seen: int = 0
     cut: Cut | None = None
     segment: str | None = None
+    audit_rate: int | None = None
+    extra_draw: bool = False
     cloud: tuple[float, ...] | None = None
 
 
@@ -206,12 +210,12 @@ class DataGap:
 
 
 class Journal(Protocol):
-    """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is away."""
+    """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is unavailable."""
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
     ) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one).
+        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
 
         `topic_ids` are the broker's ids of their topics, as far as they are known. Raises `TopicRecreated` when a
         topic with outcomes had another one.
@@ -277,7 +281,7 @@ class Journal(Protocol):
         ...
 
     def park(self, message: OutboxMessage, error: str) -> None:
-        """This can never be published; keep it, with its error, out of the others' way."""
+        """This can never be published: park it, with its error, so that the others continue."""
         ...
 
 
@@ -286,10 +290,12 @@ class ActivePolicy:
     """A gate's newest policy with the secret that its audit draw derives from.
 
     `trusted` False: nobody vouches for any policy of this gate; whatever comes is held. `newest_seen` is the version of
-    the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused.
+    the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused. `rate` is
+    the newest of the gate's audit rates.
     """
 
     policy: Policy
     audit_salt: bytes
     trusted: bool = True
     newest_seen: int = 0
+    rate: AuditRate | None = None

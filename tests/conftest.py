@@ -6,10 +6,12 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+import hypothesis
 import pytest
 import structlog
 
@@ -35,6 +37,18 @@ POOLED = os.environ.get("STREAMER_TEST_POOLER") == "pgbouncer"
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+QUICK = "quick"
+"""The profile of Hypothesis that `make check` takes."""
+
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile(QUICK, max_examples=10, deadline=None)
+hypothesis.settings.register_profile("full", deadline=None)
+hypothesis.settings.load_profile("full")
+
+SLOW_TESTS = ROOT / "tests" / "slow_tests.txt"
+"""Tests that were measured to take long, one a line; `make slow-tests` writes it."""
 
 
 class _Logging(Protocol):
@@ -74,12 +88,35 @@ _MARKS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with what its fixtures need, so that ``-m "not kafka"`` is always true to its word."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with what its fixtures need, so that ``-m "not kafka"`` is always true to its word.
+
+    Those that were measured to take long are marked, too.
+    """
+    slow = set(SLOW_TESTS.read_text().split())
+    quick = config.getoption("--hypothesis-profile", None) == QUICK
     for item in items:
         for name in getattr(item, "fixturenames", ()):
             if name in _MARKS:
                 item.add_marker(_MARKS[name])
+        if function_of(item.nodeid) in slow:
+            item.add_marker("slow")
+        if quick:
+            _take_few_examples(item)
+
+
+def function_of(node_id: str) -> str:
+    """The test without its parameters."""
+    return node_id.partition("[")[0]
+
+
+def _take_few_examples(item: pytest.Item) -> None:
+    """Bound a test by the quick profile even where it has a number of examples of its own."""
+    test = getattr(item, "obj", None)
+    own = getattr(test, "_hypothesis_internal_use_settings", None)
+    most = hypothesis.settings.get_profile(QUICK).max_examples
+    if own is not None and own.max_examples > most:
+        test._hypothesis_internal_use_settings = hypothesis.settings(own, max_examples=most)  # type: ignore[union-attr]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -351,10 +388,21 @@ def error_log(request: pytest.FixtureRequest) -> Iterator[ErrorLog]:
     root.addHandler(log)
     yield log
     root.handlers[:], root.level = handlers, level
+    _forget_what_was_left_out()
     marker = request.node.get_closest_marker("expected_errors")
     patterns = (marker.args or (".*",)) if marker else ()
     if unexpected := log.unexpected(patterns):
         pytest.fail("logged at ERROR, unannounced:\n" + "\n".join(unexpected[:20]), pytrace=False)
+
+
+def _forget_what_was_left_out() -> None:
+    """Take the worker's bound off the clients' loggers: it would hide, or count, what another test logs."""
+    if limits := sys.modules.get("streamer.stream.log_limits"):
+        for logger in list(logging.root.manager.loggerDict.values()):
+            if isinstance(logger, logging.Logger):
+                logger.filters[:] = [
+                    one for one in logger.filters if not isinstance(one, limits.LogRateLimit)
+                ]
 
 
 @pytest.fixture

@@ -178,7 +178,7 @@ RUNS = Row(
             unit="short",
             width=8,
             decimals=0,
-            description="Alerts that the product itself told, ever, by kind: each step is one. `streamer alert list` "
+            description="Alerts that the product raised, ever, by kind: each step is one. `streamer alert list` "
             "shows them.",
             queries=(Query(expr=led("alerts_total", "gate", "kind"), legend="{{gate}} {{kind}}"),),
         ),
@@ -197,7 +197,7 @@ LABELS = Row(
         Panel(
             title="Labels that are not read",
             unit="short",
-            description="Labels by labellers that the gate does not name, or without a valid signature. `streamer gate show` "
+            description="Labels by labellers that the gate does not read, or without a valid signature. `streamer gate show` "
             "says how many of each.",
             queries=(Query(expr=led("labels_unread"), legend="{{gate}}", colour=None),),
         ),

@@ -49,7 +49,7 @@ AT_A_GLANCE = Row(
             height=5,
             unit="none",
             description="Inside: the upper bound of the exposure risk is at most the budget. EXCEEDED: the lower bound "
-            "is above it. Not known yet: the budget lies between the bounds; more labels or more time will tell. "
+            "is above it. Not known yet: the budget lies between the bounds; more labels or more time will show. "
             "Wrong at any time of a period with probability at most the gate's monitor delta.",
             names=VERDICTS,
             queries=(Query(expr=VERDICT, legend="{{gate}}"),),
@@ -62,7 +62,7 @@ AT_A_GLANCE = Row(
             unit="percentunit",
             decimals=2,
             colour_background=False,
-            description="Severity that reached people, averaged over all decisions of the budget period that monitoring "
+            description="Severity that shipped, averaged over all decisions of the budget period that monitoring "
             "has read, held ones counting 0: estimate, the bounds that hold at all times at once, and the budget, "
             "which is alpha over the attempts that a prompt may have.",
             queries=(

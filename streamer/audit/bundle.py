@@ -50,8 +50,8 @@ def write_bundle(
     made_at : the present moment, RFC 3339 in UTC with microseconds.
     gate : texts, published events and salt of this gate alone; None: of all.
     texts : False leaves out prompts, references, metadata and answers, and the bytes of dead letters.
-    salts : False keeps the salts of audit draws secret: who knows one can tell which batches will be looked at.
-    progress : told how many outcomes are written.
+    salts : False keeps the salts of audit draws secret: anyone who knows one can predict which batches will be drawn.
+    progress : called with how many outcomes are written.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def _control(line: dict[str, Any], gate: str | None, salts: bool) -> dict[str, A
 def _outcome(line: dict[str, Any], gate: str | None, texts: bool) -> dict[str, Any]:
     facts = line["facts"] or {}
     named = facts.get("batch") or facts.get("response")
-    # A dead letter has no gate; its bytes may be anybody's.
+    # A dead letter has no gate; its bytes may belong to any gate.
     others = gate is not None and (named is None or named[0] != gate or line["kind"] == "conflict")
     left_out = ({"content"} if others or not texts else set()) | ({"action"} if others else set())
     return {name: value for name, value in line.items() if name not in left_out}
@@ -129,7 +129,7 @@ def _readable(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """Pass the lines on; say how far they went when the next one cannot be made."""
     rest = iter(lines)
     for count in itertools.count(1):
-        # With its end, so that what is no line of bytes at all is noticed here too.
+        # With its line end, so that a value that is not bytes is noticed here too.
         line = _read(
             f"line {count} of {name}", lambda: None if (one := next(rest, None)) is None else one + b"\n"
         )
@@ -143,14 +143,14 @@ def _read(what: str, read: Callable[[], T]) -> T:
         return read()
     except UNREADABLE as error:
         raise Unreadable(
-            f"nothing is exported, because {what} cannot be made of what is stored ({type(error).__name__}: {error}); "
+            f"nothing is exported, because {what} cannot be built from what is stored ({type(error).__name__}: {error}); "
             "`streamer audit verify` says which row it is"
         ) from error
 
 
 @contextmanager
 def _writing(target: Path) -> Iterator[Callable[[str], IO[bytes]]]:
-    """Open files of the bundle; it stands under its name once everything is written, or not at all."""
+    """Open files of the bundle; it gets its name once everything is written, or not at all."""
     partial = target.with_name(target.name + ".partial")
     try:
         if target.suffix == ".zip":

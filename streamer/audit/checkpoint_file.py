@@ -20,8 +20,8 @@ _BLOCK = 65_536
 class CheckpointFile:
     """Several processes of one machine may append to it: they take turns.
 
-    A process that dies while it writes leaves a line without an end; whoever appends next takes it away, and
-    readers pass over it.
+    A process that dies while it writes leaves a line without an end; the next append removes it, and readers
+    skip it.
     """
 
     def __init__(self, path: Path) -> None:

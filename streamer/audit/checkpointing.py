@@ -111,7 +111,7 @@ class Checkpointer:
         def next_one(standing: dict[str, Any], last: bytes | None) -> bytes | None:
             before = None if last is None else decode_checkpoint(last)
             if only_if_due and not self._old_or_lacking(before, len(standing["gates"]), moment):
-                return None  # another worker was faster
+                return None  # another worker made it first
             if before is not None and _same(standing, before):
                 return None
             return encode_checkpoint(
@@ -170,12 +170,12 @@ class Checkpointer:
         return self._old_or_lacking(newest, len(newest.gates), now)
 
     def _old_or_lacking(self, newest: CheckpointsV1 | None, gates: int, now: datetime) -> bool:
-        """Tell whether the newest checkpoint is old, of a clock that was ahead, or knows fewer gates."""
+        """Report whether the newest checkpoint is old, of a clock that was ahead, or knows fewer gates."""
         return newest is None or abs(now - newest.made_at) >= self._every or gates > len(newest.gates)
 
 
 def _same(standing: dict[str, Any], before: CheckpointsV1) -> bool:
-    """Tell whether no chain has grown."""
+    """Report whether no chain has grown."""
     ends = {(h.log_id, h.topic, h.partition): (h.height, h.next_offset) for h in before.partitions}
     present = {
         (h["log_id"], h["topic"], h["partition"]): (h["height"], h["next_offset"])

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import Cut, Rule, rule_from_json, rule_text
-from streamer.recalibration.run import calibrate_gate
+from streamer.gates.rule import Cut, Rule, rule_from_json, rule_of_text, rule_text
+from streamer.recalibration.age_cut import AgeCut
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.run import age_moment, derive
+from streamer.recalibration.suffix_test import Suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
     from streamer.audit.standalone.verify_bundle import Derived
     from streamer.calibration.threshold import ThresholdState
     from streamer.gates.policy import GateRevision
-    from streamer.gates.settings import GateSettings, Unit
-    from streamer.recalibration.run import CalibrationRun, SampledGroup, SeverityBasis
+    from streamer.gates.settings import Unit
+    from streamer.recalibration.run import CalibrationRun, SampledGroup
 
 
 class ActionRules:
@@ -57,24 +60,6 @@ class ActionRules:
         return list(ruling.gate.shipped), ruling.gate.best, (ruling.cut.state, ruling.cut.threshold)
 
 
-class _StoredInputs:
-    """An audit sample that is what a run has read."""
-
-    def __init__(self, groups: Sequence[SampledGroup]) -> None:
-        self._groups = groups
-
-    def audit_sample(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        older_than: datetime,
-        since_version: int | None = None,
-        severities: SeverityBasis = "mean",
-    ) -> Sequence[SampledGroup]:
-        return self._groups
-
-
 def contradiction(
     run: dict[str, Any],
     candidates: Sequence[dict[str, Any]],
@@ -82,6 +67,8 @@ def contradiction(
     gate: GateRevision,
     inputs: Callable[[int], Sequence[SampledGroup]],
     started_at: datetime,
+    older_than: datetime,
+    served: Callable[[int], Reading | None] = lambda _version: None,
 ) -> str | None:
     """Calibrate again what a stored run has read; say how the result differs, to the last bit, or None.
 
@@ -91,14 +78,68 @@ def contradiction(
     candidates : what it found, one row for each calibrator.
     gate : the revision that it was calibrated for.
     inputs : reads what a run has read, in order of decision.
+    served : what a policy version of the gate cuts by; None: it is not known.
     """
     try:
-        again = calibrate_gate(_StoredInputs(inputs(run["id"])), gate, now=started_at)
+        cut = None if run.get("age_cut") is None else AgeCut.from_json(_values(run["age_cut"]))
+        suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
+    except ValueError as error:
+        return str(error)
+    groups = inputs(run["id"])
+    sample = [one for one in groups if one.decided_at is None or one.decided_at < older_than]
+    young = [one for one in groups if one.decided_at is not None and one.decided_at >= older_than]
+    if cut is not None and (wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than)):
+        return wrong
+    in_force = None
+    if suffix is not None and suffix.cuts:
+        reading = served(suffix.version)
+        if reading is None:
+            return f"policy {suffix.version}, at whose threshold the newest groups were compared, is not on record"
+        in_force = (suffix.version, reading)
+    try:
+        again = derive(gate, sample, young, now=started_at, older_than=older_than, in_force=in_force)
     except UsageError as error:
         return f"its inputs cannot be calibrated: {error}"
+    if in_force is not None and again.suffix != suffix:
+        return f"the newest groups beside older ones come to {again.suffix}, the run says {suffix}"
     if (run["alpha"], run["seed"]) != (again.effective_alpha, gate.seed):
         return f"its budget or seed is not that of revision {gate.revision}"
     return next(_differences(run, candidates, again), None)
+
+
+def _values(stored: dict[str, Any] | str) -> dict[str, Any]:
+    values = json.loads(stored) if isinstance(stored, str) else stored
+    if not isinstance(values, dict):
+        raise ValueError("not a JSON object")
+    return values
+
+
+def _of_the_cut(
+    cut: AgeCut,
+    suffix: Suffix | None,
+    sample: Sequence[SampledGroup],
+    young: Sequence[SampledGroup],
+    gate: GateRevision,
+    started_at: datetime,
+    older_than: datetime,
+) -> str | None:
+    """Say how what a run has read differs from what its age cut lets it read."""
+    if (wrong := cut.contradiction(gate.settings.label_deadline_seconds)) is not None:
+        return wrong
+    said = (cut.pending, cut.window, cut.deadline_seconds)
+    of_gate = (gate.settings.pending, gate.settings.window, gate.settings.monitor_deadline_seconds)
+    if said != of_gate:
+        return f"its age cut is not by the settings of revision {gate.revision}"
+    if older_than != age_moment(started_at, cut):
+        return f"it has not read what is older than {cut.seconds!r} s"
+    if young and (suffix is None or not suffix.cuts):
+        return "it has read groups that are younger than its age cut"
+    left = cut.draws - cut.unused
+    if cut.pending == "labelled-only":
+        fits = len(sample) <= left
+    else:
+        fits = len(sample) == (left if cut.window is None else min(left, cut.window))
+    return None if fits else f"it has read {len(sample)} groups older than its age cut, of {left}"
 
 
 def _differences(
@@ -125,6 +166,11 @@ def _differences(
             )
         if one.decides and (run["state"], run["threshold"]) != (cut.state, cut.threshold):
             yield f"its threshold is not what {one.name} finds"
+
+
+def reading_of(row: dict[str, Any]) -> Reading:
+    """What a policy cuts by, from its row as it is sealed."""
+    return Reading(Cut(row["state"], row["threshold"]), rule_of_text(_rule(row.get("rule"))))
 
 
 def _rule(rule: Rule | str | None) -> str:

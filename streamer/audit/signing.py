@@ -40,7 +40,7 @@ class Signer:
             key = serialization.load_pem_private_key(private_pem.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise UsageError(
-                "the signing key is no unencrypted private key in PEM; `streamer audit keygen` makes one"
+                "the signing key is not an unencrypted private key in PEM; `streamer audit keygen` makes one"
             ) from None
         if not isinstance(key, Ed25519PrivateKey):
             raise UsageError("the signing key is not an Ed25519 key; `streamer audit keygen` makes one")
@@ -84,7 +84,7 @@ def read_public_keys(pem: str, *, place: str) -> list[bytes]:
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Tell whether a signature (64 bytes) by a key (32 bytes) is good for a message."""
+    """Report whether a signature (64 bytes) by a key (32 bytes) is good for a message."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -1,4 +1,4 @@
-"""`audit show`: one decision, told to a person from what is recorded of it."""
+"""`audit show`: one decision, described from its record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HELD = {
     "closed": "the gate was closed",
     "too_few_responses": "there were too few responses to compare",
     "empty_text": "an answer was blank",
-    "encoder_mismatch": "the gate is calibrated for another encoder than the worker had",
+    "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "attempts_exhausted": "the prompt had used up its attempts",
     "deadline_passed": "it came too late",
@@ -26,7 +26,7 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
     line, policy, revision = found["line"], found["policy"], found["revision"]
     facts = line["facts"]
     if facts is None:
-        return [("damaged", f"{line['missing']}; `streamer audit verify` tells more")]
+        return [("damaged", f"{line['missing']}; `streamer audit verify` says more")]
     gate, batch, attempt = facts["batch"]
     topic, partition, offset = line["source"][1:]
     told: list[tuple[str, object]] = [
@@ -56,7 +56,7 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def is_linked(found: dict[str, Any]) -> bool:
-    """Tell whether the decision's link follows from the link before it and from what the tables say now."""
+    """Report whether the decision's link follows from the link before it and from what the tables say now."""
     line = found["line"]
     sealed = {
         "format": 1,
@@ -131,6 +131,9 @@ def _run(run: dict[str, Any]) -> str:
 
 def _draw(facts: dict[str, Any], labels: list[dict[str, Any]]) -> str:
     chance = f"probability {facts['sampling_probability']!r}"
+    if facts.get("audit_rate") is not None:
+        beyond = ", which alone drew it" if facts["extra_draw"] else ""
+        chance += f", raised by audit rate {facts['audit_rate']}{beyond}"
     if not facts["sampled"]:
         return f"not drawn for the audit sample ({chance})"
     waits = "" if labels else "; nobody has labelled it yet"

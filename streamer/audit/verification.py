@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamer.audit import signing
 from streamer.audit.policy_signatures import check_signatures
-from streamer.audit.rederive import ActionRules, contradiction
+from streamer.audit.rederive import ActionRules, contradiction, reading_of
 from streamer.audit.standalone.verify_bundle import Verifier
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.policies import NO_KEYS
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from streamer.audit.rescoring import Rescorer
     from streamer.gates.policy import GateRevision
+    from streamer.recalibration.comparison import Reading
     from streamer.recalibration.run import SampledGroup
     from streamer.signing.policies import PolicyKeys, PolicyVersion
 
@@ -67,7 +69,7 @@ class Report:
     ----------
     faults : the first ones, in the order of the record; empty when everything fits.
     notes : what could not be checked, and why.
-    counts : how much was checked; `faults` tells how many there are in all.
+    counts : how much was checked; `faults` is their total number.
     """
 
     faults: tuple[Fault, ...]
@@ -101,7 +103,7 @@ def verify_record(
     rescorer : scores stored texts again; None: scores are taken as they are.
     policies : every version of every gate, the oldest of each first; read when their turn comes.
     policy_keys : that policies may be signed with.
-    progress : told how many outcomes are done.
+    progress : called with how many outcomes are done.
     """
     verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules())
     if outside is None:
@@ -138,7 +140,7 @@ def verify_record(
 
 
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError, Unreadable)
-"""What reading a row may raise whose values are of no form that the program writes; a lost connection is none."""
+"""What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
 
 
 def _reached(verifier: Verifier) -> str:
@@ -154,9 +156,12 @@ def _calibrated_again(
     inputs: Callable[[int], Sequence[SampledGroup]],
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run again once the verifier has seen its line."""
+    served: dict[tuple[str, int], Reading] = {}
     for line in lines:
         yield line
         row = line["row"]
+        if line["kind"] == "policies" and row is not None:
+            served[row["gate"], row["version"]] = reading_of(row)
         if line["kind"] != "calibration_runs" or row is None:
             continue
         place = f"control, link {line['height']}, calibration_runs id {row['id']}"
@@ -174,10 +179,16 @@ def _calibrated_again(
             gate=gate,
             inputs=inputs,
             started_at=datetime.fromisoformat(row["started_at"]),
+            older_than=datetime.fromisoformat(row["older_than"]),
+            served=partial(_of_gate, served, row["gate"]),
         )
         verifier.counts["calibrations derived again"] += 1
         if found is not None:
             verifier.fault("policy", place, found)
+
+
+def _of_gate(served: Mapping[tuple[str, int], Reading], gate: str, version: int) -> Reading | None:
+    return served.get((gate, version))
 
 
 def _watched(

@@ -2,7 +2,7 @@
 
 With L_g(l) = sum_i w_gi m_gi 1{Q_gi > l} the loss of group g and B = alpha (G + 1) - 1 the budget of G groups,
 lambda = min{ l : sum_g L_g(l) <= B } over -inf, the scores and +inf. For exchangeable groups the loss of a random item
-of a fresh group is at most alpha on average, with ties and unequal group sizes, for every weight law with mean 1/I.
+of a fresh group is at most alpha on average, with ties and unequal group sizes, for every weighting scheme with mean 1/I.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def calibrate(
     from streamer.calibration.registry import weighting_scheme, weighting_schemes
 
     if method not in weighting_schemes():
-        # These stand on what is in this module.
+        # These import this module.
         from streamer.calibration.other_promises import calibrate_arrays
 
         return calibrate_arrays(

@@ -100,7 +100,7 @@ def check_unique(groups: Sequence[LabelledGroup]) -> None:
     seen: set[str] = set()
     for group in groups:
         if group.id in seen:
-            raise ValueError(f"group {group.id!r} is there twice")
+            raise ValueError(f"group {group.id!r} occurs twice")
         seen.add(group.id)
 
 
@@ -177,7 +177,7 @@ def canonical_order(
 
     Random weights are dealt out in this order, so that shuffling the items or renaming the groups changes nothing.
     Validity is untouched although labels take part in the order: the weights of a group are exchangeable and drawn
-    independently of it, so that dealing them out in any order that the contents determine leaves their law, given
+    independently of it, so that dealing them out in any order that the contents determine leaves their distribution, given
     the contents, the same.
 
     Parameters

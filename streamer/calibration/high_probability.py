@@ -15,6 +15,7 @@ score serves as a level.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
@@ -53,9 +54,9 @@ class BoundedRisk(Calibrator):
 
     delta: float
 
+    @abstractmethod
     def level(self, table: ItemTable, alpha: float, keyed: KeyedWeights) -> float:
         """Return lambda; of a table with at least one group."""
-        raise NotImplementedError
 
     def found(self, groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, seed: int) -> Threshold:
         """Find the threshold of named groups."""

@@ -65,7 +65,7 @@ class ItemTable:
 
     @property
     def losses(self) -> Floats:
-        """What each item adds to its group's loss once it ships, by the mean law: m/I, shape (N,)."""
+        """What each item adds to its group's loss once it ships, by the scheme mean: m/I, shape (N,)."""
         return self.severities / self.sizes[self.index]
 
     def loss_levels(self) -> Floats:

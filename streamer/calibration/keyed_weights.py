@@ -1,7 +1,7 @@
-"""The weight laws of one named group, derived from a seed and from names by HMAC-SHA256.
+"""The weights of one named group, derived from a seed and from names by HMAC-SHA256.
 
-Whoever knows the seed and the ids can derive every weight again: the order of groups and items plays no part, another
-group's presence changes nothing, and scores and labels cannot reach the weights. The laws are those of
+Anyone who knows the seed and the ids can derive every weight again: the order of groups and items plays no part, another
+group's presence changes nothing, and scores and labels cannot reach the weights. The schemes are those of
 `streamer.calibration.weight_laws`.
 """
 
@@ -54,8 +54,8 @@ class KeyedWeights:
         return counts / draws
 
     def rbwa(self, group: str, items: Sequence[str], eta: float) -> Floats:
-        """Draw the group's weights from the symmetric Dirichlet law of concentration `eta` > 0."""
-        from scipy.special import gammaincinv  # slow to import, and this law alone needs it
+        """Draw the group's weights from the symmetric Dirichlet distribution of concentration `eta` > 0."""
+        from scipy.special import gammaincinv  # slow to import, and only this scheme needs it
 
         words = np.frombuffer(b"".join(self._digest("rbwa", group, item)[:16] for item in items), dtype=">u8")
         uniforms = ((words >> 11).astype(np.float64) + 0.5) * 2.0**-53

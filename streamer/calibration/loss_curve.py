@@ -67,7 +67,7 @@ class LossCurve:
 def smallest_admissible(scores: Floats, losses: Floats, limit: float) -> float:
     """Return `LossCurve.of(scores, losses).first_over(limit)` without sorting all items.
 
-    A coarse histogram tells in which bin of scores the sum passes the limit; only that bin is sorted. The histogram's
+    A coarse histogram shows in which bin of scores the sum passes the limit; only that bin is sorted. The histogram's
     floating-point sums are a guess: exact sums confirm the bin, or else everything is sorted.
 
     Parameters

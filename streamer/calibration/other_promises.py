@@ -1,4 +1,4 @@
-"""Calibrators that are no laws of weights, for the arrays that `streamer.calibrate` takes."""
+"""Calibrators that are no weighting schemes, for the arrays that `streamer.calibrate` takes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def named_groups(
     Raises
     ------
     ValueError
-        If an argument is not as `streamer.calibrate` wants it, or two ids are written alike.
+        If an argument is not as `streamer.calibrate` requires, or two ids are written alike.
     """
     score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
     if len(score_array) != len(severity_array):

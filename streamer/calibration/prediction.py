@@ -117,7 +117,7 @@ def predict(
     rng: np.random.Generator,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> tuple[Prediction, ...]:
-    """Simulate calibrations and tell what they ship.
+    """Simulate calibrations and return what they ship.
 
     All splits of a repetition use the same prompts as far as they go, so that differences between splits are exact to
     less than each split's own spread.
@@ -131,7 +131,7 @@ def predict(
     repetitions : number of calibrations, >= 20.
     level : share of calibrations inside the bounds, in (0, 1). A further calibration lies inside them with exactly
         this chance or a little more: they are order statistics.
-    resampled : the population is itself a sample of prompts: weigh them anew in each repetition (Dirichlet weights,
+    resampled : the population is itself a sample of prompts: reweight them in each repetition (Dirichlet weights,
         the Bayesian bootstrap), so that the bounds hold what so few prompts leave open.
     rng : every random choice comes from it.
     progress : called with the number of repetitions done.
@@ -139,7 +139,7 @@ def predict(
     Raises
     ------
     ValueError
-        If an argument is not as described, or a split wants more items of a prompt than there are.
+        If an argument is not as described, or a split needs more items of a prompt than there are.
     """
     alpha = check_alpha(alpha)
     repetitions = whole_number("repetitions", repetitions, least=20)

@@ -1,4 +1,4 @@
-"""Every calibrator by name: whatever stands in `streamer.calibration.calibrators`."""
+"""Every calibrator by name: those in `streamer.calibration.calibrators`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from streamer.calibration import calibrators
-from streamer.calibration.specification import Calibrator, discovered
+from streamer.calibration.specification import Calibrator, all_ranges, discovered, made
 from streamer.calibration.weighting import WeightingScheme
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @cache
 def every() -> Mapping[str, type[Calibrator]]:
     """Return the classes by name, in the order of lists."""
-    return MappingProxyType(discovered(calibrators, Calibrator))
+    return MappingProxyType(discovered(calibrators, Calibrator))  # type: ignore[type-abstract]
 
 
 def names() -> tuple[str, ...]:
@@ -39,14 +39,7 @@ def weighting_schemes() -> tuple[str, ...]:
 
 def ranges() -> dict[str, tuple[Range, Number, tuple[str, ...]]]:
     """Return every parameter by name: its range, its default, and which calibrators a gate may name have it."""
-    found: dict[str, tuple[Range, Number, tuple[str, ...]]] = {}
-    for name in offered():
-        one = every()[name]
-        defaults = one.defaults()
-        for parameter, about in one.ranges().items():
-            before = found.get(parameter, (about, defaults[parameter], ()))
-            found[parameter] = (before[0], before[1], (*before[2], name))
-    return found
+    return all_ranges(every()[name] for name in offered())
 
 
 def for_arrays() -> tuple[str, ...]:
@@ -66,10 +59,7 @@ def calibrator(name: str, parameters: Mapping[str, Number] = MappingProxyType({}
     ValueError
         When there is none of this name, or a parameter is out of its range.
     """
-    kind = every().get(name)
-    if kind is None:
-        raise ValueError(f"method must be one of {', '.join(names())}, not {name!r}")
-    return kind(**{one: parameters[one] for one in kind.ranges() if one in parameters})
+    return made(every(), name, parameters, what="method")
 
 
 def weighting_scheme(name: str, parameters: Mapping[str, Number] = MappingProxyType({})) -> WeightingScheme:
@@ -77,6 +67,6 @@ def weighting_scheme(name: str, parameters: Mapping[str, Number] = MappingProxyT
     schemes = weighting_schemes()
     if name not in schemes:
         raise ValueError(f"method must be one of {', '.join(schemes)}, not {name!r}")
-    made = calibrator(name, parameters)
-    assert isinstance(made, WeightingScheme)
-    return made
+    scheme = calibrator(name, parameters)
+    assert isinstance(scheme, WeightingScheme)
+    return scheme

@@ -60,7 +60,7 @@ class SegmentedThreshold:
 
         Parameters
         ----------
-        kind : what tells segments apart, for example ``metadata key 'language'``.
+        kind : what distinguishes segments, for example ``metadata key 'language'``.
         """
         needed = counted(groups_needed(self.rest.alpha), "group")
         some = ", ".join(repr(name) for name in list(self.own)[:_NAMED]) + (

@@ -112,8 +112,8 @@ class FrozenQuantiles:
     """Scores as quantiles of a distribution that was frozen: F(Q) = share of its scores that are at most Q.
 
     F must be the calibration's own scores or others that were fixed before it, and stay what it is. A
-    distribution that rolls along with the traffic ships the same share whatever becomes of the scores, and is
-    invalid once they move.
+    distribution that rolls along with the traffic ships the same share however the scores change, and is invalid
+    once they move.
 
     Attributes
     ----------

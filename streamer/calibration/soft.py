@@ -45,7 +45,7 @@ class SoftThreshold:
     gate : the gate that the level is for.
     level : l; +inf when closed, -inf when open; finite levels may lie outside [0, 1].
     alpha : budget on exposure risk, in (0, 1).
-    method : weight law of the calibration.
+    method : weighting scheme of the calibration.
     groups : number G >= 0 of calibration groups.
     guarantee : what is promised and under which assumptions, in words.
     """
@@ -63,7 +63,7 @@ class SoftThreshold:
         return state_at(self.level)
 
     def decide(self, scores: ArrayLike, uniforms: ArrayLike) -> NDArray[np.bool_]:
-        """Tell for each score whether it ships.
+        """Decide for each score whether it ships.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ def _smallest_level(gate: SoftGate, lost: Callable[[float], float], limit: float
     if limit == 0:
         return math.inf
     over, within = gate.bracket(everything, limit)
-    if not lost(within) <= limit:  # the budget is too small a part of the loss for floats to tell
+    if not lost(within) <= limit:  # the budget is too small a part of the loss for floats to resolve
         return math.inf
     if lost(over) <= limit:  # a loss so near the budget that rounding hides it: this level is feasible
         return over

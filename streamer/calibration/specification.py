@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import operator
 import pkgutil
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
 
     from streamer.calibration.calibrators.transductive import TransductiveRule
@@ -94,11 +95,8 @@ def parameter(
     return field(default=default, metadata={"range": about})
 
 
-P = TypeVar("P", bound="Parametrised")
-
-
-class Parametrised:
-    """A specification whose parameters are its dataclass fields, made by `parameter`. Raises `ValueError` beyond a range."""
+class Specification:
+    """What one of several says of itself: a calibrator, a shape, a scorer, a kind of severity."""
 
     __slots__ = ()
 
@@ -106,6 +104,15 @@ class Parametrised:
     """How it is named on the command line, on topics and in SQL."""
     place: ClassVar[int] = 1000
     """Where it stands in lists; those of the same place stand by name."""
+
+
+S = TypeVar("S", bound=Specification)
+
+
+class Parametrised(Specification):
+    """A specification whose parameters are its dataclass fields, made by `parameter`. Raises `ValueError` beyond a range."""
+
+    __slots__ = ()
 
     @classmethod
     def ranges(cls) -> dict[str, Range]:
@@ -121,16 +128,39 @@ class Parametrised:
         """What they are."""
         return {name: getattr(self, name) for name in self.ranges()}
 
-    def check(self) -> None:
-        """Make plain numbers of the parameters. Raises `ValueError` for one that is out of its range."""
+    def __post_init__(self) -> None:
         for name, about in self.ranges().items():
             object.__setattr__(self, name, about.plain(name, getattr(self, name)))
 
-    def __post_init__(self) -> None:
-        self.check()
+
+P = TypeVar("P", bound=Parametrised)
 
 
-def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
+def made(kinds: Mapping[str, type[P]], name: str, parameters: Mapping[str, Number], *, what: str) -> P:
+    """Make one of several; parameters that it does not have are passed over.
+
+    Raises
+    ------
+    ValueError
+        When there is none of this name, or a parameter is out of its range.
+    """
+    kind = kinds.get(name)
+    if kind is None:
+        raise ValueError(f"{what} must be one of {', '.join(kinds)}, not {name!r}")
+    return kind(**{one: parameters[one] for one in kind.ranges() if one in parameters})
+
+
+def all_ranges(kinds: Iterable[type[Parametrised]]) -> dict[str, tuple[Range, Number, tuple[str, ...]]]:
+    """Return every parameter of several by name: its range, its default, and the names of those that have it."""
+    found: dict[str, tuple[Range, Number, tuple[str, ...]]] = {}
+    for kind in kinds:
+        for name, about in kind.ranges().items():
+            first, default, who = found.get(name, (about, kind.defaults()[name], ()))
+            found[name] = (first, default, (*who, kind.name))
+    return found
+
+
+def discovered(package: ModuleType, base: type[S]) -> dict[str, type[S]]:
     """Return the specifications of a kind in a package, by name, in the order of their places.
 
     Raises
@@ -138,7 +168,7 @@ def discovered(package: ModuleType, base: type[P]) -> dict[str, type[P]]:
     TypeError
         When two have the same name.
     """
-    found: dict[str, type[P]] = {}
+    found: dict[str, type[S]] = {}
     for module in pkgutil.iter_modules(package.__path__):
         content = vars(import_module(f"{package.__name__}.{module.name}"))
         for one in content.values():
@@ -196,7 +226,7 @@ class Calibrated(NamedTuple):
     window: TransductiveRule | None = None
 
 
-class Calibrator(Parametrised):
+class Calibrator(Parametrised, ABC):
     """A way from labelled groups to a threshold, with its promise.
 
     A subclass is a frozen dataclass with slots in a file of its own in `streamer.calibration.calibrators`.
@@ -236,11 +266,11 @@ class Calibrator(Parametrised):
     per_batch: ClassVar[bool] = False
     """Whether each batch gets a threshold of its own."""
     against_mean: ClassVar[str] = ""
-    """How its threshold stands to that of `mean`, in a sentence that goes on after its name; empty for `mean` itself."""
+    """How its threshold compares with that of `mean`: the end of a sentence that begins with its name; empty for `mean` itself."""
 
+    @abstractmethod
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the threshold. Raises `ValueError` if a group id repeats or an argument is not valid."""
-        raise NotImplementedError
 
     def groups_needed(self, alpha: float) -> int:
         """The fewest groups with which anything could ship at this budget, if none of them lost anything."""

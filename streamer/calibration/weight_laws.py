@@ -1,6 +1,6 @@
-"""How the items of a group share its weight of 1: four laws, each with mean 1/I for every item.
+"""How the items of a group share its weight of 1: four schemes, each with mean 1/I for every item.
 
-The laws see group sizes alone, so weights cannot depend on scores or labels. Items stand group by group; `sizes` has
+The schemes see only group sizes, so weights cannot depend on scores or labels. Items stand group by group; `sizes` has
 shape (G,), each >= 1, and the weights have shape (sum(sizes),).
 """
 
@@ -37,7 +37,7 @@ def bb_weights(sizes: Sizes, draws: int, rng: np.random.Generator) -> Floats:
 
 
 def rbwa_weights(sizes: Sizes, eta: float, rng: np.random.Generator) -> Floats:
-    """Draw each group's weights from the symmetric Dirichlet law of concentration `eta` > 0."""
+    """Draw each group's weights from the symmetric Dirichlet distribution of concentration `eta` > 0."""
     items = int(sizes.sum())
     return normalised_gammas(rng.standard_gamma(eta + 1.0, items), 1.0 - rng.random(items), eta, sizes)
 
@@ -45,7 +45,7 @@ def rbwa_weights(sizes: Sizes, eta: float, rng: np.random.Generator) -> Floats:
 def normalised_gammas(gammas: Floats, uniforms: Floats, eta: float, sizes: Sizes) -> Floats:
     """Turn Gamma(eta + 1) and uniform variates into Dirichlet(eta) weights of each group.
 
-    Gamma(eta) has the law of Gamma(eta + 1) U**(1/eta). In logarithms, less each group's largest, it cannot underflow
+    Gamma(eta) is distributed as Gamma(eta + 1) U**(1/eta). In logarithms, less each group's largest, it cannot underflow
     to a group of zeros, however small `eta` is.
 
     Parameters

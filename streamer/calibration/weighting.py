@@ -5,6 +5,7 @@ Conformal risk control with any of them keeps the budget on average; see `stream
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
@@ -35,17 +36,17 @@ class WeightingScheme(Calibrator):
     """Whether the weights are drawn; the seed is then part of what is fixed beforehand."""
 
     @property
+    @abstractmethod
     def words(self) -> str:
         """The scheme in words, for guarantees."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Return weights of shape (sum(sizes),) of groups that stand one after the other; `sizes` has shape (G,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Return the weights of one named group of two or more items, in their order, derived from seed and names."""
-        raise NotImplementedError
 
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the smallest threshold whose corrected mean loss is within the budget."""

@@ -1,34 +1,34 @@
-"""The command `streamer`: one file a command group, each a thin layer over the rooms that do the work."""
+"""The command `streamer`: one file a command group, each a thin layer over the packages that do the work."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
 DONE, FAILED, WRONG_USAGE, FOUND, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit statuses: it is done, it failed, it was asked wrongly, a check found something, Ctrl-C."""
+"""Exit statuses: done, failed, usage error, a check found something, Ctrl-C."""
 
 _SERVICES = ("worker", "recalibrator")
-"""Commands that write a log, of JSON unless somebody watches."""
+"""Commands that write a log, in JSON unless a terminal shows it."""
 _SERVICES_FOR_PEOPLE = ("dev", "review")
-"""Those that talk to a person beside their log, unless JSON is asked for."""
+"""Those that also talk to a person, unless JSON is asked for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
     Errors are one line on standard error, what is wrong and what to do about it; with ``STREAMER_DEBUG=1`` the
-    traceback comes as well. Where a service logs JSON, whatever it says on standard error is JSON from its first line.
+    traceback is printed as well. Where a service logs JSON, whatever it says on standard error is JSON from its first line.
 
     Parameters
     ----------
-    arguments : the words after ``streamer``; those of this process when None.
+    arguments : the arguments after ``streamer``; those of this process when None.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
@@ -42,19 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if str(error.name).startswith("streamer"):
             raise
-        # The library alone, without what it depends on: nothing is there yet to say it prettily with.
+        # A dependency is missing, so the console that formats errors may be, too.
         sys.stderr.write(f"streamer: the package {error.name} is missing: pip install conformal-streamer\n")
         return WRONG_USAGE
 
+    output = _file_of(sys.__stdout__)
     debug = not logged and os.environ.get("STREAMER_DEBUG", "") not in ("", "0")
     if debug:
         sys.excepthook = _visible_traceback
     log_lines(logged)
     try:
-        # Outside standalone mode usage errors come here, and are not printed in a frame.
+        # Outside standalone mode usage errors are raised to here instead of printed in a frame.
         status = app(args=words, prog_name="streamer", standalone_mode=not logged)
         return status if isinstance(status, int) else DONE
     except SystemExit as stop:
+        # Typer and Rich exit with 1 at any broken pipe; it may also have been a connection's.
+        if isinstance(stop.__context__, BrokenPipeError) and not logged and _is_closed(output):
+            return DONE
         return stop.code if isinstance(stop.code, int) else DONE if stop.code is None else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -68,10 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         complain(redact_text(str(error)))
         return FAILED
-    except BrokenPipeError:
-        # Whoever read our output has enough (`streamer tail | head`); the interpreter must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except Exception as error:
         if debug:
             raise
@@ -88,15 +88,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     finally:
         log_lines(False)
-        # Whoever calls us goes on; of a process of ours the last word is to be logged, too.
+        # A caller's process continues with its own hooks; ours logs even what happens at its exit.
         if arguments is not None:
             sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+
+
+def _file_of(stream: TextIO | None) -> os.stat_result | None:
+    """Return what a stream writes to; None where that is no file."""
+    try:
+        return None if stream is None else os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_closed(output: os.stat_result | None) -> bool:
+    """Report whether the reader of standard output has closed it (`streamer tail | head`), and discard the rest."""
+    import select
+
+    stdout = sys.__stdout__
+    if stdout is None or output is None or not hasattr(select, "poll"):
+        return False
+    if not os.path.samestat(output, os.fstat(stdout.fileno())):
+        return True  # Rich has put the null device in its place
+    poll = select.poll()
+    poll.register(stdout.fileno(), 0)
+    if not poll.poll(0):  # errors and hang-ups are always reported
+        return False
+    # Without this the interpreter would complain at its exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+    return True
 
 
 def _begin_log(words: Sequence[str]) -> bool:
     """Configure the log of a service before anything can be said, and report whether it is JSON.
 
-    What format the settings want is known when they are read; until then the environment's word is taken.
+    What format the settings want is known when they are read; until then the environment decides.
     """
     wanted = os.environ.get("STREAMER_LOGGING_FORMAT", "").strip().lower()
     command = next((word for word in words if not word.startswith("-")), None)

@@ -1,4 +1,4 @@
-"""`streamer alert`: what the program thinks somebody should look at, and who has."""
+"""`streamer alert`: list alerts and acknowledge them."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +10,14 @@ from streamer.cli.policies import when
 if TYPE_CHECKING:
     from streamer.store.risk.alerts import RaisedAlert
 
-app = typer.Typer(no_args_is_help=True, help="What somebody should look at, and who has.")
+app = typer.Typer(no_args_is_help=True, help="Alerts: list and acknowledge them.")
 
 
 @app.command("list")
 def list_(
     gate: Annotated[str | None, typer.Argument(metavar="[GATE]", help="Only this gate.")] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Only those that nobody has acknowledged.")] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 20,
+    open_: Annotated[bool, typer.Option("--open", help="Only alerts that nobody has acknowledged.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 20,
     json: opt.JsonOption = False,
 ) -> None:
     """List alerts, the newest first."""
@@ -34,7 +34,7 @@ def list_(
             print_json(alert_json(raised))
         return
     if not found:
-        note("There is no alert." if not open_ else "There is no alert that nobody has acknowledged.")
+        note("There is no alert." if not open_ else "There is no unacknowledged alert.")
         return
     print_table(
         ["id", "raised", "gate", "level", "kind", "what", "acknowledged"],
@@ -53,7 +53,7 @@ def list_(
 def acknowledge(
     alert_id: Annotated[
         str,
-        typer.Argument(metavar="ID", help="The alert's id, or the beginning of it as `alert list` shows."),
+        typer.Argument(metavar="ID", help="The alert's id, or its beginning, as `alert list` shows it."),
     ],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What was found, for the record.")],
     by: opt.ByOption = None,
@@ -78,7 +78,7 @@ def acknowledge(
 
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:
-    """Return an alert as JSON values, with who has looked at it."""
+    """Return an alert as JSON values, with its acknowledgement."""
     event = raised.alert
     return {
         "alert_id": event.alert_id,

@@ -1,4 +1,4 @@
-"""The whole command line: every command in the order that people meet them."""
+"""The whole command line: every command, in the order of `--help`."""
 
 import os
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _COMMANDS = {
             "simulate",
             "simulate:simulate",
             "service",
-            "Publish made-up batches and their severities until Ctrl-C, to try an installation.",
+            "Publish simulated batches and their severities until Ctrl-C, to try an installation.",
         ),
     ),
     "Run it": (
@@ -51,19 +51,19 @@ _COMMANDS = {
         ("publish", "publish:publish", "service", "Publish response batches to the responses topic."),
         ("tail", "tail:tail", "service", "Follow a topic, one line an event, until Ctrl-C."),
     ),
-    "Own the risk": (
+    "Manage risk": (
         (
             "plan",
             "plan:plan",
             None,
-            "Tell what a budget needs before anyone labels: labels, how to spend them, how many responses to sample.",
+            "Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.",
         ),
-        ("gate", "gate:app", "service", "Create gates, look at them, change them."),
+        ("gate", "gate:app", "service", "Create, show and change gates."),
         (
             "label",
             "label:app",
             "service",
-            "Severities: what waits for one, import from files, labelling by programs.",
+            "Labels: list what waits for one, import files, label by program.",
         ),
         (
             "review",
@@ -81,11 +81,21 @@ _COMMANDS = {
             "risk",
             "risk:risk",
             "service",
-            "Say whether gates are inside their budgets, how sure that is, and whether an alarm stands raised.",
+            "Show whether gates keep their budgets, how certain that is, and which alarms are raised.",
         ),
-        ("threshold", "threshold:app", "service", "The thresholds that gates had and have: who, why, when."),
-        ("alert", "alert:app", "service", "What somebody should look at, and who has."),
-        ("audit", "audit:app", "service", "The record: told, verified, exported, sealed by checkpoints."),
+        (
+            "threshold",
+            "threshold:app",
+            "service",
+            "Thresholds: list and show them, activate proposals, roll back, close a gate, sign.",
+        ),
+        ("alert", "alert:app", "service", "Alerts: list and acknowledge them."),
+        (
+            "audit",
+            "audit:app",
+            "service",
+            "The record: show decisions, verify it, export it, make checkpoints.",
+        ),
     ),
     "Operate it": (
         (
@@ -94,22 +104,27 @@ _COMMANDS = {
             "service",
             "Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.",
         ),
-        ("db", "database:app", "service", "The database: its schema, its roles, what it forgets."),
-        ("topics", "topics:app", "service", "The topics on the broker."),
+        (
+            "db",
+            "database:app",
+            "service",
+            "The database: upgrade its schema, create its roles, erase old texts.",
+        ),
+        ("topics", "topics:app", "service", "Topics on the broker: create and check them."),
         (
             "dead-letters",
             "dead_letters:app",
             "service",
-            "Messages that were refused, why, and sending them again.",
+            "Refused messages: list them with the reason, and send them again.",
         ),
-        ("config", "config:app", None, "What is configured, and where it came from."),
+        ("config", "config:app", None, "Settings: show each value and where it came from."),
     ),
     "Research": (
         (
             "evaluate",
             "evaluate:evaluate",
             "research",
-            "Evaluate response clouds: what a gate would ship, what would get through, which score and method do best.",
+            "Evaluate response clouds: what a gate would ship, what harm would get through, which score and method do best.",
         ),
         (
             "sample",
@@ -121,7 +136,7 @@ _COMMANDS = {
             "gpso",
             "gpso:gpso",
             "research",
-            "Tell good responses from bad ones by the subspaces that their embeddings span, as the paper's GPSO does.",
+            "Classify responses as good or bad by the subspaces that their embeddings span (the paper's GPSO).",
         ),
     ),
 }
@@ -188,7 +203,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help=(
         "Ship or hold language-model answers inside a stated risk budget.\n\n"
-        "Start with `streamer demo`. Exit status: 0 done, 1 failed, 2 wrong usage, 3 a check found something."
+        "Start with `streamer demo`. Exit status: 0 done, 1 failed, 2 usage error, 3 a check found something."
     ),
 )
 

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
-app = typer.Typer(no_args_is_help=True, help="The record: told, verified, exported, sealed by checkpoints.")
+app = typer.Typer(
+    no_args_is_help=True, help="The record: show decisions, verify it, export it, make checkpoints."
+)
 
 _KeysOption = Annotated[
     Path | None,
     typer.Option(
         "--public-key",
         metavar="FILE",
-        help="PEM file with the keys that checkpoints may be signed with; default: the configured ones.",
+        help="PEM file with the public keys that may sign checkpoints; default: the configured ones.",
     ),
 ]
 _CheckpointsOption = Annotated[
@@ -29,7 +31,7 @@ _CheckpointsOption = Annotated[
     typer.Option(
         "--checkpoints",
         metavar="FILE|topic",
-        help="Checkpoints kept outside the database; default: the configured file, if it is there.",
+        help="Checkpoints kept outside the database; default: the configured file, if it exists.",
     ),
 ]
 
@@ -43,7 +45,7 @@ def show(
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Tell the story of a decision: what came, what was decided and why, by which policy, and how it is sealed."""
+    """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
     from streamer import wiring
     from streamer.audit.story import is_linked, tell
     from streamer.audit.verification import UNREADABLE
@@ -61,7 +63,7 @@ def show(
             ) from error
     if not found:
         raise UsageError(
-            f"no decision about a batch {batch!r} is recorded" + (f" for gate {gate}" if gate else "")
+            f"no decision about batch {batch!r} is recorded" + (f" for gate {gate}" if gate else "")
         )
     for number, one in enumerate(found):
         if json:
@@ -87,12 +89,12 @@ def verify(
             "--tolerance",
             metavar="T",
             min=0,
-            help="How far a score may lie from the stored one; default 1e-5.",
+            help="Largest difference allowed between a score and the stored one; default 1e-5.",
         ),
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Derive the whole record again, and name the first row that does not fit. Exit status 3 when one does not.
+    """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 when one does not.
 
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
     run's inputs and seed. Read docs/audit.md for what it finds, and what nobody can find without checkpoints from
@@ -138,9 +140,9 @@ def verify(
             warn(f"not checked: {text}")
         note(", ".join(f"{count} {name}" for name, count in report.counts.items()))
         say(
-            f"{report.counts['faults']} things do not fit; the first is {report.faults[0].place}."
+            f"{report.counts['faults']} faults were found; the first is {report.faults[0].place}."
             if report.faults
-            else "Everything that could be checked fits."
+            else "Everything that could be checked is consistent."
         )
     if report.faults:
         raise typer.Exit(FOUND)
@@ -169,19 +171,19 @@ def export(
     ],
     gate: opt.GateFilter = None,
     texts: Annotated[
-        bool, typer.Option("--texts/--no-texts", help="With prompts and answers, or with their seals alone.")
+        bool, typer.Option("--texts/--no-texts", help="Include prompts and answers, or only their seals.")
     ] = True,
     salts: Annotated[
         bool,
         typer.Option(
             "--salts/--no-salts",
-            help="Reveal the salts of audit draws. Who knows one can tell which batches will be looked at.",
+            help="Reveal the salts of audit draws. Anyone who knows one can predict which batches will be drawn.",
         ),
     ] = True,
     public_key: _KeysOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Write a bundle that anybody can verify without this package, with one file of Python's standard library.
+    """Write a bundle that anyone can verify without this package, with one file of Python's standard library.
 
     The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate the other
     gates' links are there (a chain has no holes), without their texts, actions and salts.
@@ -219,7 +221,7 @@ def export(
 
 @app.command()
 def checkpoint(json: opt.JsonOption = False) -> None:
-    """Make a checkpoint now: sign where every chain stands, publish it, and append it to the configured file."""
+    """Make a checkpoint now: sign the heads of all chains, publish it, and append it to the configured file."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.cli.outbox import announce_now
@@ -238,7 +240,7 @@ def checkpoint(json: opt.JsonOption = False) -> None:
     if json:
         print_json({"made": made is not None, "sequence": sequence})
     elif made is None:
-        say(f"Nothing has happened since checkpoint {sequence}.")
+        say(f"Nothing was recorded since checkpoint {sequence}.")
     else:
         say(f"Checkpoint {sequence} is made.")
 
@@ -252,10 +254,10 @@ def keygen(
         ),
     ],
 ) -> None:
-    """Make a key pair, for checkpoints or for policies: each wants its own. For labels: `streamer label keygen`.
+    """Make a key pair, for checkpoints or for policies: each needs its own. For labels: `streamer label keygen`.
 
     The key of checkpoints stays with the workers; that of policies where policies are made, and not with the workers.
-    The public one goes to whoever verifies: auditors, and for policies the workers.
+    Verifiers get the public one: auditors, and for policies the workers.
     """
     from streamer.audit.signing import generate_keys
     from streamer.cli.console import say
@@ -267,5 +269,5 @@ def keygen(
         "policies: STREAMER_POLICIES_PRIVATE_KEY_FILE, where policies are made."
     )
     say(
-        f"{beside}: the public key, for whoever verifies; of policies STREAMER_POLICIES_PUBLIC_KEYS_FILE, for workers."
+        f"{beside}: the public key, for verifying; for policies STREAMER_POLICIES_PUBLIC_KEYS_FILE, for workers."
     )

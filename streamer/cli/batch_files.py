@@ -39,7 +39,7 @@ class Publication:
     Attributes
     ----------
     key : of all these messages, so that attempts and labels of one batch keep their order.
-    value : the event, as the responses topic wants it.
+    value : the event, as the responses topic requires it.
     labels : events for the labels topic.
     """
 
@@ -61,7 +61,7 @@ def publications(
 
     Parameters
     ----------
-    file : a path, or ``-`` for standard input; plain or gzip, told apart by content.
+    file : a path, or ``-`` for standard input; plain or gzip, detected by content.
     gate : needed for clouds; replaces the gate of events when given.
     labels : take the clouds' labels along.
     labeller : who gave them; ``file:NAME`` when None.
@@ -73,7 +73,7 @@ def publications(
     UsageError : the file cannot be read, or a line is not fit to be published; the text names the line.
     """
     if gate is not None and GATE_NAME.fullmatch(gate) is None:
-        raise UsageError(f"--gate {gate!r} is no gate name: {GATE_NAME_RULE}")
+        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     found = kind or file_kind(file)
     if found == "events":
         if labels:
@@ -95,7 +95,7 @@ def publications(
 
 
 def file_kind(file: str) -> FileKind:
-    """Tell from the first bytes of a file what it holds. Raises `UsageError` when they do not tell."""
+    """Return what a file holds, by its first bytes. Raises `UsageError` when they do not show it."""
     with _opened(file) as raw:
         head = raw.peek(_HEAD_BYTES)[:_HEAD_BYTES]
     if head.startswith(_GZIP_MAGIC):

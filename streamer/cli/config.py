@@ -6,7 +6,7 @@ import typer
 
 from streamer.cli.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="What is configured, and where it came from.")
+app = typer.Typer(no_args_is_help=True, help="Settings: show each value and where it came from.")
 
 
 @app.callback()
@@ -34,7 +34,7 @@ def show(json: JsonOption = False) -> None:
         return
     print_table(["setting", "value", "from"], [[row["setting"], row["value"], row["origin"]] for row in rows])
     for name in unknown:
-        warn(f"{name} is set and is no setting; is it misspelt?")
+        warn(f"{name} is set but is not a setting; is it misspelt?")
 
 
 def setting_rows(settings: Any) -> list[dict[str, object]]:

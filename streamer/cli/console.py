@@ -200,8 +200,8 @@ def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], No
 
     Parameters
     ----------
-    text : what goes on.
-    total : how much there is to do; None when nobody knows.
+    text : what is being done.
+    total : how much there is to do; None when unknown.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""`streamer db`: the schema of the database, who may do what with it, and what it forgets."""
+"""`streamer db`: the schema of the database, its roles, and erasing old texts."""
 
 from typing import Annotated
 
@@ -7,7 +7,9 @@ import typer
 from streamer.cli import FOUND
 from streamer.cli.options import JsonOption, seconds
 
-app = typer.Typer(no_args_is_help=True, help="The database: its schema, its roles, what it forgets.")
+app = typer.Typer(
+    no_args_is_help=True, help="The database: upgrade its schema, create its roles, erase old texts."
+)
 
 
 @app.command()
@@ -16,13 +18,13 @@ def upgrade(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long to wait for a table that others use, on PostgreSQL; then nothing is changed. Default: 10s.",
+            help="On PostgreSQL: how long to wait for a table in use before giving up with nothing changed. Default: 10s.",
         ),
     ] = None,
 ) -> None:
-    """Bring the database's schema to this version's: all of it or nothing. Safe to repeat.
+    """Upgrade the database's schema to this version: all of it or nothing. Safe to repeat.
 
-    Run it before new workers start; those that run go on.
+    Run it before new workers start; those that run continue.
     """
     from streamer import wiring
     from streamer.cli.console import say
@@ -35,9 +37,9 @@ def upgrade(
     )
     name = redact_text(settings.database.url)
     if state.before is None:
-        say(f"Made the tables of {name}, which had none: revision {state.revision}.")
+        say(f"Created the tables of {name}: revision {state.revision}.")
     elif state.before != state.revision:
-        say(f"Brought the tables of {name} from revision {state.before} to {state.revision}.")
+        say(f"Upgraded the tables of {name} from revision {state.before} to {state.revision}.")
     else:
         say(f"The tables of {name} are up to date: revision {state.revision}.")
 
@@ -112,7 +114,7 @@ def roles(json: JsonOption = False) -> None:
 @app.command()
 def prune(
     older_than: Annotated[
-        str, typer.Option(metavar="TIME", help="Age from which on texts are erased, like 200d.")
+        str, typer.Option(metavar="TIME", help="Erase texts that are at least this old, like 200d.")
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count what would be erased, and erase nothing.")
@@ -122,12 +124,12 @@ def prune(
         bool,
         typer.Option(
             "--sooner-than-six-months",
-            help="Permit an age under 184 days, for which records of automatic decisions are commonly to be kept.",
+            help="Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
         ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Erase old texts and delete old published messages. What was erased is gone for good.
+    """Erase old texts and delete old published messages. What was erased cannot be restored.
 
     Erased are prompts, responses, references, metadata, refused messages, and what a judge was asked and said.
     Decisions, scores, labels, calibrations and ids stay, and the hash chains still verify. A batch that is delivered
@@ -152,8 +154,10 @@ def prune(
     if not dry_run and found.total:
         if not yes:
             if json or not _asks():
-                raise UsageError("nothing was erased: say --yes, or look first with --dry-run")
-            typer.confirm(f"Erase {counted(found.total, 'row', 'rows')} for good?", abort=True, err=True)
+                raise UsageError(
+                    "nothing was erased: give --yes, or use --dry-run first to see what would be"
+                )
+            typer.confirm(f"Erase {counted(found.total, 'row', 'rows')} permanently?", abort=True, err=True)
         found = run(dry_run=False)
     if json:
         print_json({"dry_run": dry_run, **asdict(found)})

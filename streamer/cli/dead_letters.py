@@ -7,13 +7,16 @@ import typer
 from streamer.cli import options as opt
 from streamer.cli.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="Messages that were refused, why, and sending them again.")
+app = typer.Typer(
+    no_args_is_help=True, help="Refused messages: list them with the reason, and send them again."
+)
 
 
 @app.command("list")
 def list_(
     code: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Only this error code, like not_json.")
+        str | None,
+        typer.Option(metavar="CODE", help="Only dead letters with this error code, like not_json."),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most this many.")] = 50,
     json: JsonOption = False,
@@ -53,7 +56,7 @@ def replay(
     ] = None,
     code: Annotated[
         str | None,
-        typer.Option(metavar="CODE", help="All of this error code that were not sent again before."),
+        typer.Option(metavar="CODE", help="All with this error code that have not been sent again yet."),
     ] = None,
     by: opt.ByOption = None,
     json: JsonOption = False,
@@ -70,7 +73,7 @@ def replay(
     from streamer.settings.settings import load_settings
 
     if bool(identities) == (code is not None):
-        raise UsageError("name the dead letters: either their ids, or --code CODE for all of one error code")
+        raise UsageError("name the dead letters: give their ids, or --code CODE for all with one error code")
     actor = opt.who(by)
     settings = load_settings()
     with wiring.open_store(settings) as store:
@@ -83,4 +86,4 @@ def replay(
     elif count:
         say(f"Sent {counted(count, 'message', 'messages')} again.")
     else:
-        note(f"No message of the code {code} waits to be sent again.")
+        note(f"No message with the code {code} is left to send again.")

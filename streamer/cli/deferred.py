@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -35,8 +36,17 @@ class DeferredCommand(TyperCommand):
             alone.add_typer(found, name=self.name)
         else:
             alone.command(self.name)(found)
-        return typer.main.get_group(alone).commands[self.name or ""]
+        return _flowing(typer.main.get_group(alone).commands[self.name or ""])
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read its command line: from here on the command itself is asked."""
         return self.command.make_context(*arguments, **options)
+
+
+def _flowing(command: Any) -> Any:
+    """Join the lines of each paragraph of the help: Rich would break them again where the source does."""
+    if command.help:
+        command.help = "\n\n".join(" ".join(part.split()) for part in cleandoc(command.help).split("\n\n"))
+    for child in getattr(command, "commands", {}).values():
+        _flowing(child)
+    return command

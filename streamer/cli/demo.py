@@ -1,4 +1,4 @@
-"""`streamer demo`: everything once, on parts inside this process."""
+"""`streamer demo`: everything once, with all services inside this process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -131,7 +131,7 @@ class DemoProgress:
 
             from streamer.cli.console import errors
 
-            # Where there is little room the bar goes first and the names break; figures are never cut.
+            # Where space is short the bar is dropped first and names are wrapped; figures are never cut.
             console = errors()
             self._bars = Progress(
                 SpinnerColumn(finished_text="[green]✓"),

@@ -1,4 +1,4 @@
-"""The living view of `streamer dev`: what happens now, in one look."""
+"""The live view of `streamer dev`: what happens now, on one screen."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def draw(look: Look) -> Group:
     for gate in look.numbers.gates:
         parts += _gate(gate, look.now)
     if not look.numbers.gates:
-        parts.append(Text("There is no gate yet: streamer gate create NAME", style="dim"))
+        parts.append(Text("There is no gate yet; create one: streamer gate create NAME", style="dim"))
     parts += [Text(), *_lines("Policies", look.policies, "none yet"), Text()]
     parts += _lines("Alarms", look.alarms, "none")
-    parts += [Text(), Text("Ctrl-C ends it.", style="dim")]
+    parts += [Text(), Text("Press Ctrl-C to stop.", style="dim")]
     return Group(*parts)
 
 

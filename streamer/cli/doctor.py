@@ -1,4 +1,4 @@
-"""`streamer doctor`: is everything there, does it fit together, and why does a gate hold?"""
+"""`streamer doctor`: is everything installed and consistent, and why does a gate hold?"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 Level = Literal["ok", "warn", "fail"]
 QUICK_LINKS = 50_000
-"""The longest record that is verified without being asked to: a few seconds."""
+"""The longest record that is verified by default: a few seconds."""
 
 _CONNECTIONS = {
-    "direct": "straight to PostgreSQL, no pooler between",
+    "direct": "straight to PostgreSQL, no pooler in between",
     "session": "through a pooler such as PgBouncer that keeps a session for each client, as far as can be seen",
     "transaction": "through a pooler such as PgBouncer in transaction mode: nothing that is set, locked or prepared outlives "
     "its transaction",
@@ -80,14 +80,14 @@ def _print(finding: Finding) -> None:
 
 
 def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
-    """Look at every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
+    """Check every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
     for subject, look in (("python", _python), ("settings", _settings), ("encoder", _encoder)):
         yield from _guarded(subject, look, settings)
     database = list(_guarded("database", partial(_database, full=full), settings))
     yield from database
     yield from _guarded("broker", _broker, settings)
     if any(finding.level == "fail" and finding.subject == "database" for finding in database):
-        return  # what is kept there cannot be looked at
+        return  # the text of that field cannot be inspected
     yield from _guarded("gates", _gates, settings)
     yield from _guarded("signatures", _signatures, settings)
     yield from _guarded("labels", _labels, settings)
@@ -178,7 +178,7 @@ def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
         yield Finding(
-            "ok", "record", f"{links} links; too long to verify in passing", "streamer doctor --full"
+            "ok", "record", f"{links} links; too long to verify by default", "streamer doctor --full"
         )
     else:
         faults = store.verify_chain()
@@ -217,7 +217,9 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
     yield Finding("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
     if is_embedded(identity):
         yield Finding(
-            "warn", "broker", "it is the embedded one: for trying only, it forgets everything at its end"
+            "warn",
+            "broker",
+            "it is the embedded broker, for trial use only: it loses everything when it stops",
         )
     else:
         problems = wiring.check_topics(settings)
@@ -239,7 +241,7 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
 def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
-    from streamer.cli.policies import cut_text, standing
+    from streamer.cli.policies import cut_text, status_text
     from streamer.gates.settings import NO_ENCODER
     from streamer.scoring.encoders.registry import encoder_identity
 
@@ -261,7 +263,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
             yield Finding(
                 "fail",
                 f"gate {name}",
-                f"wants encoder {policy.settings.encoder}, workers with these settings run {identity}: "
+                f"needs encoder {policy.settings.encoder}, workers with these settings run {identity}: "
                 "all its batches are held (encoder_mismatch)",
                 f"set STREAMER_ENCODER_NAME, or streamer gate set {name} "
                 + ("--embeddings accept" if identity == NO_ENCODER else f"--encoder {configured}"),
@@ -274,9 +276,9 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 todo = f"label more, then: streamer recalibrate {name}"
             else:
                 todo = f"publish batches to it, label what is drawn, then: streamer recalibrate {name}"
-            yield Finding("warn", f"gate {name}", standing(policy), todo)
+            yield Finding("warn", f"gate {name}", status_text(policy), todo)
         else:
-            yield Finding("ok", f"gate {name}", standing(policy))
+            yield Finding("ok", f"gate {name}", status_text(policy))
             if waiting:
                 yield Finding(
                     "ok",
@@ -305,7 +307,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
 
 
 def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Finding]:
-    """Say whether publishers send a gate embeddings that it does not take, or will not any more."""
+    """Say whether publishers send a gate embeddings that it does not accept, or no longer accepts."""
     from streamer.cli.console import counted
 
     settings, recently = policy.settings, counted(brought, "recent batch", "recent batches")
@@ -314,7 +316,7 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
             "warn",
             f"gate {policy.gate}",
             f"{recently} brought embeddings, which it refuses: such batches are held (encoder_mismatch)",
-            f"publish texts alone; or, if publishers are trusted to make embeddings: streamer gate set {policy.gate} "
+            f"publish only texts; or, if publishers are trusted to make embeddings: streamer gate set {policy.gate} "
             "--embeddings accept, and embedding_encoder in every event",
         )
     elif not_taken and settings.embeddings == "accept":
@@ -361,12 +363,12 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
         yield Finding(
             "ok",
             "signatures",
-            f"the newest policy of every gate is signed with a trusted key; this place {signs}",
+            f"the newest policy of every gate is signed with a trusted key; this installation {signs}",
         )
 
 
 def _labels(settings: "Settings") -> Iterator[Finding]:
-    """Say which labels are not read, and whose signatures cannot be good for want of a public key."""
+    """Say which labels are not read, and whose signatures cannot be good for lack of a public key."""
     from streamer import wiring
     from streamer.cli.unread_labels import unread_text
 
@@ -383,7 +385,7 @@ def _labels(settings: "Settings") -> Iterator[Finding]:
                 yield Finding(
                     "warn" if known and wanted.labellers != tuple(missing) else "fail",
                     f"gate {name}",
-                    f"it reads signed labels alone, and no public key of {', '.join(missing) or 'any labeller'} is"
+                    f"it reads only signed labels, and no public key of {', '.join(missing) or 'any labeller'} is"
                     " configured here",
                     "STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read; streamer label keygen makes keys",
                 )
@@ -392,7 +394,7 @@ def _labels(settings: "Settings") -> Iterator[Finding]:
                 "warn",
                 f"gate {name}",
                 unread_text(unread[name]),
-                f"look where they come from; if they are right: streamer gate set {name} --labellers ...",
+                f"check where they come from; if they are legitimate: streamer gate set {name} --labellers ...",
             )
 
 

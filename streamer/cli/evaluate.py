@@ -31,7 +31,7 @@ def evaluate(
         Path,
         typer.Option(
             metavar="DIR",
-            help="Folder of the report, tables, figures and CSV files; made if it is not there.",
+            help="Folder for the report, tables, figures and CSV files; created if missing.",
         ),
     ] = Path("evaluation"),
     from_store: Annotated[
@@ -40,7 +40,7 @@ def evaluate(
             "--from-store",
             metavar="GATE",
             autocompletion=gate_names,
-            help="Evaluate what this gate decided, from stored scores and labels; may be given several times.",
+            help="Evaluate what this gate decided, from stored scores and labels; may be repeated.",
         ),
     ] = None,
     alpha: Annotated[
@@ -48,7 +48,7 @@ def evaluate(
         typer.Option(
             metavar="A",
             rich_help_panel=_ASKED,
-            help="Budget on exposure risk; several times for several. Default: .01 .05 .10 .15 .20.",
+            help="Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.",
         ),
     ] = None,
     unit: Annotated[
@@ -62,7 +62,7 @@ def evaluate(
     splits: Annotated[
         int,
         typer.Option(
-            metavar="N", min=2, max=10_000, rich_help_panel=_ASKED, help="Seeded halves by question."
+            metavar="N", min=2, max=10_000, rich_help_panel=_ASKED, help="Random halves of the questions."
         ),
     ] = 50,
     seed: Annotated[
@@ -90,7 +90,7 @@ def evaluate(
         typer.Option(
             metavar="REGEX",
             rich_help_panel=_SCORES,
-            help="Its one group is the final answer, which exact-match compares in the place of an answer's head: 'A: (.*)'.",
+            help="Regular expression whose one group is the final answer, which exact-match compares instead of an answer's head: 'A: (.*)'.",
         ),
     ] = None,
     judge: Annotated[
@@ -98,19 +98,23 @@ def evaluate(
         typer.Option(
             "--judge",
             rich_help_panel=_JUDGE,
-            help="Ask the judge of the settings for scores that files do not bring; marks are kept.",
+            help="Ask the configured judge for scores that the files lack; its ratings are cached.",
         ),
     ] = False,
     judge_model: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", rich_help_panel=_JUDGE, help="Its model; overrides the setting, and asks."
+            metavar="MODEL",
+            rich_help_panel=_JUDGE,
+            help="The judge's model; overrides the setting and implies --judge.",
         ),
     ] = None,
     judge_base_url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", rich_help_panel=_JUDGE, help="Its endpoint; overrides the setting, and asks."
+            metavar="URL",
+            rich_help_panel=_JUDGE,
+            help="The judge's endpoint; overrides the setting and implies --judge.",
         ),
     ] = None,
     judge_field: Annotated[
@@ -123,7 +127,9 @@ def evaluate(
     ] = "judge_score",
     cache: Annotated[
         Path,
-        typer.Option(metavar="DIR", rich_help_panel=_RUN, help="Where scores, marks and results are kept."),
+        typer.Option(
+            metavar="DIR", rich_help_panel=_RUN, help="Where scores, ratings and results are cached."
+        ),
     ] = Path(".streamer"),
     processes: Annotated[
         int | None,
@@ -132,16 +138,16 @@ def evaluate(
             min=1,
             max=64,
             rich_help_panel=_RUN,
-            help="That compute side by side. Default: a core each.",
+            help="Processes that compute in parallel. Default: one per core.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Evaluate response clouds: what a gate would ship, what would get through, which score and method do best.
+    """Evaluate response clouds: what a gate would ship, what harm would get through, which score and method do best.
 
     Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
     tables.md, figures, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
-    the same command goes on; a second run of the same is there at once.
+    the same command resumes; a second identical run returns at once.
     """
     from streamer import wiring
     from streamer.cli.console import note, print_json
@@ -186,7 +192,7 @@ def evaluate(
                 watch=watch,
             )
     except KeyboardInterrupt:
-        note(f"Stopped; scores and marks are kept in {cache}, and the same command goes on with them.")
+        note(f"Stopped; scores and ratings are kept in {cache}, and the same command resumes with them.")
         raise
     if json:
         import msgspec
@@ -234,7 +240,7 @@ def _with_scores(
         if kept is None or others:
             if not keeps_texts(data):
                 raise UsageError(
-                    f"{data.source}: its texts are not on record, so that {', '.join(others)} cannot be computed; leave "
+                    f"{data.source}: its texts are not stored, so {', '.join(others)} cannot be computed; leave "
                     "--scorers out"
                 )
             if settings.encoder.name == NO_ENCODER and data.clouds[0].responses[0].embedding is None:

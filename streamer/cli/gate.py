@@ -1,4 +1,4 @@
-"""`streamer gate`: gates are rows with append-only revisions; nothing of them lives in a file."""
+"""`streamer gate`: gates are rows with append-only revisions, never files."""
 
 import re
 from contextlib import suppress
@@ -8,7 +8,14 @@ import typer
 
 from streamer.cli import options as opt
 from streamer.cli.gate_options import with_settings
-from streamer.cli.policies import gate_json, guarantee_text, standing, styled_threshold, threshold_text, when
+from streamer.cli.policies import (
+    gate_json,
+    guarantee_text,
+    status_text,
+    styled_threshold,
+    threshold_text,
+    when,
+)
 from streamer.gates.settings import (
     EXTERNAL_PREFIX,
     FIRST_PARAMETERS,
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from streamer.gates.settings import Embeddings
     from streamer.settings.settings import Settings
 
-app = typer.Typer(no_args_is_help=True, help="Create gates, look at them, change them.")
+app = typer.Typer(no_args_is_help=True, help="Create, show and change gates.")
 
 
 @app.command()
@@ -40,7 +47,7 @@ def create(
         int | None,
         typer.Option(
             metavar="S",
-            help="Seed of calibration's randomness, fixed for ever; default: drawn at random.",
+            help="Seed of calibration's randomness, fixed permanently; default: drawn at random.",
             hidden=True,
         ),
     ] = None,
@@ -64,7 +71,7 @@ def create(
         print_json(gate_json(revision, policy))
         announce_now(settings)
         return
-    say(f"Gate {gate} is created, and closed: it holds everything until it is calibrated.")
+    say(f"Gate {gate} is created and closed: it holds everything until it is calibrated.")
     _say_what_is_unread(chosen, given)
     if chosen.embeddings == "accept":
         note(
@@ -88,7 +95,7 @@ def set_(
     gate: opt.GateArgument,
     *,
     given: dict[str, Any],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     reason: opt.ReasonOption = "changed",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
@@ -126,7 +133,7 @@ def set_(
     if json:
         print_json({"changes": changes, "closes": closes, "dry_run": dry_run, **gate_json(revision, policy)})
     elif not changes:
-        say(f"Gate {gate} is like that already; nothing was changed.")
+        say(f"Gate {gate} has these settings already; nothing was changed.")
     else:
         print_table(
             ["setting", "was", "would be" if dry_run else "is"],
@@ -144,12 +151,12 @@ def set_(
 
 
 def _say_what_is_unread(chosen: GateSettings, given: "Mapping[str, object]") -> None:
-    """Point out options that mean nothing to this gate: who gives a chance of failure may think that it counts."""
+    """Warn of options that have no effect on this gate."""
     from streamer.cli.console import warn
 
     for name in sorted(unread(chosen) & given.keys()):
         warn(
-            f"--{name.replace('_', '-')} means nothing to this gate: method {chosen.method}, shape {chosen.shape.name}"
+            f"--{name.replace('_', '-')} has no effect on this gate: method {chosen.method}, shape {chosen.shape.name}"
             + (", no segments" if name == "segment_fallback" else "")
             + (f", embeddings {chosen.embeddings}" if name == "dimension" else "")
         )
@@ -163,7 +170,7 @@ def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated
     if named:
         return (
             f"Gate {gate} {'would close' if dry_run else 'is closed now'}, because its threshold was calibrated for "
-            f"another {named}; it {'would hold' if dry_run else 'holds'} everything until "
+            f"different settings ({named}); it {'would hold' if dry_run else 'holds'} everything until "
             f"`streamer recalibrate {gate}`."
         )
     return f"Gate {gate} {'would keep' if dry_run else 'keeps'} its threshold: {threshold_text(policy)}."
@@ -183,7 +190,7 @@ def list_(json: opt.JsonOption = False) -> None:
             print_json(gate_json(revision, policy))
         return
     if not gates:
-        note("There is no gate yet; make one with `streamer gate create NAME`.")
+        note("There is no gate yet; create one with `streamer gate create NAME`.")
         return
     print_table(
         ["gate", "threshold", "mode", "unit", "alpha", "method", "hold action", "audit", "version", "since"],
@@ -201,24 +208,34 @@ def list_(json: opt.JsonOption = False) -> None:
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
+    from dataclasses import asdict
+
     from streamer import wiring
     from streamer.cli.console import print_fields, print_json, say
+    from streamer.cli.risk import drawing_text
     from streamer.cli.unread_labels import unread_json, unread_text
+    from streamer.risk.rounds.report import Drawing
     from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
+        rate, extra = store.monitoring.rate(gate)
+    drawing = Drawing.of(rate, extra, revision.settings, wiring.now())
     if json:
-        print_json(gate_json(revision, policy) | {"unread_labels": unread_json(unread).get(gate)})
+        print_json(
+            gate_json(revision, policy)
+            | {"unread_labels": unread_json(unread).get(gate), "drawing": asdict(drawing)}
+        )
         return
-    say(f"{gate}: {standing(policy)}")
+    say(f"{gate}: {status_text(policy)}")
     print_fields(
         {
             name.replace("_", " ").removesuffix(" seconds"): _written(name, value)
             for name, value in _meant(revision.settings).items()
         }
         | {
+            "labels drawn": drawing_text(drawing),
             **({"labels not read": unread_text(unread[gate])} if gate in unread else {}),
             "seed": revision.seed,
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
@@ -234,7 +251,7 @@ def chosen_settings(
     settings: "Settings",
     known_dimension: "Callable[[str], int | None]",
 ) -> GateSettings:
-    """Lay what was given over what is present, and find the encoder that a change of scorer asks for.
+    """Merge the given settings into the present ones, and find the encoder that a change of scorer needs.
 
     `known_dimension` looks an encoder up that workers have run. Raises `UsageError` for what no gate can have; the
     message names the option.
@@ -252,7 +269,7 @@ def chosen_settings(
     elif chosen.get("encoder", NO_ENCODER) == NO_ENCODER:
         chosen["encoder"] = _encoder_id(settings.encoder.name)
     if chosen["encoder"] != present["encoder"]:
-        # What was chosen for another encoder's embeddings is not chosen for this one's.
+        # The choice for another encoder's embeddings does not carry over to this one's.
         default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
         chosen |= default | {name: given[name] for name in default if name in given}
     if chosen.get("embeddings") == "accept" and chosen["encoder"] != NO_ENCODER:
@@ -264,7 +281,7 @@ def chosen_settings(
 
 
 def _embeddings_of(encoder: str, settings: "Settings") -> "Embeddings":
-    """Say what a gate does with embeddings of events unless it is told: it takes them where nobody else makes any."""
+    """Return the default for embeddings of events: a gate accepts them where no worker makes any."""
     if encoder.startswith(EXTERNAL_PREFIX):
         return "accept"
     return "accept" if encoder != NO_ENCODER and settings.encoder.name == NO_ENCODER else "refuse"
@@ -330,7 +347,7 @@ def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[ob
 
 
 def _meant(settings: GateSettings) -> dict[str, object]:
-    """The settings that mean something to this gate."""
+    """The settings that have an effect on this gate."""
     own = settings.calibrator.parameters() | settings.shape.parameters()
     shown: dict[str, object] = {}
     for name, value in settings.flat().items():

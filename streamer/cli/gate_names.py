@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 def gate_names(incomplete: str) -> list[str]:
-    """List the gates whose names begin so; none when the database cannot be asked, for nobody asked for an error."""
+    """List the gates whose names begin so; none when the database is unavailable, since completion must not fail."""
     with suppress(Exception):
         from streamer import wiring
         from streamer.settings.settings import load_settings

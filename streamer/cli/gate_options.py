@@ -19,6 +19,7 @@ from streamer.gates.settings import (
     MODES,
     ON_ALARM,
     PARAMETERS,
+    PENDING,
     RECALIBRATE,
     SCORERS,
     SEGMENT_FALLBACKS,
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _POLICY, _METHODS, _AUDIT, _BY_ITSELF, _WATCH = (
-    "What the gate decides with",
+    "What and how the gate decides",
     "Methods, shapes and segments",
     "Labelling and deadlines",
-    "Recalibration by the service",
-    "Watching the risk in service",
+    "Automatic recalibration",
+    "Monitoring",
 )
 
 SHOWN = (
@@ -62,7 +63,7 @@ class SettingOption:
     Attributes
     ----------
     kind : the type that the command line reads; `str` with a `read` where the text means something else.
-    none : whether the word ``none`` takes the setting away.
+    none : whether the word ``none`` removes the setting.
     flag : the two forms of a switch.
     default : what the help says that new gates have.
     """
@@ -149,14 +150,14 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "unit",
         "|".join(UNITS),
-        "What ships: the best response of a batch, each response on its own, or the whole batch.",
+        "What ships: the best response of a batch, each response separately, or the whole batch.",
         _POLICY,
     ),
     _of("alpha", "A", "Risk budget, between 0 and 1.", _POLICY, kind=float),
     SettingOption(
         field="method",
         metavar="METHOD",
-        help=f"Calibrator: {', '.join(METHODS)}. Choose it before anybody looks at labels (docs/guarantees.md says what each "
+        help=f"Calibrator: {', '.join(METHODS)}. Choose it before anyone sees labels (docs/guarantees.md says what each "
         "promises).",
         panel=_POLICY,
         default=_DEFAULTS["calibrator"].name,
@@ -171,7 +172,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     SettingOption(
         field="encoder",
         metavar="NAME",
-        help="Encoder of the scorer gram; external:NAME for one that no worker runs: events bring its embeddings. "
+        help="Encoder of the scorer gram; external:NAME for one that no worker runs: events bring the embeddings. "
         "New gates: the configured one.",
         panel=_POLICY,
     ),
@@ -191,11 +192,11 @@ SETTINGS: tuple[SettingOption, ...] = (
         kind=int,
         default=_SILENT,
     ),
-    _of("severity_kind", "KIND", "Kind of label that controls the gate.", _POLICY),
+    _of("severity_kind", "KIND", "Kind of label that the gate is calibrated on.", _POLICY),
     _of(
         "labellers",
         "WHO,...",
-        "Read labels by these labellers alone, separated by commas; `none`: by everybody.",
+        "Read only labels by these labellers, separated by commas; `none`: everybody's.",
         _POLICY,
         none=True,
         read=lambda text, option: opt.names(text, option, spelt=_spelt),
@@ -209,7 +210,12 @@ SETTINGS: tuple[SettingOption, ...] = (
         flag="--signed-labels/--no-signed-labels",
         default=_SILENT,
     ),
-    _of("hold_action", "ACTION", f"What happens to what is not shipped: {', '.join(HOLD_ACTIONS)}.", _POLICY),
+    _of(
+        "hold_action",
+        "ACTION",
+        f"What happens to a batch that does not ship: {', '.join(HOLD_ACTIONS)}.",
+        _POLICY,
+    ),
     _of(
         "max_attempts",
         "R",
@@ -221,7 +227,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     SettingOption(
         field="shape",
         metavar="|".join(SHAPES),
-        help=f"How the threshold is read. {_SHAPES_SAID}.",
+        help=f"How score and threshold become a decision. {_SHAPES_SAID}.",
         panel=_METHODS,
         default=_DEFAULTS["shape"].name,
     ),
@@ -229,20 +235,20 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "segment_by",
         "KEY",
-        "Metadata key that tells kinds of prompts apart, each with a threshold of its own; none takes it away.",
+        "Metadata key that divides prompts into segments, each with a threshold of its own; none removes it.",
         _METHODS,
         none=True,
     ),
     _of(
         "segment_fallback",
         "|".join(SEGMENT_FALLBACKS),
-        "What serves a kind with too few groups: nothing ships, or the threshold of all (which then promises nothing).",
+        "A segment with too few prompts: ship nothing, or use the threshold of all prompts (without a promise).",
         _METHODS,
     ),
     _of(
         "label_floor",
         "Q",
-        "Label only what scores above this; nothing below it ever ships. none takes it away.",
+        "Label only what scores above this; nothing below it ever ships. none removes it.",
         _AUDIT,
         none=True,
         read=opt.number,
@@ -263,7 +269,22 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "audit_draws",
         "K",
-        "Responses to label of a drawn batch; the unit best always draws its best one.",
+        "Responses to label in a drawn batch; the unit best always draws its best one.",
+        _AUDIT,
+        kind=int,
+    ),
+    _of(
+        "audit_boost",
+        "FACTOR",
+        "Times the audit probability while the risk alarm gathers evidence, at most 1; none: never.",
+        _AUDIT,
+        none=True,
+        read=opt.number,
+    ),
+    _of(
+        "audit_boost_most",
+        "N",
+        "Labels a day (UTC) that this may ask for beyond the audit probability.",
         _AUDIT,
         kind=int,
     ),
@@ -275,9 +296,24 @@ SETTINGS: tuple[SettingOption, ...] = (
         read=opt.seconds,
     ),
     _of(
+        "pending",
+        "|".join(PENDING),
+        "Draws without a label in calibration: younger draws wait and older ones count as wrong (age), all count as wrong "
+        "(worst), or none is read (labelled-only: exact only if bad answers are labelled as soon as good ones).",
+        _AUDIT,
+    ),
+    _of(
+        "window",
+        "N",
+        "Calibrate on the newest N groups alone, which follows changes faster and is noisier; none: on all.",
+        _AUDIT,
+        none=True,
+        read=opt.whole_number,
+    ),
+    _of(
         "decision_deadline_seconds",
         "TIME",
-        "Batches older than this are held, by created_at or else the timestamp of their record, like 90s, 30m, 12h; "
+        "Hold batches older than this, by created_at or else the timestamp of their record, like 90s, 30m, 12h; "
         "or none.",
         _AUDIT,
         none=True,
@@ -293,7 +329,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "recalibrate_every_seconds",
         "TIME",
-        "Time between two runs, like 90s, 30m, 12h, 7d; none: not by time.",
+        "Time between two runs, like 90s, 30m, 12h, 7d; none: no schedule.",
         _BY_ITSELF,
         none=True,
         read=opt.seconds,
@@ -301,7 +337,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "recalibrate_after_groups",
         "K",
-        "Newly labelled groups that bring a run about; none: not by labels.",
+        "Newly labelled prompts that trigger a run; none: labels trigger none.",
         _BY_ITSELF,
         none=True,
         read=opt.whole_number,
@@ -309,34 +345,34 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "max_lambda_step",
         "D",
-        "Rule auto: the most by which one run may loosen lambda; what tightens acts at once, and is reported beyond it.",
+        "Rule auto: the most by which one run may lower lambda. A rise acts at once; a larger one is also reported.",
         _BY_ITSELF,
         kind=float,
     ),
     _of(
         "max_ship_rate_step",
         "D",
-        "Rule auto: the same for the predicted share that ships.",
+        "Rule auto: the same for the predicted ship rate.",
         _BY_ITSELF,
         kind=float,
     ),
     _of(
         "least_groups",
         "N",
-        "Rule auto: groups that a looser threshold must be calibrated on, half as many of them new.",
+        "Rule auto: prompts that a lower threshold needs, half as many of them new.",
         _BY_ITSELF,
         kind=int,
     ),
     _of(
         "on_alarm",
         "|".join(ON_ALARM),
-        "When the risk in service has left the budget: close the gate, or only tell.",
+        "When the risk alarm is raised: close the gate, or only report it.",
         _WATCH,
     ),
     _of(
         "monitor_delta",
         "D",
-        "Chance that the interval of the risk in service ever fails.",
+        "Chance that the risk interval is ever wrong.",
         _WATCH,
         kind=float,
     ),
@@ -344,7 +380,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "alarm_tolerance",
         "SHARE",
-        "Share of alpha by which the expected loss must pass alpha for the alarm to be true.",
+        "Share of alpha by which the expected loss must exceed alpha for the alarm to be true.",
         _WATCH,
         kind=float,
     ),
@@ -355,12 +391,12 @@ SETTINGS: tuple[SettingOption, ...] = (
         _WATCH,
         read=opt.seconds,
     ),
-    _of("budget_period_days", "DAYS", "The period that the budget is reckoned over.", _WATCH, kind=float),
+    _of("budget_period_days", "DAYS", "Period over which use of the budget is counted.", _WATCH, kind=float),
     _of("drift_delta", "D", "Chance that the drift alarm is ever false.", _WATCH, kind=float),
     _of(
         "judge_kind",
         "KIND",
-        "Kind of label that predicts the loss of every decision, for narrower intervals; none takes it away.",
+        "Kind of label that predicts the loss of every decision, for narrower intervals; none removes it.",
         _WATCH,
         none=True,
     ),
@@ -397,7 +433,7 @@ HelpAllOption = Annotated[
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each setting; it gets what was given as `given`, by the names of `GateSettings`."""
+    """Give a command an option for each setting; it gets the given ones as `given`, by the names of `GateSettings`."""
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -413,16 +449,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
         for one in inspect.signature(command).parameters.values()
         if one.name != "given"
     ]
-    options = [
-        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=one.annotation())
-        for one in SETTINGS
-    ]
-    everything = inspect.Parameter(
-        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAllOption
-    )
+    options = [opt.keyword(one.name, one.annotation(), None) for one in SETTINGS]
+    everything = opt.keyword("help_all", HelpAllOption, False)
     first, rest = own[:1], [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own[1:]]
     parameters = [*first, *options, *rest, everything]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
     del run.__wrapped__
-    return run
+    return opt.with_parameters(run, parameters)

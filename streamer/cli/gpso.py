@@ -1,4 +1,4 @@
-"""`streamer gpso`: the paper's classifier on labelled response clouds, beside what anybody would try first."""
+"""`streamer gpso`: the paper's classifier on labelled response clouds, compared with the usual first choices."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamer.research.experiments.gpso_study import GpsoStudy
     from streamer.settings.settings import Settings
 
-_CLASSIFIER, _TEST = "The classifier", "How it is tested"
+_CLASSIFIER, _TEST = "The classifier", "How the classifier is tested"
 
 
 def gpso(
@@ -65,7 +65,7 @@ def gpso(
         typer.Option(
             metavar="N",
             rich_help_panel=_TEST,
-            help="Questions are left out in at most so many groups; 0: one by one, however many there are.",
+            help="Leave questions out in at most this many groups; 0: one by one.",
         ),
     ] = 100,
     equal_sizes: Annotated[
@@ -73,7 +73,7 @@ def gpso(
         typer.Option(
             "--equal-sizes/--all-held-out",
             rich_help_panel=_TEST,
-            help="Judge batches of one size, or all that is held out, as the paper does: sizes then tell classes apart.",
+            help="Classify batches of one size, or all that is held out, as the paper does (batch sizes then give the class away).",
         ),
     ] = True,
     distinct: Annotated[
@@ -89,13 +89,17 @@ def gpso(
         typer.Option(
             metavar="N",
             rich_help_panel=_TEST,
-            help="Responses that a question needs in a class; with fewer it is skipped and counted.",
+            help="Responses that a question needs in each class; with fewer it is skipped and counted.",
         ),
     ] = 3,
     seed: Annotated[
         int,
         typer.Option(
-            metavar="S", min=0, max=2**63 - 1, rich_help_panel=_TEST, help="Of splits, folds and bootstrap."
+            metavar="S",
+            min=0,
+            max=2**63 - 1,
+            rich_help_panel=_TEST,
+            help="Seed of splits, folds and bootstrap.",
         ),
     ] = 0,
     out: Annotated[
@@ -106,7 +110,7 @@ def gpso(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Tell good responses from bad ones by the subspaces that their embeddings span, as the paper's GPSO does.
+    """Classify responses as good or bad by the subspaces that their embeddings span (the paper's GPSO).
 
     GPSO learns from severities; gates do not use it. Logistic regression and the nearest class mean get the same
     splits. Embeddings are kept in .streamer/embeddings, where `streamer evaluate` keeps its own: a second run is quick.
@@ -193,7 +197,7 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
     from streamer.research.experiments.gpso_study import gpso_study
 
     try:
-        # Before the encoder is loaded: what is wrong with the labels is told at once.
+        # Before the encoder is loaded: what is wrong with the labels is reported at once.
         select(clouds, [np.zeros((len(cloud.responses), 1), dtype=np.float32) for cloud in clouds], options)
         texts = {text for cloud in clouds for text in cloud.texts}
         with progress(f"{name}: embedding", len(texts)) as advance:

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for what must not be cut in two, or for what is under way."""
+"""Ctrl-C that waits for atomic steps, or for work under way."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ class PatientInterrupt:
     """Ctrl-C stops at once, but not between `hold` and `release`: then at `release`. For the main thread.
 
     A context manager: afterwards Ctrl-C does what it did before.
+
+    Attributes
+    ----------
+    wanted : whether it came. To be asked where a library may have swallowed the exception.
     """
 
     def __init__(self) -> None:
         self._held = False
-        self._wanted = False
+        self.wanted = False
 
     def hold(self) -> None:
         """From here on Ctrl-C waits."""
         self._held = True
 
     def release(self) -> None:
-        """Go on; raises `KeyboardInterrupt` when somebody wants to stop."""
+        """Continue; raises `KeyboardInterrupt` when a stop was requested."""
         self._held = False
-        if self._wanted:
+        if self.wanted:
             raise KeyboardInterrupt
 
     def __enter__(self) -> PatientInterrupt:
@@ -40,13 +44,13 @@ class PatientInterrupt:
         signal.signal(signal.SIGINT, self._before)
 
     def _interrupt(self, *_: Any) -> None:
-        self._wanted = True
+        self.wanted = True
         if not self._held:
             raise KeyboardInterrupt
 
 
 class WindDown:
-    """The first Ctrl-C or SIGTERM asks to come to an end, the second one stops at once. For the main thread.
+    """The first Ctrl-C or SIGTERM asks to stop, the second one stops at once. For the main thread.
 
     A context manager: afterwards both signals do what they did before.
 

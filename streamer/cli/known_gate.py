@@ -1,4 +1,4 @@
-"""What is wrong with publishing to a gate, as far as the record can be asked from here."""
+"""Problems with publishing to a gate, as far as the record can be read from here."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WhatIsKnown:
 
 @contextmanager
 def asking(settings: Settings, limits: Limits) -> Iterator[WhatIsKnown]:
-    """Ask the record about what is to be published; whoever publishes need not be able to read it."""
+    """Look up in the record what is to be published; a publisher need not be able to read it."""
     from contextlib import ExitStack
 
     from streamer import wiring
@@ -104,9 +104,9 @@ def _no_such_gate(gate: str, options: str) -> str:
 
 
 def warn_of_unknown(settings: Settings, gate: str, *, kind: str) -> None:
-    """Say that nobody has created this gate, or that labels of `kind` do not control it.
+    """Say that this gate does not exist, or that labels of `kind` do not control it. A
 
-    Whoever publishes need not be able to read the record: then nothing is said.
+    publisher need not be able to read the record: then nothing is said.
     """
     from streamer import wiring
     from streamer.cli.console import warn

@@ -10,6 +10,7 @@ import typer
 from streamer.cli import label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
 from streamer.cli.gate_names import gate_names
+from streamer.labels.registry import by_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 
 app = typer.Typer(
-    no_args_is_help=True, help="Severities: what waits for one, import from files, labelling by programs."
+    no_args_is_help=True, help="Labels: list what waits for one, import files, label by program."
 )
 
 
@@ -31,17 +32,17 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="CSV or JSON lines with the fields of the labels event; may be gzipped."
+            metavar="FILE", help="CSV or JSON lines with the fields of the labels event; gzip is accepted."
         ),
     ],
     gate: Annotated[
         str | None,
-        typer.Option(metavar="GATE", autocompletion=gate_names, help="For rows that name no gate."),
+        typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate of rows that name none."),
     ] = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="For rows that name no kind.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Kind of rows that name none.")] = None,
     labeller: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="For rows that name no labeller; default: your login name."),
+        typer.Option(metavar="WHO", help="Labeller of rows that name none; default: your login name."),
     ] = None,
     sign: Annotated[
         bool,
@@ -126,7 +127,7 @@ def _read(
 
 
 def _last_changed(file: Path) -> "datetime":
-    """Return when the file was last written; now when nobody knows, or its clock is ahead."""
+    """Return when the file was last written; the present when unknown, or if that lies in the future."""
     from contextlib import suppress
     from datetime import UTC, datetime
 
@@ -154,13 +155,17 @@ def queue(
     gate: opt.GateFilter = None,
     format_: Annotated[
         Literal["csv", "jsonl"] | None,
-        typer.Option("--format", help="How to write it; default: as the name of --out says, else csv."),
+        typer.Option("--format", help="Format; default: by the ending of --out, else csv."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write there instead of standard output.")
+        Path | None, typer.Option(metavar="FILE", help="File to write instead of standard output.")
     ] = None,
 ) -> None:
-    """Write what waits for a severity, the oldest first, as a file to fill in and import again."""
+    """Write what waits for a severity, the oldest first, as a file to fill in and import again.
+
+    Rows of gates whose audit probability is raised come before all others and say `yes` in the column `urgent`: the risk
+    alarm waits for them.
+    """
     import sys
 
     from streamer import wiring
@@ -176,7 +181,10 @@ def queue(
         if gate is not None:
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
         unread = store.labels.unread(gate)
+        urgent = sorted(name for name in store.labels.urgent(wiring.now()) if gate in (None, name))
         tasks = waiting(store, gate)
+        names = [gate] if gate is not None else [revision.gate for revision in store.gates.list()]
+        unused = {name: said for name in names if (said := store.calibration.waiting(name)) is not None}
         if out is None:
             lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
             count = write_queue(tasks, lines, chosen)
@@ -188,8 +196,12 @@ def queue(
                 raise UsageError(f"cannot write {out}: {error.strerror}") from None
     where = "" if out is None else f", in {out}"
     note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
+    if urgent:
+        note(f"Urgent, and first: {', '.join(urgent)}")
     for name, one in unread.items():
         note(f"gate {name}: {unread_text(one)}")
+    for name, said in unused.items():
+        note(f"gate {name}, newest calibration: {said}")
     if count and out is not None:
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
@@ -197,12 +209,15 @@ def queue(
 def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "Iterator[LabelTask]":
     """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out.
 
+    Gates whose audit rate is raised come first, and are said to be urgent.
+
     `with_texts` passes over what is kept without texts.
     """
+    from streamer import wiring
     from streamer.labels.label_files import LabelTask
 
-    last = None
-    while page := store.labels.queue(gate, limit=_PAGE, after=last):
+    last, urgent = None, store.labels.urgent(wiring.now())
+    while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
         for one in page:
             if with_texts and one.text is None:
                 continue
@@ -213,12 +228,12 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
                 prompt=one.prompt,
                 response=one.text or "",
                 references=one.references,
+                urgent=one.urgent,
             )
         last = page[-1]
 
 
 app.command("keygen")(label_keys.keygen)
-app.command("judge")(label_filling.judge)
-app.command("bertscore")(label_filling.bertscore)
-app.command("lexical")(label_filling.lexical)
+for name, program_kind in by_programs().items():
+    app.command(name)(label_filling.filling(program_kind))
 app.command("clouds")(label_clouds.clouds)

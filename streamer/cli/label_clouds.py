@@ -1,46 +1,33 @@
 """`streamer label clouds`: severities for the responses of a file, without a gate."""
 
-from contextlib import AbstractContextManager, closing, nullcontext
+from __future__ import annotations
+
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.label_filling import parameter
+from streamer.labels.kinds.lexical import Lexical
+from streamer.labels.registry import by_programs, program_kind
 
 if TYPE_CHECKING:
-    from streamer.labels.filling import Labeller
-    from streamer.settings.settings import Settings
+    import inspect
+    from collections.abc import Iterator
 
-By = Literal["lexical", "bertscore", "judge"]
+_WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.group is None}
+"""Those whose options are not settings."""
 
 
-def clouds(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="Response clouds, .jsonl or .jsonl.gz; - is standard input."),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="The clouds with labels; what it holds already is not labelled again."
-        ),
-    ],
-    by: Annotated[By, typer.Option(help="Who labels; settings in the groups of these names.")] = "lexical",
-    match: Annotated[
-        Literal["exact", "contained"],
-        typer.Option(help="lexical: the answer is a reference, or has the words of one in it."),
-    ] = "exact",
-    whole: Annotated[
-        bool, typer.Option("--whole", help="lexical: look at whole answers, not at their heads.")
-    ] = False,
-    json: opt.JsonOption = False,
-) -> None:
+def clouds(file: str, out: Path, by: str, json: bool, **options: Any) -> None:
     """Label the responses of a file of clouds, for planning, evaluation and the demo.
 
     Responses that have a label keep it. A cloud is written when all its responses are labelled; until then its labels
-    are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without references stay unlabelled by lexical and bertscore.
+    are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without
+    references stay unlabelled where a kind compares with them.
     """
     from streamer.cli.console import counted, note, print_json, progress, say, warn
     from streamer.labels.cloud_labels import CloudLabelling
@@ -48,8 +35,10 @@ def clouds(
     from streamer.settings.settings import load_settings
 
     tally = Tally()
+    kind = program_kind(by)
+    chosen = kind(**{name: value for name, value in options.items() if name in kind.options()})
     with (
-        _labeller(load_settings(), by, match, whole=whole) as labeller,
+        chosen.labeller(load_settings()) as labeller,
         CloudLabelling(file, out, labeller) as labelling,
     ):
         with (
@@ -78,7 +67,7 @@ def clouds(
             f"{counted(tally.labelled, 'response', 'responses')} labelled by {who}"
         )
         if before:
-            note(f"{counted(before, 'cloud was', 'clouds were')} there already")
+            note(f"{counted(before, 'cloud was', 'clouds were')} labelled already")
         if tally.failures:
             warn(
                 f"{counted(tally.failures, 'response', 'responses')} could not be labelled; their clouds are not written:"
@@ -89,14 +78,34 @@ def clouds(
         raise typer.Exit(FAILED)
 
 
-def _labeller(
-    settings: "Settings", by: By, match: Literal["exact", "contained"], *, whole: bool
-) -> "AbstractContextManager[Labeller]":
-    from streamer import wiring
-    from streamer.labels.reference_labellers import LexicalLabeller
+def _options() -> Iterator[inspect.Parameter]:
+    """Make the options of kinds that have no settings, each once."""
+    whose: dict[str, list[str]] = {}
+    for name, kind in _WITHOUT_SETTINGS.items():
+        for one in kind.options():
+            whose.setdefault(one, []).append(name)
+    for one, names in whose.items():
+        yield parameter(one, _WITHOUT_SETTINGS[names[0]].options()[one], ", ".join(names))
 
-    if by == "judge":
-        return wiring.judge_labeller(wiring.judge_endpoint(settings))
-    if by == "bertscore":
-        return nullcontext(wiring.bertscore_labeller(settings))
-    return nullcontext(LexicalLabeller(match, whole=whole))
+
+_File = Annotated[
+    str, typer.Argument(metavar="FILE", help="Response clouds, .jsonl or .jsonl.gz; - is standard input.")
+]
+_Out = Annotated[
+    Path,
+    typer.Option(metavar="FILE", help="The clouds with labels; what it holds already is not labelled again."),
+]
+_By: Any = Annotated[
+    Literal[tuple(by_programs())],
+    typer.Option(help="Who labels; settings in the groups of these names."),
+]
+opt.with_parameters(
+    clouds,
+    [
+        opt.keyword("file", _File),
+        opt.keyword("out", _Out),
+        opt.keyword("by", _By, Lexical.name),
+        *_options(),
+        opt.keyword("json", opt.JsonOption, default=False),
+    ],
+)

@@ -1,10 +1,10 @@
-"""`streamer label judge`, `bertscore`, `lexical`: severities for everything in the label queue, without people."""
+"""`streamer label NAME` for each kind of severity that a program gives: everything in the label queue, without people."""
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
+from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,12 +12,12 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
-    from streamer.labels.filling import Attempted, Labeller, Tally
+    from streamer.labels.filling import Attempted, Tally
     from streamer.labels.label_files import LabelTask
-    from streamer.settings.settings import Settings
+    from streamer.labels.severity_kind import KindOption, ProgramKind
     from streamer.store import Store
 
 LimitOption = Annotated[
@@ -25,116 +25,34 @@ LimitOption = Annotated[
 ]
 
 
-def judge(
-    gate: opt.GateFilter = None,
-    limit: LimitOption = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="The model's name at the endpoint; overrides the setting."),
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="The endpoint, like https://api.openai.com/v1; overrides the setting."
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Most requests in flight; overrides the setting.")
-    ] = None,
-    json: opt.JsonOption = False,
-) -> None:
-    """Have a language model label what waits in the queues of gates of the kind `judge`.
+def filling(kind: type[ProgramKind]) -> Callable[..., None]:
+    """Return the command that fills the queues of gates of a kind."""
 
-    The endpoint is any that speaks OpenAI's chat protocol; docs/severities.md has the rubric, the settings are in the
-    group `judge`. Each label is stored as soon as its reply is there, with every request and reply: stop when you like,
-    a second run does the rest. What cannot be judged stays in the queue, and the exit status is 1.
-    """
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
+    def run(gate: str | None, limit: int | None, json: bool, **options: Any) -> None:
+        _fill(kind(**options), gate, limit, json)
 
-    settings = load_settings(judge=_given(model=model, base_url=base_url, concurrency=concurrency))
-    endpoint = wiring.judge_endpoint(settings)
-    _fill(
-        settings,
-        "judge",
-        lambda: wiring.judge_labeller(endpoint),
-        gate,
-        limit,
-        json,
-        priced=bool(endpoint.prices),
+    run.__doc__ = kind.command
+    return opt.with_parameters(
+        run,
+        [
+            opt.keyword("gate", opt.GateFilter, None),
+            opt.keyword("limit", LimitOption, None),
+            *(parameter(name, one) for name, one in kind.options().items()),
+            opt.keyword("json", opt.JsonOption, default=False),
+        ],
     )
 
 
-def bertscore(
-    gate: opt.GateFilter = None,
-    limit: LimitOption = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL", help="A folder, or a name on the Hugging Face hub; overrides the setting."
-        ),
-    ] = None,
-    layers: Annotated[
-        int | None,
-        typer.Option(metavar="L", min=1, help="The layer that is compared; overrides the setting."),
-    ] = None,
-    rescale: Annotated[
-        bool | None,
-        typer.Option(
-            "--rescale/--no-rescale", help="Rescale with a baseline, or not; overrides the setting."
-        ),
-    ] = None,
-    json: opt.JsonOption = False,
-) -> None:
-    """Compare what waits in the queues of gates of the kind `bertscore` with the references that came with it.
-
-    A response without references cannot be compared: it is counted, and stays in the queue. The other settings are in
-    the group `bertscore`. Labels are stored as they are computed: stop when you like, a second run does the rest.
-    """
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
-
-    settings = load_settings(bertscore=_given(model=model, layers=layers, rescale=rescale))
-    _fill(settings, "bertscore", lambda: nullcontext(wiring.bertscore_labeller(settings)), gate, limit, json)
+def parameter(name: str, one: KindOption, of: str = "") -> inspect.Parameter:
+    """Make a parameter of a command from an option of a kind; `of` names whose it is, where there are several."""
+    dashed = name.replace("_", "-")
+    flag = {bool: [f"--{dashed}"], bool | None: [f"--{dashed}/--no-{dashed}"]}.get(one.type, [])
+    text = f"{of}: {one.help[0].lower()}{one.help[1:]}" if of else one.help
+    given = typer.Option(*flag, metavar=one.metavar, min=one.least, help=text)
+    return opt.keyword(name, Annotated[one.type, given], one.default)
 
 
-def lexical(
-    gate: opt.GateFilter = None,
-    limit: LimitOption = None,
-    match: Annotated[
-        Literal["exact", "contained"],
-        typer.Option(help="The answer is a reference, or has the words of one in it."),
-    ] = "exact",
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Look at whole answers, not at their heads.")
-    ] = False,
-    json: opt.JsonOption = False,
-) -> None:
-    """Label what waits in the queues of gates of the kind `lexical`: 0 where it says a reference, else 1.
-
-    A response without references cannot be compared: it is counted, and stays in the queue.
-    """
-    from streamer.labels.reference_labellers import LexicalLabeller
-    from streamer.settings.settings import load_settings
-
-    labeller = LexicalLabeller(match, whole=whole)
-    _fill(load_settings(), "lexical", lambda: nullcontext(labeller), gate, limit, json)
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _fill(
-    settings: Settings,
-    kind: str,
-    open_labeller: Callable[[], AbstractContextManager[Labeller]],
-    gate: str | None,
-    limit: int | None,
-    json: bool,
-    *,
-    priced: bool = False,
-) -> None:
+def _fill(kind: ProgramKind, gate: str | None, limit: int | None, json: bool) -> None:
     """Fill the queues and report, also when something stops it in the middle: what was kept stays."""
     from time import monotonic
 
@@ -143,17 +61,20 @@ def _fill(
     from streamer.cli.interrupts import PatientInterrupt
     from streamer.errors import StreamerError
     from streamer.labels.filling import Tally, fill
+    from streamer.settings.settings import load_settings
 
+    settings = load_settings(**kind.overrides())
+    opened, priced = kind.labeller(settings), kind.priced(settings)
     tally, who, stopped = Tally(), None, None
     start = monotonic()
     with wiring.open_store(settings) as store:
-        gates = _gates(store, gate, kind)
+        gates = _gates(store, gate, kind.name)
         waiting = _pending(store, gates)
         if waiting:
-            with open_labeller() as labeller, PatientInterrupt() as interrupt:
+            with opened as labeller, PatientInterrupt() as interrupt:
                 who = labeller.id
                 gates = _that_read(store, gates, who)
-                store_kept = partial(store.judgements.keep, kind=kind, labeller=who, source=kind)
+                store_kept = partial(store.judgements.keep, kind=kind.name, labeller=who, source=kind.name)
 
                 def keep(attempts: Sequence[Attempted]) -> int:
                     interrupt.hold()
@@ -172,9 +93,9 @@ def _fill(
         left = _pending(store, gates)
     seconds = monotonic() - start
     if json:
-        _print_json(tally, kind, who, gates, left, seconds, priced=priced)
+        _print_json(tally, kind.name, who, gates, left, seconds, priced=priced)
     else:
-        _print(tally, kind, who, gates, left, seconds, priced=priced, stopped=stopped is not None)
+        _print(tally, kind.name, who, gates, left, seconds, priced=priced, stopped=stopped is not None)
     if stopped is not None:
         raise stopped
     if tally.failures:
@@ -290,7 +211,7 @@ def _print(
         note("Stopped; what was labelled is stored.")
     if again := left - tally.without_references:
         note(
-            f"{counted(again, 'response waits', 'responses wait')} in the queue; the same command goes on with them"
+            f"{counted(again, 'response waits', 'responses wait')} in the queue; the same command resumes with them"
         )
     elif tally.labelled:
         note("Next: streamer recalibrate" + (f" {gates[0]}" if len(gates) == 1 else ""))

@@ -8,7 +8,7 @@ import typer
 
 def keygen(
     labeller: Annotated[
-        str, typer.Argument(metavar="WHO", help="The labeller's name: the key signs for no other.")
+        str, typer.Argument(metavar="WHO", help="The labeller's name; the key signs only for this one.")
     ],
     out: Annotated[
         Path,
@@ -36,6 +36,6 @@ def keygen(
     beside = write_key_files(out, wiring.key_block(name, private), wiring.key_block(name, public))
     say(f"{out}: the private key of {name}. STREAMER_LABELS_PRIVATE_KEYS_FILE, where {name} labels.")
     say(
-        f"{beside}: the public key. Append it to the file of STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read:"
+        f"{beside}: the public key. Append it to the file named by STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read:"
         " recalibrator, review page, commands."
     )

@@ -1,10 +1,12 @@
 """Options that several commands share, and what their texts mean."""
 
 import getpass
+import inspect
 import math
 import re
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -30,16 +32,58 @@ GateFilter = Annotated[
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
+def with_parameters(
+    command: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """Give a command that takes anything the parameters that Typer makes options from."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Make a parameter for `with_parameters`."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def in_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that stand together in dataclasses, each of which is one of its parameters.
+
+    A dataclass has the options as fields, and their heading in the help as its docstring.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters = []
+    for one in inspect.signature(command).parameters.values():
+        if (group := groups.get(one.name)) is None:
+            parameters.append(keyword(one.name, hints[one.name], one.default))
+            continue
+        types = get_type_hints(group, include_extras=True)
+        for option in fields(group):
+            types[option.name].__metadata__[0].rich_help_panel = group.__doc__.removesuffix(".")
+            parameters.append(keyword(option.name, types[option.name], option.default))
+
+    def run(**values: Any) -> None:
+        held = {
+            name: kind(**{option.name: values.pop(option.name) for option in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**held, **values)
+
+    run.__doc__ = command.__doc__
+    return with_parameters(run, parameters)
+
+
 def who(by: str | None, option: str = "--by") -> str:
-    """Name whoever acts: `by`, which `option` gives, or the login name.
+    """Name the person who acts: `by`, which `option` gives, or the login name.
 
     Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
-    what an alarm did is told apart from what a person did by it.
+    so that what an alarm did differs from what a person did.
     """
     try:
         name = by or getpass.getuser()
     except (KeyError, OSError, ImportError):
-        raise UsageError(f"this system has no name for you; say who you are with {option}") from None
+        raise UsageError(f"your login name is unknown; say who you are with {option}") from None
     if name in (RECALIBRATOR, MONITOR):
         raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
     return name
@@ -79,7 +123,7 @@ def names(text: str, option: str, *, spelt: Callable[[str], str] = str.strip) ->
     found = [spelt(part) for part in text.split(",")]
     for name in found:
         if not name:
-            raise UsageError(f"{option} has an empty name; it is names separated by commas, not {text!r}")
+            raise UsageError(f"{option} has an empty name; give names separated by commas, not {text!r}")
         if found.count(name) > 1:
             raise UsageError(f"{option} names {name!r} twice")
     return tuple(found)

@@ -1,4 +1,4 @@
-"""After a change in SQL: tell the workers at once if a broker is there, and say so gently if not."""
+"""After a change in SQL: announce it to the workers at once if a broker is available, and say so if not."""
 
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,6 @@ def announce_now(settings: "Settings") -> None:
         require_broker(settings)
         wiring.publish_pending(settings)
     except Unavailable:
-        note("It is recorded. The broker does not answer now; the next worker announces it.")
+        note("It is recorded. The broker is unavailable; the next worker announces it.")
     except UsageError as error:
-        warn(f"It is recorded, and the next worker announces it. From here it cannot be: {error}")
+        warn(f"It is recorded, and the next worker announces it; it cannot be announced from here: {error}")

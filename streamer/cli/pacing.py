@@ -1,4 +1,4 @@
-"""Keeps a publisher from outrunning a log that forgets: the embedded broker holds a few MiB per partition only."""
+"""Keeps a publisher from outrunning a log with little retention: the embedded broker holds a few MiB per partition only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE_SECONDS = 120.0
 
 
 class Pace:
-    """Blocks whoever publishes while the worker is too far behind.
+    """Blocks publishing while the worker is too far behind.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamer.planning.plan import Plan
     from streamer.planning.prompts import Prompts
 
-_GUESS, _GATE, _SIMULATION = "What you think of the answers", "The gate", "The simulation"
+_GUESS, _GATE, _SIMULATION = "Your guess about the answers", "The gate", "The simulation"
 _SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
 
 
@@ -27,7 +27,7 @@ def plan(
         int | None,
         typer.Option(
             metavar="N",
-            help="Labels that you can afford; left out: the plan chooses as many as keep calibrations steady.",
+            help="Labels that you can afford; default: the fewest that keep calibrations stable.",
         ),
     ] = None,
     data: Annotated[
@@ -75,7 +75,7 @@ def plan(
         Literal["best", "response", "batch"],
         typer.Option(
             rich_help_panel=_GATE,
-            help="What ships: the best response of a batch, each response on its own, or the whole batch.",
+            help="What ships: the best response of a batch, each response separately, or the whole batch.",
         ),
     ] = "best",
     method: Annotated[
@@ -103,7 +103,7 @@ def plan(
             min=0,
             max=1,
             rich_help_panel=_GATE,
-            help="Chance that a batch is drawn for labelling; tells labels per served answer.",
+            help="Chance that a batch is drawn for labelling; shows the labels needed per served answer.",
         ),
     ] = 0.05,
     repetitions: Annotated[
@@ -123,15 +123,15 @@ def plan(
             min=0,
             max=2**63 - 1,
             rich_help_panel=_SIMULATION,
-            help="Seed: the same gives the same plan.",
+            help="Seed; the same seed gives the same plan.",
         ),
     ] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Tell what a budget needs before anyone labels: labels, how to spend them, how many responses to sample.
+    """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.
 
-    Calibrations are simulated on a guess of your answers, or on past ones. A plan promises nothing: the threshold that
-    comes of labels does.
+    Calibrations are simulated on a guess of your answers, or on past ones. A plan promises nothing: only a threshold
+    calibrated on labels does.
     """
     from streamer.cli.console import print_json, progress
     from streamer.errors import UsageError
@@ -182,7 +182,7 @@ def _past(data: Path, guessed: dict[str, float | None], responses: int | None, s
 
     for name, value in guessed.items():
         if value is not None:
-            raise UsageError(f"--{name} is a guess, and --data says what it is: leave one of them out")
+            raise UsageError(f"--{name} is a guess, and --data measures it: leave one of them out")
     if responses is not None and responses < 2:
         raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
     clouds = list(read_clouds(data))
@@ -226,7 +226,7 @@ def _print_plan(made: "Plan") -> None:
     _print_predictions("What labels buy, one a prompt", made, made.ladder, made.labels)
     say("")
     if made.unit == "best":
-        say("Unit best: one label a prompt, for its best answer. There is no other way to spend labels.")
+        say("Unit best: one label a prompt, for its best answer. Labels cannot be spent in another way.")
     else:
         _print_splits(made)
     say("")
@@ -259,13 +259,13 @@ def _needs(made: "Plan") -> dict[str, object]:
     from streamer.planning.plan import ENOUGH
 
     what, served = _SERVED[made.unit], made.best.ship_rate
-    steady = f"{percent((1 + made.level) / 2, 0)} of calibrations serve {percent(ENOUGH, 0)} or more of what endless labels would"
+    steady = f"{percent((1 + made.level) / 2, 0)} of calibrations serve {percent(ENOUGH, 0)} or more of what unlimited labels would"
     if made.labels_enough:
         why = f"{'enough' if made.labels_named else 'the fewest below'} that {steady}"
     else:
         why = (
             f"{'too few' if made.labels_named else 'the most below, too few'} for steady calibrations: more than "
-            f"{percent((1 - made.level) / 2, 0)} serve less than {percent(ENOUGH, 0)} of what endless labels would"
+            f"{percent((1 - made.level) / 2, 0)} serve less than {percent(ENOUGH, 0)} of what unlimited labels would"
         )
     fields: dict[str, object] = {
         "needed": f"{counted(made.least_groups, 'labelled prompt', 'labelled prompts')} or more: "
@@ -273,7 +273,7 @@ def _needs(made: "Plan") -> dict[str, object]:
         "labels": f"{made.labels}, {why}",
         "smallest budget": f"{made.smallest_alpha:.3g} with {counted(made.labels, 'label', 'labels')}, one a prompt",
         "served": f"{percent(served.mean, 1)} of {what}; {_range(served)} in {percent(made.level, 0)} of calibrations; "
-        f"{percent(made.oracle_ship_rate, 1)} with endless labels",
+        f"{percent(made.oracle_ship_rate, 1)} with unlimited labels",
         "held": _least_held(made),
     }
     if made.labels_per_served is not None and made.prompts_to_collect is not None:
@@ -281,6 +281,9 @@ def _needs(made: "Plan") -> dict[str, object]:
             f"{made.labels_per_served:.2g} for each served one at audit probability {made.audit_probability:g}; "
             f"these labels come from {made.prompts_to_collect} prompts of traffic"
         )
+    fields["labels that wait"] = (
+        "labels of the newest answers are not used until these are older than 95 % of labels take: have so many more drawn"
+    )
     return fields
 
 

@@ -61,16 +61,16 @@ def styled_threshold(policy: "Policy") -> "Text":
     return Text(threshold_text(policy), style=_STYLES[state])
 
 
-def standing(policy: "Policy") -> str:
+def status_text(policy: "Policy") -> str:
     """Say in one sentence whether the gate ships, and if not, why and what opens it."""
-    shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers are told not to enforce)"
+    shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
     if not policy.calibrated:
         return (
             f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"
         )
     if isinstance(policy.rule, Segments) and not own_cuts(policy.rule) and policy.state == "closed":
         return (
-            f"closed, holds everything: no segment by {policy.rule.key!r} has labels enough to keep the budget "
+            f"closed, holds everything: no segment by {policy.rule.key!r} has enough labels to keep the budget "
             f"{policy.settings.alpha:g}; more labels or a larger budget open it{shadow}"
         )
     if isinstance(policy.rule, Segments):
@@ -83,7 +83,7 @@ def standing(policy: "Policy") -> str:
             return f"closed, holds everything: {policy.reason}{shadow}"
         return (
             "closed, holds everything: no threshold keeps the budget "
-            f"{policy.settings.alpha:g} on the labels there are; more labels or a larger budget open it{shadow}"
+            f"{policy.settings.alpha:g} on the present labels; more labels or a larger budget open it{shadow}"
         )
     if policy.state == "open":
         return (
@@ -97,11 +97,11 @@ def _what_ships(policy: "Policy") -> str:
     if isinstance(rule, Transductive):
         return f"cuts each batch by a threshold of its own, none above {level}"
     if isinstance(rule, Chance):
-        return f"ships by a chance that rises with the score ({rule.kind}, width {rule.width:g}, at {level})"
+        return f"ships with a probability that rises with the score ({rule.kind}, width {rule.width:g}, at {level})"
     if isinstance(rule, Rank):
         return f"ships what ranks above {level} within its batch"
     if policy.threshold is not None and policy.threshold >= 1:
-        return "ships nothing, for no score is above 1: the labels there are allow no more"
+        return "ships nothing, because no score is above 1: the labels allow no more"
     return f"ships what scores above {level}"
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _AT_A_TIME = 200
-"""Batches about which the record is asked at once."""
+"""Batches looked up in the record at once."""
 
 
 def publish(
@@ -41,7 +41,9 @@ def publish(
     ] = False,
     labeller: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Who gave those labels, for the record; default: the file's name."),
+        typer.Option(
+            metavar="WHO", help="Labeller of those labels, for the record; default: the file's name."
+        ),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(metavar="R", min=0.001, help="At most this many batches per second.")
@@ -78,7 +80,7 @@ def publish(
         asking(settings, limits) as known,
     ):
         for file in files:
-            # What comes slowly is sent as it comes.
+            # Slow input is sent as it arrives.
             ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
             batches_of = publications(file, gate=gate, labels=labels, labeller=labeller, limits=limits)
             for one in _looked_at(batches_of, known, ahead):

@@ -1,4 +1,4 @@
-"""Whether the broker lets us in: told in seconds, with the reason, where client libraries keep trying."""
+"""Whether the broker accepts us: known in seconds, with the reason, where client libraries keep trying."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = 2.0
 
 
 def require_broker(settings: Settings) -> None:
-    """Return when one of the bootstrap servers lets us in.
+    """Return when one of the bootstrap servers accepts us.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`streamer recalibrate`: one calibration now; the gate's own method decides, the others stand beside it."""
+"""`streamer recalibrate`: one calibration now; the gate's own method decides, the others are diagnostics."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,13 +20,13 @@ def recalibrate(
         str | None, typer.Argument(metavar="[GATE]", help="Name of the gate; every gate when left out.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be decided; nothing is recorded.")
+        bool, typer.Option("--dry-run", help="Only show the result; nothing is recorded.")
     ] = False,
     propose: Annotated[
         bool,
         typer.Option(
             "--propose/--activate",
-            help="Only record what was found, for `streamer threshold activate`; or put it in force at once.",
+            help="Only record the result, for `streamer threshold activate`, or put it in force at once.",
         ),
     ] = False,
     reason: opt.ReasonOption = "recalibrated",
@@ -52,7 +52,7 @@ def recalibrate(
         with wiring.open_store(settings) as store:
             names = [revision.gate for revision in store.gates.list()]
         if not names:
-            note("There is no gate yet; make one with `streamer gate create NAME`.")
+            note("There is no gate yet; create one with `streamer gate create NAME`.")
     failed = changed = False
     for name in names:
         try:
@@ -80,6 +80,8 @@ def _print_report(done: "Recalibration") -> None:
     from rich.text import Text
 
     from streamer.cli.console import counted, note, print_table, say, warn
+    from streamer.recalibration.comparison import Reading
+    from streamer.recalibration.skill import separation
 
     run = done.run
     name, settings = run.gate.gate, run.gate.settings
@@ -89,6 +91,8 @@ def _print_report(done: "Recalibration") -> None:
         f"{run.labelled} of {counted(run.drawn, 'drawn response', 'drawn responses')} labelled, "
         f"budget {settings.alpha:g}{attempts}, unit {settings.unit}"
     )
+    if run.age_cut is not None and (waiting := run.age_cut.said(run.missing)) is not None:
+        say(f"{waiting}.")
     rows: list[list[object]] = []
     for one in run.candidates:
         style = "bold green" if one.decides else "dim"
@@ -111,10 +115,10 @@ def _print_report(done: "Recalibration") -> None:
         return
     if reason := why_little(run):
         warn(reason)
+    if (skill := separation(Reading.of_run(run), settings.unit, run.sample)) is not None and not skill.shown:
+        warn(f"{skill.said[:1].upper()}{skill.said[1:]}.")
     if done.after is not None and settings.mode == "shadow":
-        note(
-            f"It is in shadow, where consumers are told not to enforce: streamer gate set {name} --mode enforce"
-        )
+        note(f"It is in shadow, where consumers do not enforce: streamer gate set {name} --mode enforce")
 
 
 def _role(name: str) -> str:
@@ -142,13 +146,11 @@ def why_closed(run: "CalibrationRun") -> str:
             f"It stays closed: {run.missing} drawn responses have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
-    return (
-        f"It stays closed: {reason or 'even the highest scores carry more severity than the budget allows'}."
-    )
+    return f"It stays closed: {reason or 'even the responses with the highest scores do more harm than the budget allows'}."
 
 
 def why_little(run: "CalibrationRun") -> str | None:
-    """Say what keeps a gate stricter than it need be, or that it is as good as closed; None when nothing does."""
+    """Say what keeps a gate stricter than it need be, or that it is practically closed; None when nothing does."""
     parts = []
     if (
         isinstance(run.rule, Indicator)
@@ -156,7 +158,7 @@ def why_little(run: "CalibrationRun") -> str | None:
         and not any(item.score > run.decided.value for group in run.groups for item in group.items)
     ):
         parts.append(
-            "Nothing of the calibration sample scores above this threshold: hardly anything will ship."
+            "Nothing in the calibration sample scores above this threshold: hardly anything will ship."
         )
     if run.missing:
         parts.append(
@@ -186,6 +188,8 @@ def report_json(done: "Recalibration") -> dict[str, Any]:
         "drawn": run.drawn,
         "labelled": run.labelled,
         "missing": run.missing,
+        "age_cut": None if run.age_cut is None else run.age_cut.to_json(),
+        "suffix": None if run.suffix is None else run.suffix.to_json(),
         "seed": run.seed,
         "older_than": run.older_than,
         "before": _version(done.before),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from streamer.wiring.review import Opened
 
 PORT = 8470
-"""Always the same, so that a page that is open finds the program again after a restart."""
+"""Fixed, so that an open page finds the program again after a restart."""
 
 
 def review(
@@ -20,23 +20,23 @@ def review(
         typer.Option(
             "--as",
             metavar="NAME",
-            help="Print an address for this person, who then need not (and cannot) say another name; may be repeated.",
+            help="Print a link for this person, who then cannot choose another name; may be repeated.",
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the page; 0: a free one.")
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the page; 0: any free port.")
     ] = PORT,
     host: Annotated[
         str,
         typer.Option(
-            metavar="HOST", help="Address to listen on; other than this machine's needs --insecure."
+            metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."
         ),
     ] = "127.0.0.1",
     open_: Annotated[
         bool | None,
         typer.Option(
             "--open/--no-open",
-            help="Open it in this machine's browser; default: where there is a screen and a terminal.",
+            help="Open the page in this machine's browser; default: if there is a screen and a terminal.",
             show_default=False,
         ),
     ] = None,
@@ -44,10 +44,10 @@ def review(
 ) -> None:
     """Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.
 
-    The address that is printed has a secret: whoever has it can read the texts and give severities. Several people may
+    The printed link contains a secret: anyone who has it can read the texts and give severities. Several people may
     work at once, on one page or on several servers over one database: none gets what another has. What the gate decided
-    is shown after a severity was given, not before. Gates of the kinds `judge`, `bertscore` and `lexical` are labelled
-    by programs, and left out.
+    is shown after a severity was given, not before. Gates whose severities a program gives (`streamer label --help`) are
+    left out.
     """
     from streamer import wiring
     from streamer.cli.console import log_lines
@@ -75,7 +75,7 @@ def review(
             from streamer.cli.console import note
 
             note(
-                "Stopped. Severities that were not stored yet are kept in the browsers, and sent when it runs again."
+                "Stopped. Severities that are not stored yet stay in the browsers and are sent when it runs again."
             )
 
 
@@ -106,12 +106,12 @@ def _print(opened: "Opened") -> None:
         warn(f"{refusal}: its queue is not shown there")
     if opened.gates:
         note(
-            f"Queues of {', '.join(opened.gates)}. Whoever has an address can read the texts; Ctrl-C ends it."
+            f"Queues of {', '.join(opened.gates)}. Anyone with a link can read the answers; press Ctrl-C to stop."
         )
     else:
         warn(
-            "No gate is controlled by severities that people give, so far (streamer gate create NAME --severity-kind "
-            "human); the page looks again by itself. Ctrl-C ends it."
+            "No gate uses labels by people yet (streamer gate create NAME --severity-kind "
+            "human); the page keeps looking. press Ctrl-C to stop."
         )
 
 
@@ -134,7 +134,7 @@ def _open(address: str) -> None:
 
     def show() -> None:
         if not webbrowser.open(address):
-            note("No browser could be opened; open the address yourself.")
+            note("No browser could be opened; open the link yourself.")
 
     # The browser may ask before the page is served: a moment later it is.
     threading.Timer(0.5, show).start()

@@ -9,12 +9,12 @@ from streamer.cli.console import percent
 from streamer.cli.policies import when
 
 if TYPE_CHECKING:
-    from streamer.risk.rounds.report import AlarmReport, RiskReport
+    from streamer.risk.rounds.report import AlarmReport, Drawing, RiskReport
     from streamer.risk.states import RiskInterval
 
 _VERDICTS = {
     "kept": "the budget was kept",
-    "broken": "the budget was BROKEN",
+    "broken": "the budget was EXCEEDED",
     "not known yet": "not known yet whether the budget was kept",
 }
 _ALARMS = {
@@ -29,25 +29,29 @@ def risk(
     gate: Annotated[str | None, typer.Argument(metavar="[GATE]", help="Only this gate.")] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Say whether gates are inside their budgets, how sure that is, and whether an alarm stands raised.
+    """Show whether gates keep their budgets, how certain that is, and which alarms are raised.
 
     The figures are those that `streamer recalibrator` last wrote. They are bounds that hold at all times at once, so
     you may look as often as you like.
     """
     from streamer import wiring
     from streamer.cli.console import note, print_json, say
-    from streamer.risk.rounds.report import report_of
+    from streamer.risk.rounds.report import Drawing, report_of
     from streamer.settings.settings import load_settings
 
     with wiring.open_store(load_settings()) as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()
-        reports = [report_of(store.monitoring.watch(one.gate), one.settings) for one in gates]
+        reports = []
+        for one in gates:
+            rate, extra = store.monitoring.rate(one.gate)
+            drawing = Drawing.of(rate, extra, one.settings, wiring.now())
+            reports.append(report_of(store.monitoring.watch(one.gate), one.settings, drawing))
     if json:
         for report in reports:
             print_json(report_json(report))
         return
     if not reports:
-        note("There is no gate yet; make one with `streamer gate create NAME`.")
+        note("There is no gate yet; create one with `streamer gate create NAME`.")
     for place, report in enumerate(reports):
         if place:
             say("")
@@ -88,24 +92,38 @@ def _show(report: "RiskReport") -> None:
                 f"rate the rest lasts {left}{soonest}",
             )
         )
+    if report.drawing is not None and report.watched:
+        pairs.append(("labels drawn", drawing_text(report.drawing)))
     pairs += [(f"alarm: {_ALARMS[one.kind]}", _alarm(one)) for one in report.alarms]
     print_pairs(pairs)
 
 
 def sentence(report: "RiskReport") -> str:
-    """Say in one sentence how a gate stands."""
+    """Summarise a gate's risk in one sentence."""
     if not report.watched:
         return (
-            f"{report.gate}: not watched, because its audit probability is 0; "
+            f"{report.gate}: not monitored, because its audit probability is 0; "
             f"`streamer gate set {report.gate} --audit-probability 0.05` draws a sample."
         )
     raised = [one for one in report.alarms if one.raised_at is not None]
     if report.read_through is None:
-        return f"{report.gate}: not looked at yet; `streamer recalibrator` does."
+        return f"{report.gate}: not monitored yet; `streamer recalibrator` does that."
     told = "" if not raised else " ALARM: " + ", ".join(_ALARMS[one.kind] for one in raised) + "."
     if report.exposure is None or report.exposure.estimate is None:
-        return f"{report.gate}: nothing is known yet: no decision has been read.{told}"
+        return f"{report.gate}: nothing is known yet; no decision has been read.{told}"
     return f"{report.gate}: {_VERDICTS[report.verdict]}; exposure {interval_text(report.exposure)}.{told}"
+
+
+def drawing_text(drawing: "Drawing") -> str:
+    """Say how often decisions are drawn: ``20 %, raised until 2026-11-22 13:00:00Z: ...``."""
+    text = percent(drawing.probability)
+    if drawing.raised_until is not None:
+        text += f", raised until {when(drawing.raised_until)}: {drawing.reason}"
+    elif drawing.extra_today:
+        text += f", raised no more: {drawing.reason}"
+    if drawing.raised_until is not None or drawing.extra_today:
+        text += f"; {drawing.extra_today} extra labels today, at most {drawing.most}"
+    return text
 
 
 def interval_text(interval: "RiskInterval") -> str:
@@ -126,7 +144,7 @@ def _alarm(one: "AlarmReport") -> str:
 
 
 def report_json(report: "RiskReport") -> dict[str, Any]:
-    """Return a report as JSON values; what lasts for ever is null."""
+    """Return a report as JSON values; an infinite duration is null."""
     from dataclasses import asdict
 
     values = asdict(report)

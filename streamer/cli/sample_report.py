@@ -1,4 +1,4 @@
-"""What `streamer sample` tells: the plan before anything is sent, and what came of it."""
+"""What `streamer sample` prints: the plan before anything is sent, and the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXAMPLE_CHARACTERS = 300
 def print_plan(
     session: SamplingSession, planned: Estimate, *, again: bool, examples: bool, json: bool
 ) -> None:
-    """Tell what will be sent, for how much, to whom; with `examples` also what the requests say."""
+    """Report what will be sent, at what cost, to whom; with `examples` also what the requests say."""
     from streamer.cli.console import counted, note, print_json, print_table, say
 
     plan = session.plan
@@ -76,7 +76,7 @@ def print_result(
     stopped: bool,
     json: bool,
 ) -> None:
-    """Tell what came, what did not, and what to do next."""
+    """Report what came, what did not, and what to do next."""
     from streamer.cli.console import counted, note, print_json, say, warn
 
     left = max(0, tally.wanted - tally.answered - tally.failed.total())
@@ -97,18 +97,18 @@ def print_result(
             f"{tally.output_tokens} out{cost}"
         )
     elif not tally.wanted:
-        note("Everything was there already; nothing was sent.")
+        note("Everything was already there; nothing was sent.")
     arms = session.plan.arms
     for vendor, names in not_taken.items():
         model = next(arm.model for arm in arms if arm.vendor == vendor)
         decoding = sorted(names & {"temperature", "top_p", "seed"})
         if decoding:
             warn(
-                f"{model} takes no {', no '.join(decoding)}: its answers are without (meta.not_taken names it)"
+                f"{model} does not accept {', '.join(decoding)}: its answers are sampled without (meta.not_taken names it)"
             )
     if tally.failed:
         codes = ", ".join(f"{count} {code}" for code, count in sorted(tally.failed.items()))
-        warn(f"{counted(tally.failed.total(), 'answer', 'answers')} could not be had ({codes}):")
+        warn(f"{counted(tally.failed.total(), 'answer', 'answers')} could not be obtained ({codes}):")
         for example in tally.examples:
             warn(f"  {example}")
     if tally.over_budget:
@@ -116,7 +116,7 @@ def print_result(
     elif stopped:
         note("Stopped; what was answered is in the journal.")
     if left or tally.failed:
-        note(f"{left + tally.failed.total()} answers are still to be had; the same command goes on with them")
+        note(f"{left + tally.failed.total()} answers are still missing; the same command resumes with them")
     elif files and files[0].clouds:
         note(
             f"Next: streamer publish {files[0].path} --gate GATE, or streamer label clouds {files[0].path} --out LABELLED"

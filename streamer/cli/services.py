@@ -1,4 +1,4 @@
-"""`streamer worker`, `streamer recalibrator` and `streamer dev`: what runs until it is told to stop."""
+"""`streamer worker`, `streamer recalibrator` and `streamer dev`: what runs until it is stopped."""
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ PortOption = Annotated[
         metavar="PORT",
         min=0,
         max=65535,
-        help="Port of /metrics, /healthz and /readyz; 0: a free one.",
+        help="Port of /metrics, /healthz and /readyz; 0: any free port.",
     ),
 ]
 
@@ -38,27 +38,16 @@ def worker(
 ) -> None:
     """Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.
 
-    Run as many as there are partitions to share. A worker that stops loses nothing: the next one goes on where
+    Run as many as there are partitions to share. A worker that stops loses nothing: the next one continues where
     the database says. With --json the first line on standard output is an object with its addresses.
 
-    Exit status: 0 it drained when told to stop, 1 it crashed, 65 too many records were refused, 70 another worker
-    has taken its partitions, 75 the database gave no lease in time, 78 a topic was deleted and made anew, 124 it was
-    told to stop and did not end in time.
+    Exit status: 0 stopped and drained, 1 crashed, 65 too many records were refused, 70 another worker
+    took its partitions, 75 the database gave no lease in time, 78 a topic was deleted and recreated, 124 it did
+    not stop in time.
     """
-    from streamer import wiring
-    from streamer.cli.console import log_lines
-    from streamer.settings.settings import load_settings
-    from streamer.telemetry.logs import configure_logging
+    from streamer.wiring import run_worker
 
-    settings = load_settings(**({} if port is None else {"http": {"port": port}}))
-    log_lines(configure_logging(settings.logging.format, settings.logging.level))
-    _warn_of_misspelt()
-    _leave_at_sigterm()
-    if until_stdin_closes:
-        _stop_when_stdin_closes()
-    raise typer.Exit(
-        wiring.run_worker(settings, announce=_announce_json if json or collected() else _announce)
-    )
+    raise typer.Exit(_serve(run_worker, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
 def recalibrator(
@@ -75,13 +64,19 @@ def recalibrator(
     """Run the recalibrator until SIGTERM or Ctrl-C: calibrate each gate when it is due, as the gate's rule says.
 
     What it may do with a gate is the gate's own setting: nothing, proposals, or new thresholds within limits (see
-    `streamer gate set --help`). `streamer recalibrate` goes on working beside it. Of several recalibrators of one
+    `streamer gate set --help`). `streamer recalibrate` still works beside it. Of several recalibrators of one
     database one leads, and another takes over when it is gone. With --json the first line on standard output is an
     object with its addresses.
 
-    Exit status: 0 it was told to stop, 1 it crashed, 124 it was told to stop and did not end in time.
+    Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
-    from streamer import wiring
+    from streamer.wiring import run_recalibrator
+
+    raise typer.Exit(_serve(run_recalibrator, port, until_stdin_closes=until_stdin_closes, json=json))
+
+
+def _serve(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
+    """Run a service of the settings until it is told to stop, and return its exit status."""
     from streamer.cli.console import log_lines
     from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
@@ -92,9 +87,7 @@ def recalibrator(
     _leave_at_sigterm()
     if until_stdin_closes:
         _stop_when_stdin_closes()
-    raise typer.Exit(
-        wiring.run_recalibrator(settings, announce=_announce_json if json or collected() else _announce)
-    )
+    return run(settings, announce=_announce_json if json or collected() else _announce)
 
 
 def dev(
@@ -103,7 +96,7 @@ def dev(
         bool,
         typer.Option(
             "--view/--no-view",
-            help="Show what happens on the whole terminal: throughput, risk against the budget, policies, alarms.",
+            help="Show throughput, risk against the budget, policies and alarms on the full screen.",
         ),
     ] = True,
     json: JsonOption = False,
@@ -150,7 +143,7 @@ def _on_a_terminal() -> bool:
 
 @contextmanager
 def _living_view() -> "Iterator[Callable[[Look], None]]":
-    """Take the whole terminal at the first look, and give it back at the end."""
+    """Take over the whole terminal at the first update, and restore it at the end."""
     from rich.live import Live
 
     from streamer.cli.console import output
@@ -184,7 +177,7 @@ def _announce_dev(facts: "Mapping[str, object]") -> None:
 
     _announce(facts)
     note(
-        "Ready; Ctrl-C ends it. In another terminal, in this directory: streamer gate create NAME, "
+        "Ready; press Ctrl-C to stop. In another terminal, in this directory: streamer gate create NAME, "
         "streamer publish FILE --gate NAME, streamer tail actions"
     )
 
@@ -200,7 +193,7 @@ def _announce_json(facts: "Mapping[str, object]") -> None:
 
 
 def _leave_at_sigterm() -> None:
-    """Let a SIGTERM that comes before the worker is under way be an end like any other; then it handles its own."""
+    """Let a SIGTERM that comes before the worker is under way be a normal end; then it handles the signal itself."""
     import os
     import signal
     import sys
@@ -230,7 +223,7 @@ def _stop_when_stdin_closes() -> None:
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped and its note taken away."""
+    """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped and its note removed."""
     import signal
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -243,4 +236,4 @@ def _warn_of_misspelt() -> None:
     from streamer.settings.sources import misspelt_variables
 
     for name in misspelt_variables(Settings):
-        warn(f"{name} is set and is no setting; is it misspelt? `streamer config show` lists them all")
+        warn(f"{name} is set but is not a setting; is it misspelt? `streamer config show` lists them all")

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from streamer.signing.policies import PolicyKeys, PolicyVersion
 
 _SHORT = 12
-"""So much of a key's id tells it from the others that one installation has."""
+"""This much of a key's id is unique within one installation."""
 
 
 def signature_state(found: "PolicyVersion", keys: "PolicyKeys") -> str:

@@ -1,4 +1,4 @@
-"""`streamer simulate`: traffic to try an installation with, made up, with labels, until it is told to stop."""
+"""`streamer simulate`: traffic to try an installation with, simulated, with labels, until it is stopped."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ def simulate(
     ],
     rate: Annotated[float, typer.Option(metavar="R", min=0.001, max=100.0, help="Batches per second.")] = 2.0,
     label_after: Annotated[
-        str, typer.Option(metavar="TIME", help="How long after a batch its labels come, like 0s, 30s, 5m.")
+        str, typer.Option(metavar="TIME", help="Delay of a batch's labels, like 0s, 30s, 5m.")
     ] = "30s",
     noise: Annotated[
         float,
@@ -29,22 +29,24 @@ def simulate(
         ),
     ] = 0.25,
     batches: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after so many batches and their labels.")
+        int | None, typer.Option(metavar="N", min=1, help="Stop after this many batches and their labels.")
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="S", min=0, max=2**62, help="Of the simulation; default: the present second."),
+        typer.Option(
+            metavar="S", min=0, max=2**62, help="Seed of the simulation; default: the current time."
+        ),
     ] = None,
     into_real_gate: Annotated[
         bool,
         typer.Option(
             "--into-real-gate",
-            help="Permit a gate that has batches or labels of its own: these labels move its threshold.",
+            help="Permit a gate with real batches or labels, whose threshold the simulated labels then move.",
         ),
     ] = False,
     json: opt.JsonOption = False,
 ) -> None:
-    """Publish made-up batches and their severities until Ctrl-C, to try an installation.
+    """Publish simulated batches and their severities until Ctrl-C, to try an installation.
 
     No language model answers: questions, right, wrong and noisy answers and their severities come from a simulation.
     Every response is labelled; of these labels the ones that the audit sample asked for count. A gate that has batches or
@@ -67,7 +69,7 @@ def simulate(
     from streamer.settings.settings import load_settings
 
     if GATE_NAME.fullmatch(gate) is None:
-        raise UsageError(f"--gate {gate!r} is no gate name: {GATE_NAME_RULE}")
+        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     delay = opt.seconds(label_after, "--label-after")
     settings = load_settings()
     if not into_real_gate:
@@ -79,7 +81,7 @@ def simulate(
     clouds = islice(endless_clouds(seed=int(time.time()) if seed is None else seed, noise=noise), batches)
     sent = labelled = 0
     start = time.monotonic()
-    note(f"Publishing {rate:g} made-up batches a second to gate {gate}; Ctrl-C ends it.")
+    note(f"Publishing {rate:g} simulated batches a second to gate {gate}; press Ctrl-C to stop.")
     try:
         with wiring.publisher(settings) as publisher:
             for due in occurrences(clouds, rate=rate, label_after=delay):
@@ -92,7 +94,7 @@ def simulate(
                 else:
                     publisher.send(topics.responses, cloud_message(due.cloud, gate, limits), key=key)
                     sent += 1
-                # Few a second: each is to be there now, and trouble is to be seen now.
+                # Few per second: send each at once, and report trouble at once.
                 publisher.flush()
     finally:
         if json:

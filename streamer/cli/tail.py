@@ -27,9 +27,11 @@ def tail(
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start with the oldest event instead of the next one.")
     ] = False,
-    count: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after so many events.")] = None,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after this many events.")
+    ] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop when no event came for so long: 5s, 1m.")
+        str | None, typer.Option(metavar="TIME", help="Stop when no event came for this long: 5s, 1m.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print each event's value as it is, one a line.")
@@ -40,6 +42,7 @@ def tail(
 
     from streamer import wiring
     from streamer.cli.console import note, say
+    from streamer.cli.interrupts import PatientInterrupt
     from streamer.cli.reachability import require_broker
     from streamer.security.visible import visible
     from streamer.settings.settings import load_settings
@@ -48,23 +51,28 @@ def tail(
     require_broker(settings)
     name = getattr(wiring.topics(settings), topic.name.lower())
     seen = 0
-    for record in wiring.tail(
-        settings,
-        name,
-        from_beginning=from_beginning,
-        timeout_seconds=None if timeout is None else opt.seconds(timeout, "--timeout"),
-    ):
-        if json:
-            value = (record.value or b"null").replace(b"\n", b" ")
-            if sys.stdout.isatty():
-                value = visible(value.decode(errors="replace")).encode()
-            sys.stdout.buffer.write(value + b"\n")
-        else:
-            say(line(topic, record))
-        sys.stdout.flush()
-        seen += 1
-        if seen == count:
-            return
+    # kafka-python swallows whatever is raised while it runs its tasks, Ctrl-C too.
+    with PatientInterrupt() as interrupt:
+        for record in wiring.tail(
+            settings,
+            name,
+            from_beginning=from_beginning,
+            timeout_seconds=None if timeout is None else opt.seconds(timeout, "--timeout"),
+            stop=lambda: interrupt.wanted,
+        ):
+            if json:
+                value = (record.value or b"null").replace(b"\n", b" ")
+                if sys.stdout.isatty():
+                    value = visible(value.decode(errors="replace")).encode()
+                sys.stdout.buffer.write(value + b"\n")
+            else:
+                say(line(topic, record))
+            sys.stdout.flush()
+            seen += 1
+            if seen == count:
+                return
+        if interrupt.wanted:
+            raise KeyboardInterrupt
     if not seen:
         note(f"no event on {name} within {timeout}")
 
@@ -138,7 +146,7 @@ def _attempt(event: dict[str, Any]) -> str:
 def _time(timestamp_ms: int) -> str:
     from datetime import UTC, datetime
 
-    # The time of day alone: a publisher may date a record past the year 9999.
+    # Only the time of day: a publisher may date a record past the year 9999.
     return datetime.fromtimestamp(timestamp_ms % 86_400_000 / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

@@ -11,7 +11,7 @@ from streamer.cli.policies import (
     guarantee_text,
     policy_json,
     segment_lines,
-    standing,
+    status_text,
     styled_threshold,
     threshold_text,
     when,
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 
-app = typer.Typer(no_args_is_help=True, help="The thresholds that gates had and have: who, why, when.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Thresholds: list and show them, activate proposals, roll back, close a gate, sign.",
+)
 
 
 @app.command("list")
@@ -53,7 +56,7 @@ def list_(
             print_json(_version_json(version, keys))
         return
     if not versions:
-        note("There is no gate yet; make one with `streamer gate create NAME`.")
+        note("There is no gate yet; create one with `streamer gate create NAME`.")
         return
     signed = keys.demanded or any(version.signature is not None for version in versions)
     print_table(
@@ -100,11 +103,12 @@ def show(
         policy = newest if version is None else store.policies.get(gate, version)
         proposal = store.calibration.proposal(gate)
         unread = store.labels.unread(gate)
+        waiting = store.calibration.waiting(gate)
     if json:
         print_json(_version_json(found, keys) | {"unread_labels": unread_json(unread).get(gate)})
         return
     present = policy.version == newest.version
-    say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {standing(policy)}")
+    say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {status_text(policy)}")
     print_fields(
         {
             "threshold": styled_threshold(policy),
@@ -115,6 +119,7 @@ def show(
             "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
             "severity": policy.settings.severity_kind,
             **labels_fields(policy.settings, unread.get(gate)),
+            **({"labels": f"at the newest run: {waiting}"} if waiting is not None and present else {}),
             "calibration run": policy.calibration_run,
             "since": when(policy.valid_from),
             "by": policy.created_by,
@@ -124,7 +129,7 @@ def show(
                 if keys.demanded or found.signature is not None
                 else {}
             ),
-            "guarantee": guarantee_text(policy.guarantee) or "none: nothing is promised, and nothing ships",
+            "guarantee": guarantee_text(policy.guarantee) or "none: nothing is promised and nothing ships",
         }
     )
     if (refusal := keys.refusal(found)) is not None:
@@ -137,6 +142,8 @@ def show(
 
 
 def _why_it_waits(proposal: "Proposal") -> str:
+    if proposal.held_until is not None:
+        return f". It is held until {when(proposal.held_until)} and comes into force if it passes then: {proposal.why}."
     return f". It waits for a person: {proposal.why}." if proposal.why else ""
 
 
@@ -145,7 +152,7 @@ def activate(
     gate: opt.GateArgument,
     run: Annotated[
         int | None,
-        typer.Option("--run", metavar="N", min=1, help="Make sure that this is the run that is proposed."),
+        typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run."),
     ] = None,
     reason: opt.ReasonOption = "approved",
     by: opt.ByOption = None,
@@ -191,10 +198,10 @@ def close(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Return once no ship that was committed before waits to be published."),
+        typer.Option("--wait", help="Return only when everything shipped before is published."),
     ] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="How long --wait waits, then it fails.")
+        str, typer.Option("--timeout", metavar="TIME", help="How long --wait waits before it fails.")
     ] = "60s",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
@@ -229,7 +236,7 @@ def sign(
     """Vouch for a policy: put it in force again as it is, settings included, under a new version signed with your key.
 
     For policies from before there was a key, and after a change of keys. Look at it first (threshold show), and let
-    `streamer audit verify` tell whether somebody changed it. What does not fit its own signature is never signed.
+    `streamer audit verify` show whether somebody changed it. What does not fit its own signature is never signed.
     """
     from streamer import wiring
     from streamer.errors import UsageError
@@ -266,7 +273,7 @@ def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]
 
 @contextmanager
 def _may_stay_open(gate: str) -> "Iterator[None]":
-    """Say what not to rely on when the database does not answer while a gate is being closed."""
+    """Say what is uncertain when the database does not answer while a gate is being closed."""
     from streamer.errors import Unavailable
 
     try:
@@ -302,7 +309,7 @@ def _wait_until_published(gate: str, seconds: float) -> None:
 
 
 def _unpublished(store: "Store", gate: str) -> tuple[int | None, str]:
-    """Count the ships of a closed gate that may still come: a number, or None where nobody can tell; and in words."""
+    """Count the ships of a closed gate that may still come: a number, or None where it is unknown; and in words."""
     from streamer.cli.console import counted
     from streamer.errors import Unavailable
 
@@ -324,7 +331,7 @@ def _change(
     *,
     closing: bool = False,
 ) -> None:
-    """Mint a policy, say what it is, and tell the workers; when `closing`, count the ships that may still come."""
+    """Write a policy, describe it, and announce it; when `closing`, count the ships that may still come."""
     from streamer import wiring
     from streamer.cli.console import print_json, say, warn
     from streamer.cli.outbox import announce_now
@@ -348,7 +355,7 @@ def _change(
             f"Gate {gate} was {was} (version {policy.version - 1}); is {threshold_text(policy)} "
             f"(version {policy.version})."
         )
-        say(standing(policy))
+        say(status_text(policy))
         if waiting is not None:
             say(f"{told[:1].upper()}{told[1:]}.")
     if closing and waiting is None:

@@ -5,7 +5,7 @@ import typer
 from streamer.cli import FOUND
 from streamer.cli.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="The topics on the broker.")
+app = typer.Typer(no_args_is_help=True, help="Topics on the broker: create and check them.")
 
 _EMBEDDED = "the embedded broker of `streamer dev` makes its topics itself; these commands are for Kafka"
 
@@ -27,12 +27,12 @@ def create(json: JsonOption = False) -> None:
     elif is_embedded(settings.kafka.log_id):
         say(_EMBEDDED)
     else:
-        say(f"created {', '.join(created)}" if created else "every topic is there already")
+        say(f"created {', '.join(created)}" if created else "every topic exists already")
 
 
 @app.command()
 def check(json: JsonOption = False) -> None:
-    """Check that every topic is there and fits: partitions, size limits, compaction. Exit status 3 if not."""
+    """Check that every topic exists with the right settings: partitions, size limits, compaction. Exit status 3 if not."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.cli.reachability import require_broker
@@ -47,7 +47,7 @@ def check(json: JsonOption = False) -> None:
     elif is_embedded(settings.kafka.log_id):
         say(_EMBEDDED)
     else:
-        for problem in problems or ["every topic is there and fits"]:
+        for problem in problems or ["every topic exists with the right settings"]:
             say(problem)
     if problems:
         raise typer.Exit(FOUND)

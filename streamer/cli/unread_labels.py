@@ -16,8 +16,8 @@ def unread_text(unread: "UnreadLabels") -> str:
     reasons = [
         text
         for count, text in (
-            (unread.others, f"{unread.others} by labellers that the gate does not name"),
-            (unread.unsigned, f"{unread.unsigned} without a signature that is valid here"),
+            (unread.others, f"{unread.others} by labellers that the gate does not read"),
+            (unread.unsigned, f"{unread.unsigned} without a signature that a key here verifies"),
         )
         if count
     ]

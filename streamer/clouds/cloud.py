@@ -127,7 +127,7 @@ def read_clouds(path: Path | str) -> Iterator[Cloud]:
 
     Parameters
     ----------
-    path : a ``.jsonl`` file, plain or gzip (told apart by content, not by name), or ``-`` for standard input.
+    path : a ``.jsonl`` file, plain or gzip (detected by content, not by name), or ``-`` for standard input.
 
     Raises
     ------

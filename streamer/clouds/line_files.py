@@ -29,7 +29,7 @@ def numbered_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
 
     Parameters
     ----------
-    path : a file, plain or gzip (told apart by content, not by name), or ``-`` for standard input. A byte order
+    path : a file, plain or gzip (detected by content, not by name), or ``-`` for standard input. A byte order
         mark at its beginning is passed over.
 
     Raises
@@ -52,7 +52,7 @@ def numbered_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
 
 
 def is_publishable(text: str) -> bool:
-    """Tell whether an event may carry this text: no NUL, no half of a surrogate pair."""
+    """Report whether an event may carry this text: no NUL, no half of a surrogate pair."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """A file of JSON lines that is only appended to, each line with a checksum: what is damaged is passed over.
 
 Programs that are ended at any time keep what they had computed, and a line that was cut in two, or changed, is computed
-anew instead of believed.
+again instead of believed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def append_lines(path: Path, values: Iterable[Any]) -> None:
             file.write(b"".join([b"\n", *(_check(text) + b" " + text + b"\n" for text in texts)]))
     except OSError as error:
         raise Unavailable(
-            f"cannot write {path}: {error.strerror or error}; what was written before is kept, and the same command goes on"
+            f"cannot write {path}: {error.strerror or error}; what was written before is kept, and the same command resumes"
         ) from error
 
 

@@ -87,7 +87,7 @@ class Units:
         return len(self.scores)
 
     def shipped_above(self, threshold: float) -> Booleans:
-        """Tell what would ship at another threshold lambda (-inf: open, +inf: closed)."""
+        """Report what would ship at another threshold lambda (-inf: open, +inf: closed)."""
         above: Booleans = self.shippable & (np.nan_to_num(self.scores, nan=-1.0) > threshold)
         return above
 

@@ -45,7 +45,11 @@ def sentence(report: RiskReport, alpha: float) -> str:
         return f"nothing was decided, so there is nothing to measure against the budget of {budget(alpha)}"
     if report.shipped == 0:
         return f"served none of the {many}, so exposure is 0 % per {one} against a budget of {budget(alpha)}"
-    return (
+    shipped, every = report.selective_risk, report.mean_severity
+    wrong_way = ""
+    if shipped is not None and every is not None and shipped > every and percent(shipped) != percent(every):
+        wrong_way = f"the score works the wrong way for {many}, of all of which {percent(every)} are wrong: "
+    return wrong_way + (
         f"served {percent(report.ship_rate)} of {many}, wrong among the served {percent(report.selective_risk)}, "
         f"exposure {percent(report.exposure_risk, 1)} per {one} against a budget of {budget(alpha)}"
     )

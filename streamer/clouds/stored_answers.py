@@ -20,7 +20,7 @@ class StoredResponse:
     ----------
     text : None where the gate keeps no texts, or where it was erased.
     score : that decided; None for a batch that was held without being scored.
-    blank : it was nothing but white space, as far as the record can tell.
+    blank : it was nothing but white space, as far as the record shows.
     severity : the present one of the gate's kind, for responses that the audit drew; None while there is none.
     """
 

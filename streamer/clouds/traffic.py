@@ -28,7 +28,7 @@ class Occurrence:
 def endless_clouds(
     *, seed: int, responses: int = RESPONSES_PER_CLOUD, noise: float = NOISE_SHARE
 ) -> Iterator[Cloud]:
-    """Yield simulated clouds for ever; no two have the same id.
+    """Yield simulated clouds forever; no two have the same id.
 
     Seeds that lie at least n apart share no cloud among their first 100 n: the start's Unix time will do for whatever
     is slower than a hundred a second.

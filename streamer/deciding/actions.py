@@ -1,7 +1,8 @@
-"""From a decided batch to the event that tells the world, byte for byte as it will be published and republished."""
+"""From a decided batch to the event that publishes it, byte for byte as it will be published and republished."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from streamer.events.actions import (
@@ -22,9 +23,24 @@ if TYPE_CHECKING:
     from streamer.events.actions import BatchAction
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
+    from streamer.gates.policy_gate import Ruling
     from streamer.gates.rule import Cut
     from streamer.gates.settings import GateSettings
     from streamer.journal import EmbeddingSource, Record, ScoredResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of one batch; `ruling` is None when it was not scored."""
+
+    ruling: Ruling | None
+    cut: Cut
+    segment: str | None
+    uniforms: tuple[float, ...] | None
+    shipped: tuple[bool, ...]
+    outcome: BatchAction
+    reason: str
+    selected: str | None
 
 
 def needs_label(response: ScoredResponse, settings: GateSettings) -> bool:
@@ -38,11 +54,7 @@ def action_event(
     record: Record,
     key: BatchKey,
     policy: Policy,
-    cut: Cut,
-    segment: str | None,
-    outcome: BatchAction,
-    reason: str,
-    selected: str | None,
+    judged: Judged,
     responses: tuple[ScoredResponse, ...],
     sampled: bool,
     sampling_probability: float,
@@ -59,18 +71,18 @@ def action_event(
         batch_id=key.batch_id,
         attempt=key.attempt,
         unit=settings.unit,
-        action=outcome,
+        action=judged.outcome,
         enforced=settings.mode == "enforce",
-        selected=selected,
-        reason=cast("Reason", reason),
+        selected=judged.selected,
+        reason=cast("Reason", judged.reason),
         responses=tuple(ResponseActionV1(id=r.id, score=r.score, action=r.action) for r in responses),
         policy=ActionPolicyV1(
             version=policy.version,
-            state=cut.state,
-            threshold=cut.threshold,
+            state=judged.cut.state,
+            threshold=judged.cut.threshold,
             alpha=settings.alpha,
             method=settings.method,
-            segment=segment,
+            segment=judged.segment,
         ),
         scorer=ActionScorerV1(name=settings.scorer, encoder=encoder, embedding_source=embedding_source),
         audit=ActionAuditV1(

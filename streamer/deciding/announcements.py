@@ -1,4 +1,4 @@
-"""What the compacted thresholds topic says last of each gate, and that it is what workers decide with.
+"""Keeps the last message of each gate on the compacted thresholds topic the one that workers decide with.
 
 Workers read policies from the record, so that nobody can change a decision through the topic. Others read the topic,
 and there the last message of a gate counts: a stranger may have written it, a tombstone may have taken its place, or
@@ -34,7 +34,7 @@ class PolicyMessages(Protocol):
         ...
 
     def announce(self, policy: Policy) -> bool:
-        """Have the message published once more; False when it is not the record's own."""
+        """Have the message published again; False when it is not the record's own."""
         ...
 
 
@@ -48,7 +48,7 @@ class Announcements:
     mine : whether this worker is the one of its group that looks after the topic.
     limits : bounds for what is read.
     clock : seconds that only grow.
-    patience : seconds that the topic may be behind: whoever made a policy publishes it by itself.
+    patience : seconds that the topic may be behind: the writer of a policy publishes it itself.
     pause : least seconds between two announcements of one gate, should somebody overwrite them all the time.
     """
 
@@ -77,7 +77,7 @@ class Announcements:
         self._lock = threading.Lock()
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
-        """Hear one message of the topic, in order. Blocks; raises `Unavailable` (call again with the same message)."""
+        """Process one message of the topic, in order. Blocks; raises `Unavailable` (call again with the same message)."""
         self._book.hear(key, value)
         gate = "" if key is None else key.decode("utf-8", "replace")
         if self._book.get(gate) is not None:  # strangers may write any number of keys
@@ -85,7 +85,7 @@ class Announcements:
                 self._last[gate] = value
 
     def keep(self) -> None:
-        """Look whether the topic is behind, and have what is right announced again. Blocks; raises `Unavailable`."""
+        """Check whether the topic is behind, and have the right message published again. Blocks; raises `Unavailable`."""
         if not self._mine():
             self._behind_since.clear()
             return

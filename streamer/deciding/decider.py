@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from streamer.deciding.actions import action_event
+from streamer.deciding.actions import Judged, action_event
 from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.actions import action_message
@@ -17,6 +17,7 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses
+from streamer.gates.audit_rate import probability_under
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import Cut, Segments, Transductive
 from streamer.gates.settings import NO_ENCODER
@@ -79,20 +80,6 @@ def _keep_scores(p: _Pending, before: Decision) -> None:
     raw = tuple(one.raw_energy for one in before.responses if one.raw_energy is not None)
     if scores:
         p.scores, p.raw, p.cloud = scores, raw or None, before.cloud
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """What became of one batch; `ruling` is None when it was not scored."""
-
-    ruling: Ruling | None
-    cut: Cut
-    segment: str | None
-    uniforms: tuple[float, ...] | None
-    shipped: tuple[bool, ...]
-    outcome: BatchAction
-    reason: str
-    selected: str | None
 
 
 class BatchDecider:
@@ -302,20 +289,18 @@ class BatchDecider:
         settings = policy.settings
         judged = self._rule(p)
         decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
-        sampled, drawn = self._draw(p, judged.ruling)
-        responses = tuple(
-            ScoredResponse(
-                id=r.id,
-                text=r.text,
-                score=None if p.scores is None else p.scores[i],
-                raw_energy=None if p.raw is None else p.raw[i],
-                action="ship" if judged.shipped[i] else settings.hold_action,
-                drawn=r.id in drawn,
-                uniform=None if judged.uniforms is None else judged.uniforms[i],
+        probability, rate = 0.0, None
+        if p.scores is not None:
+            probability, rate = probability_under(
+                p.active.rate, settings, attempt=p.key.attempt, at=decided_at
             )
-            for i, r in enumerate(p.event.responses)
+        sampled, drawn = self._draw(p, judged.ruling, probability)
+        extra = (
+            sampled
+            and rate is not None
+            and not is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
         )
-        probability = settings.audit_probability if p.scores is not None else 0.0
+        responses = _responses(p, judged, drawn)
         # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
         encoder = NO_ENCODER if source == "none" else settings.encoder
@@ -323,11 +308,7 @@ class BatchDecider:
             record=p.record,
             key=p.key,
             policy=policy,
-            cut=judged.cut,
-            segment=judged.segment,
-            outcome=judged.outcome,
-            reason=judged.reason,
-            selected=judged.selected,
+            judged=judged,
             responses=responses,
             sampled=sampled,
             sampling_probability=probability,
@@ -366,10 +347,12 @@ class BatchDecider:
             if isinstance(policy.rule, Transductive | Segments) and p.scores is not None
             else None,
             segment=judged.segment,
+            audit_rate=rate,
+            extra_draw=extra,
             cloud=p.cloud,
         )
 
-    def _rule(self, p: _Pending) -> _Judged:
+    def _rule(self, p: _Pending) -> Judged:
         """Apply the policy to a batch; one that was not scored is held whole."""
         policy = p.active.policy
         settings = policy.settings
@@ -377,7 +360,7 @@ class BatchDecider:
         if p.scores is None:
             cut = Cut(policy.state, policy.threshold)
             reason = p.held or "scorer_failed"
-            return _Judged(None, cut, None, None, (False,) * len(ids), settings.hold_action, reason, None)
+            return Judged(None, cut, None, None, (False,) * len(ids), settings.hold_action, reason, None)
         gate = self._gate(policy)
         segment = None
         if (
@@ -399,7 +382,7 @@ class BatchDecider:
         else:
             outcome = "mixed" if any(shipped) else settings.hold_action
         selected = None if ruling.gate.selected is None else ids[ruling.gate.selected]
-        return _Judged(ruling, ruling.cut, segment, uniforms, shipped, outcome, reason, selected)
+        return Judged(ruling, ruling.cut, segment, uniforms, shipped, outcome, reason, selected)
 
     def _gate(self, policy: Policy) -> PolicyGate:
         """Return the gate of a policy, built once for each version."""
@@ -409,15 +392,30 @@ class BatchDecider:
             self._gates[policy.gate] = held
         return held[1]
 
-    def _draw(self, p: _Pending, ruling: Ruling | None) -> tuple[bool, frozenset[str]]:
+    def _draw(self, p: _Pending, ruling: Ruling | None, probability: float) -> tuple[bool, frozenset[str]]:
         """Tell whether the audit sample takes a batch, and which of its responses."""
         settings = p.active.policy.settings
-        if ruling is None or not is_sampled(p.active.audit_salt, p.key, settings.audit_probability):
+        if ruling is None or not is_sampled(p.active.audit_salt, p.key, probability):
             return False, frozenset()
         ids = [r.id for r in p.event.responses]
         if settings.unit == "best" and ruling.gate.best is not None:
             return True, frozenset({ids[ruling.gate.best]})
         return True, draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)
+
+
+def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[ScoredResponse, ...]:
+    return tuple(
+        ScoredResponse(
+            id=r.id,
+            text=r.text,
+            score=None if p.scores is None else p.scores[i],
+            raw_energy=None if p.raw is None else p.raw[i],
+            action="ship" if judged.shipped[i] else p.active.policy.settings.hold_action,
+            drawn=r.id in drawn,
+            uniform=None if judged.uniforms is None else judged.uniforms[i],
+        )
+        for i, r in enumerate(p.event.responses)
+    )
 
 
 def _accepts(settings: GateSettings, event: ResponsesV1) -> bool:

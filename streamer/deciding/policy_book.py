@@ -15,21 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streamer.events.limits import Limits
+    from streamer.gates.audit_rate import AuditRate
     from streamer.journal import ActivePolicy
 
 log = structlog.get_logger(__name__)
 
 
 class PolicyBook:
-    """Thread-safe, and monotonic: a gate's trusted policy is only ever replaced by a trusted one of a higher version.
+    """Thread-safe, and monotonic: a gate's trusted policy is only ever replaced by a trusted one of a higher version, and its
+    audit rate by a later one.
 
     Parameters
     ----------
     load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`. One that is
         not trusted stands for a gate that has no trusted one.
     limits : bounds for what is accepted from the thresholds topic.
-    on_change : told each policy that is taken up, a gate's in rising order of version; must not call the book.
-    on_rejected : told the code of each message on the thresholds topic that was refused.
+    on_change : called with each policy that is taken up, a gate's in rising order of version; must not call the book.
+    on_rejected : called with the code of each message on the thresholds topic that was refused.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class PolicyBook:
             return self._active.get(gate)
 
     def refresh(self, gates: Iterable[str] | None = None) -> None:
-        """Read policies from SQL. Blocks; raises `Unavailable` when the database is away."""
+        """Read policies from SQL. Blocks; raises `Unavailable` when the database is unavailable."""
         names = None if gates is None else sorted(set(gates))
         if names == []:
             return
@@ -61,12 +63,15 @@ class PolicyBook:
         for gate, active in sorted(found.items()):
             with self._lock:
                 held = self._active.get(gate)
+                rate = active.rate if held is None else _later(active.rate, held.rate)
                 if held is not None and not _replaces(active, held):
-                    if active.newest_seen > held.newest_seen:  # and it is refused
-                        self._active[gate] = replace(held, newest_seen=active.newest_seen)
+                    # Above what is held only where the newest is refused.
+                    newest_seen = max(active.newest_seen, held.newest_seen)
+                    if (newest_seen, rate) != (held.newest_seen, held.rate):
+                        self._active[gate] = replace(held, newest_seen=newest_seen, rate=rate)
                     continue
-                self._active[gate] = active
-                # Within the lock: two threads that take up two versions must not be heard the wrong way round.
+                active = self._active[gate] = replace(active, rate=rate)
+                # Within the lock: two threads that take up two versions must be reported in order.
                 self._on_change(active)
             log.info(
                 "deciding.policy_taken_up",
@@ -78,10 +83,10 @@ class PolicyBook:
             )
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
-        """Hear one message of the thresholds topic, and trust nothing of it but its hint to look.
+        """Process one message of the thresholds topic, only as a hint to read SQL.
 
         A tombstone, garbage, or a policy that is not newer changes nothing; a newer version makes this gate be
-        read from SQL. Blocks; raises `Unavailable` when the database is away (call again with the same message).
+        read from SQL. Blocks; raises `Unavailable` when the database is unavailable (call again with the same message).
         """
         try:
             if value is None:
@@ -105,6 +110,10 @@ class PolicyBook:
     def _reject(self, code: str, **facts: object) -> None:
         log.warning("deciding.threshold_message_rejected", code=code, **facts)
         self._on_rejected(code)
+
+
+def _later(one: AuditRate | None, other: AuditRate | None) -> AuditRate | None:
+    return max(one, other, key=lambda rate: 0 if rate is None else rate.number)
 
 
 def _replaces(new: ActivePolicy, held: ActivePolicy) -> bool:

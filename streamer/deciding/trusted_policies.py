@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 _PAGE = 50
 _REMEMBERED = 10_000
-"""Refusals that are told once; whoever fills the record with more of them is told of anew."""
+"""Refusals remembered so that each is reported once; beyond this many they may be reported again."""
 
 
 class PolicySource(Protocol):
@@ -40,14 +40,14 @@ class PolicySource(Protocol):
 
 
 class TrustedPolicies:
-    """Reads policies and passes over those that are refused. Thread-safe.
+    """Reads policies and skips those that are refused. Thread-safe.
 
     Parameters
     ----------
     source : where policies are read.
-    keys : tell which are trusted.
-    on_refused : told gate, version and reason of each refused policy, once.
-    tell : leaves a lasting word of it (gate, version, reason, version that is kept or None); called again with the
+    keys : decide which are trusted.
+    on_refused : called with gate, version and reason of each refused policy, once.
+    tell : records it (gate, version, reason, version that is kept or None); called again with the
         next look as long as it raises `Unavailable`.
     now : the present time, with zone; dates what stands in for policies when none can be read.
     """
@@ -78,7 +78,11 @@ class TrustedPolicies:
         """
         with self._lock:
             return {
-                gate: replace(self._trusted(newest), newest_seen=newest.version)
+                gate: replace(
+                    self._trusted(newest),
+                    newest_seen=newest.version,
+                    rate=None if newest.active is None else newest.active.rate,
+                )
                 for gate, newest in sorted(self._source.versions(names).items())
             }
 
@@ -140,7 +144,7 @@ def _holding(newest: PolicyVersion, now: datetime) -> ActivePolicy:
     return ActivePolicy(
         replace(
             policy,
-            # A gate in shadow would let pass what nobody vouches for.
+            # A gate in shadow mode would let untrusted batches pass.
             settings=replace(policy.settings, mode="enforce"),
             state="closed",
             threshold=None,

@@ -74,7 +74,7 @@ class Story:
     Attributes
     ----------
     clouds : such as `check` accepts; the first half of a seeded shuffle calibrates.
-    origin : where they come from, one sentence; `simulated` tells whether a program made them up.
+    origin : where they come from, one sentence; `simulated` says whether a program made them up.
     unit, alpha, method : of the gate.
     seed : of the split and of the gate's random weights.
     """
@@ -102,7 +102,7 @@ class Stage:
 
 
 def check(clouds: Sequence[Cloud], limits: Limits) -> None:
-    """Tell before any part is started whether these clouds can be shown.
+    """Check before any part is started whether these clouds can be shown.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The embedded step: a broker inside this process, services as its children, and a file that tells where they are.
+"""The embedded step: a broker inside this process, services as its children, and a file with their addresses.
 
 For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays.
 """
@@ -121,7 +121,7 @@ class EmbeddedStep:
                 )
                 if value is not None
             }
-            # Whose policies are signed here must go on to be; the worker of a place of its own has no private key.
+            # Policies that are signed here must stay signed; the worker of a place of its own has no private key.
             passed |= {
                 variable_name("policies", field): str(value)
                 for field, value in self._settings.policies.model_dump().items()

@@ -38,7 +38,7 @@ class Look:
     ----------
     addresses : name and value.
     policies, alarms : the newest first.
-    troubles : what stands against all being well, in words.
+    troubles : what is wrong, in words.
     """
 
     numbers: LiveNumbers
@@ -50,7 +50,7 @@ class Look:
 
 
 class Story(Protocol):
-    """What the record tells of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
+    """What the record says of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
 
     def policies(self) -> Sequence[Line]: ...
     def alarms(self) -> Sequence[Line]: ...

@@ -195,7 +195,7 @@ def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Actio
 
 
 def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
-    """Make the message that tells the world.
+    """Make the message that publishes it.
 
     Parameters
     ----------

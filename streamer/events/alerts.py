@@ -1,4 +1,4 @@
-"""The topic `alerts`, out: what somebody should look at, and how soon. One event per alert; the key is the gate."""
+"""The topic `alerts`, out: what needs attention, and how soon. One event per alert; the key is the gate."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ AlertKind = Literal[
     "large_step",
     "gate_closed",
     "no_signing_key",
+    "labels_not_at_random",
 ]
 Level = Literal["page", "ticket"]
 
@@ -50,6 +51,7 @@ LEVELS: Final[Mapping[AlertKind, Level]] = {
     "large_step": "ticket",
     "gate_closed": "ticket",
     "no_signing_key": "page",
+    "labels_not_at_random": "ticket",
 }
 """How soon somebody should look: at once (`page`), or in working hours (`ticket`)."""
 
@@ -58,17 +60,18 @@ MEANINGS: Final[Mapping[AlertKind, str]] = {
     "draws": "The audit sample is not drawn at the rate that is logged; until that is explained, no risk figure holds.",
     "drift_scores": "Scores no longer come from where those of calibration came from.",
     "drift_cloud": "Embeddings no longer come from where those of calibration came from.",
-    "policy_refused": "A worker refused a policy and goes on with the last good one.",
+    "policy_refused": "A worker refused a policy and continues with the last good one.",
     "large_step": "A recalibration found a threshold further from the present one than it may set by itself.",
     "gate_closed": "A gate was closed by the program: it ships nothing until it is recalibrated.",
     "no_signing_key": "The recalibrator has no key to sign policies with: no alarm can close the gate.",
+    "labels_not_at_random": "Labels are missing more often at some scores than at others.",
 }
 
 Detail = float | int | str | None
 
 
 class AlertsV1(Event, frozen=True, gc=False, kw_only=True):
-    """One alert. The same cause always has the same `alert_id`, so that it is told once however often it is found.
+    """One alert. The same cause always has the same `alert_id`, so that it is reported once however often it is found.
 
     `message` says in words what happened and what to do; `details` has the numbers that it speaks of.
     """
@@ -110,7 +113,7 @@ def alert(
 
     Parameters
     ----------
-    cause : what it is about, within its gate and kind: the same cause is the same alert, and is told once. For
+    cause : what it is about, within its gate and kind: the same cause is the same alert, and is reported once. For
         example ``alarm 3``, or ``version 7``.
     message : 1 to 2,000 characters for people: what happened, and what to do.
     raised_at : with zone.
@@ -152,7 +155,7 @@ def decode_alert(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Alerts
 
 
 def alert_message(event: AlertsV1, *, topic: str) -> OutboxMessage:
-    """Make the message that tells the world of an alert; its key is the gate."""
+    """Make the message that publishes an alert; its key is the gate."""
     return OutboxMessage(
         topic=topic,
         key=event.gate.encode(),

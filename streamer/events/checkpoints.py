@@ -50,7 +50,7 @@ class PartitionHeadV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     partition: Annotated[int, Meta(ge=0)]
     height: Height
     hash: Digest
-    next_offset: Annotated[int, Meta(ge=0, description="Every offset below it is settled.")]
+    next_offset: Annotated[int, Meta(ge=0, description="Every offset below it has an outcome.")]
 
 
 class GateCommitmentV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -87,7 +87,7 @@ _reader = Reader(CheckpointsV1, SCHEMA)
 def encode_checkpoint(facts: dict[str, Any], *, sign: Callable[[bytes], str]) -> bytes:
     """Sign and write a checkpoint, as canonical JSON; `facts` are all fields but `signature`."""
     value = canonical_json(facts | {"signature": sign(SIGNATURE_DOMAIN + canonical_json(facts))})
-    _reader.read(value)  # what we publish, every reader must take
+    _reader.read(value)  # every reader must accept what we publish
     return value
 
 

@@ -34,7 +34,7 @@ def rfc3339(time: datetime) -> str:
     """
     offset = time.utcoffset()
     if offset is None:
-        raise ValueError("a time of an event needs a zone")
+        raise ValueError("the time of an event needs a time zone")
     utc = time.replace(tzinfo=None) - offset
     return utc.isoformat(timespec="microseconds") + "Z"
 

@@ -29,7 +29,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     schema: str
 
     def __post_init__(self) -> None:
-        # Here, so that no event, decoded or made, has a time that fails wherever it is first converted.
+        # Checked here, so that no event, decoded or made, has a time that cannot be converted.
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, datetime):
@@ -42,7 +42,7 @@ E = TypeVar("E", bound=Event)
 def _check_moment(name: str, moment: datetime) -> None:
     if moment.tzinfo is None:
         raise ValueError(f"{name} needs a zone")
-    if 1 < moment.year < 9999:  # no offset leads out of the calendar from here
+    if 1 < moment.year < 9999:  # from here no offset leaves the calendar
         return
     try:
         moment.astimezone(UTC)

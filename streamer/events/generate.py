@@ -1,6 +1,6 @@
 """Write what is derived from the event types: JSON Schemas, the AsyncAPI 3 document, the page of codes.
 
-``python -m streamer.events.generate`` writes them, ``--check`` tells which are stale (exit 3).
+``python -m streamer.events.generate`` writes them, ``--check`` lists which are stale (exit 3).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TOPICS = {
     "alerts": ("send", "What somebody should look at, and how soon. Key: the gate."),
     "checkpoints": (
         "send",
-        "Where every hash chain of the record stood, signed; one partition, kept for ever. Key: the record's id.",
+        "Where every hash chain of the record stood, signed; one partition, kept permanently. Key: the record's id.",
     ),
     "dead-letters": ("send", "Refused messages as they came (any bytes), with headers that say why."),
 }

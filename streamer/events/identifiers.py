@@ -36,7 +36,7 @@ GateName = Annotated[
 
 
 def is_identifier(text: str, max_characters: int) -> bool:
-    """Tell whether `text` has 1..`max_characters` characters and no control character."""
+    """Report whether `text` has 1..`max_characters` characters and no control character."""
     return 0 < len(text) <= max_characters and (text.isprintable() or _CONTROL.search(text) is None)
 
 

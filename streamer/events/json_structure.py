@@ -131,11 +131,11 @@ def survey(member: object, levels: int, path: str) -> int:
 
 
 def proves_plain(value: bytes, strings: int, optional: Sequence[bytes]) -> bool:
-    r"""Tell whether a decoded event surely has no repeated and no unknown key; False means "look closer".
+    r"""Report whether a decoded event surely has no repeated and no unknown key; False means "look closer".
 
     Each key and each string value has two quotes of its own; quotes inside strings are escaped. So when the text
     has exactly the quotes that the decoded event accounts for, there is no key besides, repeated or unknown.
-    A key that holds its default cannot be told from an absent one after decoding; it is looked up in the text.
+    A key that holds its default cannot be distinguished from an absent one after decoding; it is looked up in the text.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def proves_plain(value: bytes, strings: int, optional: Sequence[bytes]) -> bool:
         return True
     if rest > 2 * len(optional):
         return False
-    # Looking in a part of the text can only find too few, and then the exact check decides.
+    # A search in a part of the text can only find too few; then the exact check decides.
     ends = value if len(value) <= 4 * _END else value[:_END] + b"\n" + value[-_END:]
     for key in optional:
         found = ends.count(key)

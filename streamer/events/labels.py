@@ -95,7 +95,7 @@ def check_label(event: LabelsV1, limits: Limits = DEFAULT_LIMITS) -> None:
     check_identifier("batch_id", event.batch_id, limits.max_identifier)
     check_identifier("response_id", event.response_id, limits.max_identifier)
     check_name("kind", event.kind)
-    # Refused by what is recorded: normalising may make a name longer, or a blank one empty.
+    # Checked in its recorded form: normalising may make a name longer, or a blank one empty.
     if (wrong := labeller_names.fault(labeller_names.normalised(event.labeller))) is not None:
         raise BadMessage(codes.BAD_IDENTIFIER, f"labeller {wrong}: {excerpt(event.labeller)}")
     if (event.signature is None) != (event.key_id is None):

@@ -23,11 +23,13 @@ from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.gates.settings import (
     DIMENSIONS,
     FLAT_NAMES,
+    MOST_BOOST,
     Embeddings,
     GateSettings,
     HoldAction,
     Mode,
     OnAlarm,
+    Pending,
     Recalibrate,
     SegmentFallback,
     Unit,
@@ -70,9 +72,9 @@ class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
-    """A gate's whole policy. `version` only grows within a gate; a rollback mints a new one.
+    """A gate's whole policy. `version` only grows within a gate; a rollback writes a new one.
 
-    In Python the JSON name `lambda` is `threshold`. The event tells that a policy exists; workers read the
+    In Python the JSON name `lambda` is `threshold`. The event says that a policy exists; workers read the
     policy itself from the database.
     """
 
@@ -128,7 +130,19 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     mode: Mode
     audit_probability: Annotated[float, Meta(ge=0, le=1)]
     audit_draws: Annotated[int, Meta(ge=1, le=256)]
+    audit_boost: (
+        Annotated[
+            float,
+            Meta(gt=1, le=MOST_BOOST, description="Times the audit probability in doubt; null: never."),
+        ]
+        | None
+    ) = None
+    audit_boost_most: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="Labels a day that this may ask for.")
+    ] = 400
     label_deadline_seconds: Annotated[float, Meta(ge=0)]
+    pending: Pending = "age"
+    window: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     decision_deadline_seconds: Annotated[float, Meta(gt=0)] | None
     keep_texts: bool = True
     recalibrate: Recalibrate = "propose"
@@ -178,6 +192,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
                 *(self.parameters or {}).values(),
                 self.label_floor or 0.0,
                 self.audit_probability,
+                self.audit_boost or 0.0,
                 self.label_deadline_seconds,
                 self.decision_deadline_seconds or 0.0,
                 self.recalibrate_every_seconds or 0.0,
@@ -280,7 +295,7 @@ def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Th
 
 
 def threshold_message(event: ThresholdsV1, *, topic: str) -> OutboxMessage:
-    """Make the message that tells the world of a policy; its key is the gate."""
+    """Make the message that publishes a policy; its key is the gate."""
     name = canonical_json([event.gate, event.version]).decode()
     return OutboxMessage(
         topic=topic,

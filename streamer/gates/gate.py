@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
-    """Tell for each score whether it ships, each on its own.
+    """Decide for each score whether it ships, each on its own.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def gate_batch(
         `batch`: all or none, by the mean score.
     state : `closed` ships nothing; `cut` ships what scores above `threshold`; `open` ships all that the unit allows.
     threshold : lambda for `cut`, None otherwise.
-    blank : tells of each response whether its text is blank; None: none is. A blank answer never ships, is never the
+    blank : says for each response whether its text is blank; None: none is. A blank answer never ships, is never the
         best, and holds the whole batch under the unit `batch`.
 
     Raises

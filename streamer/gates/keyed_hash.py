@@ -1,4 +1,4 @@
-"""Keyed hashes of identities, which every draw derives from: the audit's and that of gates by chance. Pure."""
+"""Keyed hashes of identities, which every draw derives from: the audit's and that of random gates. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hmac
 
 
 def keyed_bits(salt: bytes, *parts: str) -> int:
-    """Map `parts` to a number in [0, 2^64), uniform for one who does not know `salt`.
+    """Map `parts` to a number in [0, 2^64), uniform to anyone who does not know `salt`.
 
     It is the first eight bytes of HMAC-SHA256, the highest first. Parts are length-prefixed, so that no two sequences
     of parts share an encoding.

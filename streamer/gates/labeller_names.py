@@ -1,4 +1,4 @@
-"""Names of labellers: one spelling for each, with nothing in them that a reader cannot see. Pure."""
+"""Names of labellers: one spelling for each, without invisible characters. Pure."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class PolicyGate:
 
     @property
     def needs_uniforms(self) -> bool:
-        """Whether batches ship by chance, with a uniform number for each response."""
+        """Whether it is a random gate, with a uniform number for each response."""
         return isinstance(self._rule, Chance)
 
     def segment_of(self, metadata: Mapping[str, object]) -> str | None:
@@ -85,7 +85,7 @@ class PolicyGate:
         Parameters
         ----------
         scores : one for each response, in [0, 1], in event order, rounded by the scorer.
-        blank : tells of each response whether its text is blank; None: none is.
+        blank : says for each response whether its text is blank; None: none is.
         uniforms : one in (0, 1) for each response, where the rule ships by chance; from `streamer.gates.uniforms`.
         segment : of the batch, where the rule has segments; from `segment_of`.
 
@@ -126,7 +126,7 @@ class PolicyGate:
     ) -> BatchGate:
         """Replace the decision of `by_score` by that of the dithered scores; who is best does not change."""
         if uniforms is None or len(uniforms) != len(scores):
-            raise ValueError("a gate by chance needs a uniform number for each response")
+            raise ValueError("a random gate needs a uniform number for each response")
         if not all(0 < uniform < 1 for uniform in uniforms):
             raise ValueError("uniforms must lie between 0 and 1, both excluded")
         shape = Smooth(rule.width) if rule.kind == "smooth" else Ramp(rule.width)

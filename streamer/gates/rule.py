@@ -70,7 +70,7 @@ INDICATOR = Indicator()
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Ship by a chance that rises with the score: iff the dithered score is above lambda.
+    """Ship with a probability that rises with the score: iff the dithered score is above lambda.
 
     With U the uniform number in (0, 1) that is recorded with the decision, the dithered score is
     Q - width logit(U) for `smooth` and Q - width U for `ramp`. Lambda may lie outside [0, 1].
@@ -81,7 +81,7 @@ class Chance:
 
     def __post_init__(self) -> None:
         if self.kind not in ("smooth", "ramp"):
-            raise ValueError(f"a gate by chance is smooth or a ramp, not {self.kind!r}")
+            raise ValueError(f"a random gate is smooth or a ramp, not {self.kind!r}")
         if not 0 < self.width < math.inf:
             raise ValueError(
                 f"the width of a {self.kind} gate must be positive and finite, not {self.width!r}"
@@ -113,7 +113,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Transductive:
-    """Find lambda anew for each batch, from its own scores and this window of the summed calibration loss.
+    """Find a new lambda for each batch, from its own scores and this window of the summed calibration loss.
 
     Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`. S(l) is `totals[i]`
     for `levels[i]` <= l < `levels[i + 1]`; c(l) is the mean of the `labelled` largest of 1{Q > l} over the batch's
@@ -233,7 +233,7 @@ def rule_from_json(document: Mapping[str, Any]) -> Rule:
             }
             return Segments(str(parameters["key"]), tuple(sorted(own.items())))
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no rule of a gate: {error!r}") from None
+        raise ValueError(f"this is not a rule of a gate: {error!r}") from None
     raise ValueError(f"a rule's kind must be one of {', '.join(RULE_KINDS)}, not {kind!r}")
 
 
@@ -260,5 +260,5 @@ def _number(value: object) -> float:
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return value

@@ -32,6 +32,7 @@ SegmentFallback = Literal["closed", "pooled"]
 Embeddings = Literal["refuse", "accept"]
 Recalibrate = Literal["manual", "propose", "auto"]
 OnAlarm = Literal["report", "close"]
+Pending = Literal["age", "worst", "labelled-only"]
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SHAPES: tuple[str, ...] = tuple(shapes.EVERY)
@@ -42,11 +43,15 @@ SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
 ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
+PENDING: tuple[Pending, ...] = get_args(Pending)
 METHODS: tuple[str, ...] = registry.offered()
 """The calibrators that a gate may name."""
 
 LEAST_ALPHA = 1e-9
 """The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
+
+MOST_BOOST = 1000.0
+"""The largest factor by which a gate's audit probability may be raised."""
 
 _MOST_GROUPS = 1_000_000_000
 _MOST_LABELLERS = 200
@@ -79,7 +84,7 @@ FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "grid", "starts", "width")
 
 FIRST_METHODS = ("mean", "crc", "bb", "rbwa", "transductive", "hb", "betting", "selective", "age")
 """The methods that have no other parameters. What any other one reads is under `parameters`, whole, so that whoever does
-not know the method can tell what a threshold was calibrated for."""
+not know the method can still see what a threshold was calibrated for."""
 
 
 _MEAN = Mean()
@@ -96,7 +101,7 @@ class GateSettings:
         score in the event).
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
         `NO_ENCODER` for the scorer `external`.
-    embeddings : what becomes of a batch that brings its own embeddings: it is held (`refuse`), or decided by them
+    embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
         (`accept`) if they are named as the encoder's and have its dimension.
     dimension : of the embeddings that are accepted, in 2..4096; None: none are.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
@@ -105,7 +110,7 @@ class GateSettings:
     alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
     calibrator : the method with its parameters, chosen before any label is read.
     shape : how the cut is read.
-    segment_by : metadata key that tells a batch's segment; None: one threshold for all.
+    segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
     segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
     label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.
@@ -113,7 +118,13 @@ class GateSettings:
     mode : `shadow` tells consumers not to enforce.
     audit_probability : chance in [0, 1] that a batch is drawn for labelling.
     audit_draws : responses drawn for labelling from a drawn batch, >= 1 (unit `best` always draws its best).
-    label_deadline_seconds : a drawn batch enters calibration once it is older than this, >= 0.
+    audit_boost : while the risk alarm gathers evidence the audit probability is so many times as high, at most 1; above 1
+        and at most 1000, None: never.
+    audit_boost_most : labels a day that this may ask for beyond the audit probability, >= 1.
+    label_deadline_seconds : a drawn batch enters calibration once it is older than this; 0: `pending` says.
+    pending : draws without a label in calibration: older than a cut they count 1, younger draws are not used (`age`); all
+        count 1 (`worst`); none is used (`labelled-only`).
+    window : calibrate on the newest so many groups alone; None: on all.
     decision_deadline_seconds : a batch that is older is held; None: never. See `is_late`.
     keep_texts : keep prompts, responses, references and metadata; else their hash only.
     recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
@@ -132,7 +143,7 @@ class GateSettings:
     budget_period_days : the period that the budget's use is reckoned over, in (0, 3660].
     drift_delta : chance, in (0, 1), that the drift alarm is raised though nothing drifts.
     judge_kind : kind of label that predicts the loss of every decision; None: no predictions.
-    unread : parameters of other methods and shapes, where they are not the default: they mean nothing to this gate until
+    unread : parameters of other methods and shapes, where they are not the default: they have no effect on this gate until
         its method or shape changes, and signatures cover them.
     """
 
@@ -155,7 +166,11 @@ class GateSettings:
     mode: Mode = "shadow"
     audit_probability: float = 0.05
     audit_draws: int = 1
+    audit_boost: float | None = 4.0
+    audit_boost_most: int = 400
     label_deadline_seconds: float = 0.0
+    pending: Pending = "age"
+    window: int | None = None
     decision_deadline_seconds: float | None = None
     keep_texts: bool = True
     recalibrate: Recalibrate = "propose"
@@ -233,7 +248,7 @@ class GateSettings:
         return self.calibrator.name
 
     def parameter(self, name: str) -> Number:
-        """A parameter of any method or shape, whether it means something to this gate or not."""
+        """A parameter of any method or shape, whether it has an effect on this gate or not."""
         own = self.calibrator.parameters() | self.shape.parameters()
         return (dict(self.unread) | own).get(name, PARAMETERS[name][1])
 
@@ -263,8 +278,8 @@ class GateSettings:
         """Whether a batch's decision deadline has passed; never for a gate without one.
 
         It counts from `created_at`, or where the event names no date from `timestamp_ms`, that of its record in Kafka.
-        What lies further ahead than the deadline is long is taken for no date: clocks differ, but such a batch would
-        never be late. Without any date it is late, since nobody can tell that it is not.
+        A date further ahead than the deadline is long counts as none: clocks differ, but such a batch would
+        never be late. Without any date it counts as late, since nothing shows that it is not.
         """
         deadline = self.decision_deadline_seconds
         if deadline is None:
@@ -287,6 +302,7 @@ class GateSettings:
             ("mode", MODES),
             ("recalibrate", RECALIBRATE),
             ("on_alarm", ON_ALARM),
+            ("pending", PENDING),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
@@ -301,7 +317,22 @@ class GateSettings:
             ("label_floor", self.label_floor is None or 0 <= self.label_floor <= 1, "in [0, 1], or absent"),
             ("max_attempts", 1 <= self.max_attempts <= 1000, "in 1..1000"),
             ("audit_draws", 1 <= self.audit_draws <= 256, "in 1..256"),
+            (
+                "audit_boost",
+                self.audit_boost is None or 1 < self.audit_boost <= MOST_BOOST,
+                f"above 1 and at most {MOST_BOOST:g}, or absent",
+            ),
+            (
+                "audit_boost_most",
+                1 <= self.audit_boost_most <= _MOST_GROUPS,
+                f"in 1..{_MOST_GROUPS}",
+            ),
             ("label_deadline_seconds", 0 <= self.label_deadline_seconds < float("inf"), "0 or more"),
+            (
+                "window",
+                self.window is None or 1 <= self.window <= _MOST_GROUPS,
+                f"in 1..{_MOST_GROUPS}, or absent",
+            ),
             (
                 "decision_deadline_seconds",
                 self.decision_deadline_seconds is None or 0 < self.decision_deadline_seconds < float("inf"),
@@ -371,6 +402,11 @@ class GateSettings:
             raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
+
+    @property
+    def boosted_probability(self) -> float:
+        """The audit probability while it is raised; the gate's own where it never is."""
+        return min(1.0, (self.audit_boost or 1.0) * self.audit_probability)
 
     @property
     def external_encoder(self) -> bool:
@@ -455,7 +491,7 @@ _CALIBRATED_FOR = (
 
 
 def unread(settings: GateSettings) -> frozenset[str]:
-    """Return the settings that mean nothing to this gate: `delta` under the method `mean`, for example."""
+    """Return the settings that have no effect on this gate: `delta` under the method `mean`, for example."""
     other = set(PARAMETERS) - set(settings.calibrator.ranges()) - set(settings.shape.ranges())
     if settings.segment_by is None:
         other.add("segment_fallback")
@@ -465,7 +501,7 @@ def unread(settings: GateSettings) -> frozenset[str]:
 
 
 def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[str]:
-    """Return, sorted, what a threshold that was calibrated for `before` was calibrated for otherwise than `after` asks.
+    """Return, sorted, the settings that a threshold depends on and that differ between `before` and `after`.
 
     A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated. So does one by
     which labels that it may rest on are not read any more; that more labels are read concerns only later runs.

@@ -6,6 +6,7 @@ the policy's cut and rule. The arithmetic is in `streamer.calibration.shapes`, t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -16,7 +17,7 @@ from streamer.calibration.guarantee import besides, what_ships
 from streamer.calibration.registry import weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth
 from streamer.calibration.soft import soft_by_scheme
-from streamer.calibration.specification import Parametrised, parameter
+from streamer.calibration.specification import Parametrised, all_ranges, made, parameter
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
 from streamer.gates.rule import Chance, Indicator, Quantile, Rank, Transductive
@@ -24,12 +25,11 @@ from streamer.gates.rule import Chance, Indicator, Quantile, Rank, Transductive
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamer.calibration.shapes import SoftGate
     from streamer.calibration.specification import Calibrator, Number, Range, Sample
     from streamer.gates.rule import Rule
 
 
-class GateShape(Parametrised):
+class GateShape(Parametrised, ABC):
     """How a threshold is read."""
 
     __slots__ = ()
@@ -44,9 +44,9 @@ class GateShape(Parametrised):
         """Say why no guarantee is known with this calibrator and unit; None if one is."""
         return None
 
+    @abstractmethod
     def fit(self, calibrator: Calibrator, sample: Sample) -> tuple[Threshold, Rule]:
         """Calibrate in this shape."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,9 @@ class _ChanceShape(GateShape):
         open_least=True,
     )
 
-    kind: ClassVar[Literal["smooth", "ramp"]]
-
-    @property
-    def gate(self) -> SoftGate:
-        """The arithmetic."""
-        raise NotImplementedError
+    name: ClassVar[Literal["smooth", "ramp"]]
+    gate: ClassVar[type[Smooth | Ramp]]
+    """The arithmetic."""
 
     def refusal(self, method: type[Calibrator], unit: str) -> str | None:
         """Only what is promised on average survives the gate's own randomness."""
@@ -105,7 +102,7 @@ class _ChanceShape(GateShape):
         if not isinstance(calibrator, WeightingScheme):
             raise TypeError(f"shape {self.name} needs a weighting scheme, not {calibrator.name}")
         found = soft_by_scheme(
-            sample.groups, alpha=sample.alpha, gate=self.gate, scheme=calibrator, seed=sample.seed
+            sample.groups, alpha=sample.alpha, gate=self.gate(self.width), scheme=calibrator, seed=sample.seed
         )
         threshold = Threshold.at(
             found.level,
@@ -114,35 +111,25 @@ class _ChanceShape(GateShape):
             groups=found.groups,
             guarantee=found.guarantee,
         )
-        return threshold, Chance(self.kind, self.width)
+        return threshold, Chance(self.name, self.width)
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothShape(_ChanceShape):
     """The logistic gate."""
 
-    name: ClassVar[str] = "smooth"
-    kind: ClassVar[Literal["smooth", "ramp"]] = "smooth"
+    name: ClassVar[Literal["smooth"]] = "smooth"
     summary: ClassVar[str] = "a chance to ship that rises with the score as a logistic curve"
-
-    @property
-    def gate(self) -> SoftGate:
-        """The arithmetic."""
-        return Smooth(self.width)
+    gate: ClassVar[type[Smooth]] = Smooth
 
 
 @dataclass(frozen=True, slots=True)
 class RampShape(_ChanceShape):
     """The linear ramp."""
 
-    name: ClassVar[str] = "ramp"
-    kind: ClassVar[Literal["smooth", "ramp"]] = "ramp"
+    name: ClassVar[Literal["ramp"]] = "ramp"
     summary: ClassVar[str] = "a chance to ship that rises linearly with the score"
-
-    @property
-    def gate(self) -> SoftGate:
-        """The arithmetic."""
-        return Ramp(self.width)
+    gate: ClassVar[type[Ramp]] = Ramp
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,21 +205,13 @@ INDICATOR_SHAPE = IndicatorShape()
 
 
 def shape(name: str, parameters: Mapping[str, Number] = MappingProxyType({})) -> GateShape:
-    """Make a shape; parameters that it does not have are passed over. Raises `ValueError` for what cannot be one."""
-    kind = EVERY.get(name)
-    if kind is None:
-        raise ValueError(f"shape must be one of {', '.join(EVERY)}, not {name!r}")
-    return kind(**{one: parameters[one] for one in kind.ranges() if one in parameters})
+    """Make a shape; parameters that it does not have are ignored. Raises `ValueError` for what cannot be one."""
+    return made(EVERY, name, parameters, what="shape")
 
 
 def ranges() -> dict[str, tuple[Range, Number, tuple[str, ...]]]:
     """Return every parameter by name: its range, its default, and which shapes have it."""
-    found: dict[str, tuple[Range, Number, tuple[str, ...]]] = {}
-    for name, kind in EVERY.items():
-        for one, about in kind.ranges().items():
-            before = found.get(one, (about, kind.defaults()[one], ()))
-            found[one] = (before[0], before[1], (*before[2], name))
-    return found
+    return all_ranges(EVERY.values())
 
 
 def floored(found: Threshold, floor: float | None) -> Threshold:

@@ -1,4 +1,4 @@
-"""The random numbers of gates that ship by chance: independent of scores and labels, reproducible, recorded. Pure."""
+"""The random numbers of random gates: independent of scores and labels, reproducible, recorded. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BITS = 52
 def uniforms_for(salt: bytes, key: BatchKey, response_ids: Sequence[str], unit: Unit) -> tuple[float, ...]:
     """Draw one number in (0, 1) for each response, both ends excluded.
 
-    They are keyed hashes (HMAC-SHA256) of identities, so that whoever holds the salt can draw them again, a batch that
+    They are keyed hashes (HMAC-SHA256) of identities, so that anyone who holds the salt can draw them again, a batch that
     is delivered twice gets the same, and nobody without it can choose ids that ship.
 
     Parameters

@@ -1,18 +1,13 @@
 """Severities from people and programs: which batches and responses are labelled, and with what.
 
-`streamer.labels.bertscore.BertScorer` is the scorer that `factuality_severities` wants; it needs the extra
+`streamer.labels.bertscore.BertScorer` is the scorer that `factuality_severities` takes; it needs the extra
 ``bertscore``.
 """
 
 from streamer.labels.answer_head import answer_head
-from streamer.labels.severity import (
-    ReferencedAnswer,
-    Severity,
-    SimilarityScorer,
-    factuality_severities,
-    judge_severity,
-    lexical_severity,
-)
+from streamer.labels.kinds.bertscore import ReferencedAnswer, SimilarityScorer, factuality_severities
+from streamer.labels.kinds.lexical import lexical_severity
+from streamer.labels.severity import Severity, judge_severity
 
 __all__ = [
     "ReferencedAnswer",

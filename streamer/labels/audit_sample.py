@@ -31,7 +31,7 @@ def is_sampled(salt: bytes, key: BatchKey, probability: float) -> bool:
     salt : the gate's secret.
     key : the batch's identity.
     probability : chance of being taken, in [0, 1]; 0 takes none, 1 takes all. For one batch the answer is
-        monotone in it.
+        monotone in it: a higher one takes all that a lower one does.
     """
     return _keyed_uniform(salt, "audit", key.gate, key.batch_id, str(key.attempt)) < probability
 

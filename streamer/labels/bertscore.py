@@ -5,7 +5,7 @@ and its batches leave traces in scores. So the model, its tokenizer and the batc
 (`get_bert_embedding`), their matching (`greedy_cos_idf`) and the tables of layers and baselines are the package's.
 Different from its own `score` are:
 
-- a RoBERTa tokenizer is told to put a space before the first word when it is loaded. The package says so in each call,
+- a RoBERTa tokenizer is set to put a space before the first word when it is loaded. The package says so in each call,
   which transformers 5 ignores: first words would become other tokens than in published scores;
 - a tokenizer whose files bound no length is bounded by the model's positions (the package's call overflows);
 - texts without a token have F1 = 0 before rescaling, as there, without asking the package, which fails on them;
@@ -65,7 +65,7 @@ class BertScorer:
 
     Raises
     ------
-    UsageError : the extra is not installed, or the model, its layer or its baseline cannot be had; the message says
+    UsageError : the extra is not installed, or the model, its layer or its baseline cannot be obtained; the message says
         what to do.
     Unavailable : the hub did not hand the model over.
 
@@ -120,7 +120,7 @@ class BertScorer:
         Parameters
         ----------
         candidates, references : texts, of one length. What is longer than the model takes is cut.
-        progress : told how many more pairs are done.
+        progress : called with how many more pairs are done.
 
         Returns
         -------
@@ -204,13 +204,15 @@ class BertScorer:
         )
 
     def _check(self) -> None:
-        """Score once: files that do not fit together are told at the start."""
+        """Score once: files that do not fit together are reported at the start."""
         try:
             (same, other) = self._f1([(_PROBE, _PROBE), (_PROBE, "Paris")])
         except (IndexError, RuntimeError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"{self.id} cannot be computed: {error}") from error
         if not abs(same - 1.0) < 1e-3 or not other < 1.0:
-            raise UsageError(f"{self.id} does not tell texts apart: the model's weights are damaged")
+            raise UsageError(
+                f"{self.id} gives different texts the same score: the model's weights are damaged"
+            )
 
 
 def _bert_score() -> Any:

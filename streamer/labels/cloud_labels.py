@@ -1,4 +1,4 @@
-"""Severities for a file of response clouds: a second file, line by line as clouds are finished, that can be gone on with."""
+"""Severities for a file of response clouds: a second file, line by line as clouds are finished, which a second run resumes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class CloudLabelling:
             if cloud.batch_id in self._done:
                 continue
             if cloud.batch_id in self._waiting:
-                raise UsageError(f"{where}: question_id {cloud.question_id!r} is there twice")
+                raise UsageError(f"{where}: question_id {cloud.question_id!r} occurs twice")
             unlabelled = self._unlabelled(cloud, where)
             waiting = self._waiting[cloud.batch_id] = _Waiting(json.loads(line), set())
             left = []
@@ -204,7 +204,7 @@ class CloudLabelling:
         response["meta"] = {**(response.get("meta") or {}), "label_kind": stated}
 
     def _finish(self, name: str, waiting: _Waiting) -> None:
-        # The name stays, without the row, so that the same question later in the file is told.
+        # The name stays, without the row, so that the same question later in the file is reported.
         row, waiting.row = waiting.row, {}
         if waiting.failed:
             return

@@ -1,4 +1,4 @@
-"""Severities for a label queue, in bulk: whoever gives them, each is kept as soon as it is there.
+"""Severities for a label queue, in bulk: whatever gives them, each is stored as soon as it exists.
 
 What is kept at once needs no memory of the run: after a crash, a kill or Ctrl-C the queue holds exactly what has no
 label yet, and a second run does the rest. A response that could not be labelled stays in the queue.
@@ -25,12 +25,12 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
-    """What became of one response of the queue: a severity, or why there is none.
+    """The outcome of one response of the queue: a severity, or why there is none.
 
     Attributes
     ----------
     task : what waited.
-    severity : None when it could not be had.
+    severity : None when it could not be obtained.
     failure : why, as ``code: detail`` in one line; None when it could.
     judgement : what a judge was asked and said, to be kept whatever came of it; None where none was asked.
     """
@@ -46,7 +46,7 @@ class Attempted:
 
 
 class Labeller(Protocol):
-    """Who gives severities: a judge, or a comparison with references.
+    """What gives severities: a judge, or a comparison with references.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Keep(Protocol):
     """Where labels go."""
 
     def __call__(self, attempts: Sequence[Attempted]) -> int:
-        """Keep all that these brought, in one transaction; returns how many labels are new.
+        """Store all labels of these, in one transaction; returns how many labels are new.
 
         A response that somebody else has labelled meanwhile gets no second label of this kind.
         """
@@ -112,7 +112,7 @@ class Tally:
 
     @property
     def seen(self) -> int:
-        """Responses that the run has come past."""
+        """Responses that the run has processed."""
         return self.labelled + self.skipped + self.failures + self.without_references
 
 

@@ -49,7 +49,7 @@ _REQUIRED = ("gate", "batch_id", "response_id", "severity", "kind", "labeller")
 _FROM_ARGUMENTS = frozenset({"gate", "kind", "labeller"})
 _IDENTIFIERS = ("gate", "batch_id", "response_id", "kind", "labeller")
 _SIGNATURE = ("signature", "key_id")
-QUEUE_FIELDS = (*LABEL_FIELDS, "prompt", "references", "response")
+QUEUE_FIELDS = (*LABEL_FIELDS, "prompt", "references", "response", "urgent")
 
 MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 """Longest line and longest cell that is read: more than any event can hold."""
@@ -60,7 +60,7 @@ _WHOLE_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelTask:
-    """One response that waits for a severity, with what a person needs to judge it."""
+    """One response that waits for a severity, with what a person needs to judge it. `urgent`: label it before others."""
 
     key: BatchKey
     response_id: str
@@ -68,6 +68,7 @@ class LabelTask:
     prompt: str
     response: str
     references: tuple[str, ...] | None = None
+    urgent: bool = False
 
 
 class LabelFileError(UsageError):
@@ -252,7 +253,7 @@ def open_labels(
 
 
 def format_of(path: Path) -> FileFormat:
-    """Tell a label file's format from its name. Raises `UsageError` for a name that says none."""
+    """Return a label file's format by its name. Raises `UsageError` for a name of no known format."""
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if suffix.lower() in {".csv", ".tsv"}:
         return "csv"
@@ -296,6 +297,7 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
             "prompt": task.prompt,
             "references": references,
             "response": task.response,
+            "urgent": "yes" if task.urgent else "",
         }
         if table is None:
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -318,7 +320,7 @@ def _csv_rows(lines: IO[str], name: str, given: frozenset[str]) -> Iterator[tupl
             raise LabelFileError(name, 1, field, _missing(field))
     for field in LABEL_FIELDS:
         if header.count(field) > 1:
-            raise LabelFileError(name, 1, field, "the column is there twice; remove one")
+            raise LabelFileError(name, 1, field, "the column occurs twice; remove one")
     # The limit belongs to the csv module as a whole; it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_CHARACTERS))
     table = csv.reader(_bounded(lines, name), delimiter=delimiter, strict=True)

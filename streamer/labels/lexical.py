@@ -5,7 +5,7 @@ spaces. It departs from it where that would call different answers equal or equa
 
 - Unicode: compatibility forms are folded (NFKC) and letters case-folded, so that ``ＰＡＲＩＳ`` is ``paris`` and
   ``Straße`` is ``strasse``; punctuation is what Unicode calls so, and ASCII's symbols. Accents stay.
-- What tells numbers and names apart stays: a point inside a number (3.5 is not 35), a minus sign before one (-5 is
+- What distinguishes numbers and names stays: a point inside a number (3.5 is not 35), a minus sign before one (-5 is
   not 5), and ``+`` or ``#`` right after a letter or digit (C++ is neither C nor C#).
 - Where nothing would be left without articles (the answer ``A``), they stay.
 """
@@ -62,7 +62,7 @@ def _is_punctuation(character: str) -> bool:
 
 
 def matches(answer: str, references: Iterable[str], match: Match = "exact") -> bool:
-    """Tell whether an answer says one of the references.
+    """Report whether an answer says one of the references.
 
     Parameters
     ----------

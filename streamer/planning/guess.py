@@ -108,7 +108,7 @@ def make_world(
     Raises
     ------
     UsageError
-        If no such score is that good: agreement among few samples cannot tell much.
+        If no such score is that good: agreement among few samples shows little.
     """
     drawn = _draw(guess, most_responses, min(prompts, _MOST_ANSWERS // most_responses), rng)
     return replace(drawn, weakness=_fit(drawn, guess))
@@ -150,7 +150,7 @@ def _fit(world: GuessedWorld, guess: Guess) -> float:
         found = area_under_curve(_scores(world, guess.responses, weakness), severities)
         if found is None:
             raise UsageError(
-                f"a mean severity of {guess.severity:g} leaves no answers of one kind to tell from the other"
+                f"a mean severity of {guess.severity:g} leaves no answers of one kind to separate from the other"
             )
         return found
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 REPETITIONS = 1000
 LEVEL = 0.9
 ENOUGH = 0.8
-"""So much of what endless labels would ship must the lower bound of the ship rate be, where no labels are named."""
+"""So much of what unlimited labels would ship must the lower bound of the ship rate be, where no labels are named."""
 
 _CALIBRATIONS = 3
 
@@ -51,7 +51,7 @@ class SampleSize:
     responses : n.
     auc : chance that a fine answer scores above a bad one; None where all are alike.
     mean_severity : exposure if everything shipped.
-    oracle_ship_rate : the ship rate of endless labels.
+    oracle_ship_rate : the ship rate of unlimited labels.
     prediction : with the plan's labels, one a prompt.
     """
 
@@ -81,13 +81,13 @@ class Plan:
     mean_severity : exposure if everything shipped.
     least_held, least_held_selective : share of units that any gate holds, however good its score, for a budget alpha on
         exposure risk, and for the same on selective risk.
-    oracle_ship_rate : the ship rate of endless labels.
+    oracle_ship_rate : the ship rate of unlimited labels.
     ladder : what numbers of labels give, one a prompt.
     splits : ways to spend `labels`; `best` is the one of the highest mean ship rate.
     sizes : what other numbers of samples a prompt give.
     audit_probability : chance that a batch is drawn for labelling.
     prompts_to_collect : prompts that pass, on average, until those of `best` are drawn; None without an audit.
-    labels_per_served : labels for each served answer while the audit goes on; None where nothing is served.
+    labels_per_served : labels for each served answer while the audit continues; None where nothing is served.
     level : share of calibrations within the bounds of every interval.
     """
 

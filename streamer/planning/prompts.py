@@ -119,7 +119,7 @@ def past_prompts(
 ) -> Prompts:
     """Score past response clouds by Gram energy with every number of samples up to `responses`.
 
-    For fewer samples a random subset of each cloud's responses is scored anew, as if no more had been sampled. Blocks
+    For fewer samples a random subset of each cloud's responses is scored again, as if no more had been sampled. Blocks
     for as long as the encoder takes.
 
     Parameters

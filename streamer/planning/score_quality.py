@@ -1,4 +1,4 @@
-"""How well a score tells fine answers from bad ones, and how alike the answers to one prompt are."""
+"""How well a score separates fine answers from bad ones, and how alike the answers to one prompt are."""
 
 from __future__ import annotations
 

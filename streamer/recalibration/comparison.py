@@ -101,17 +101,41 @@ def ship_rate(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> f
     """
     if not groups or reading.ships_nothing:
         return 0.0
+    sizes = [len(group.items) for group in groups]
+    starts = [0, *accumulate(sizes[:-1])]
+    shares_of_groups = np.add.reduceat(shipped(reading, unit, groups, sizes), starts) / sizes
+    return float(shares_of_groups.mean())
+
+
+def losses(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> NDArray[np.float64]:
+    """Return what each group loses where this is served, in [0, 1]: the mean severity of its items, held ones counting 0.
+
+    A gate by chance counts with its chances, a missing severity as 1.
+    """
+    if not groups or reading.ships_nothing:
+        return np.zeros(len(groups))
+    sizes = [len(group.items) for group in groups]
+    severities = np.array(
+        [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
+    )
+    starts = [0, *accumulate(sizes[:-1])]
+    return np.add.reduceat(shipped(reading, unit, groups, sizes) * severities, starts) / sizes
+
+
+def shipped(
+    reading: Reading, unit: Unit, groups: Sequence[SampledGroup], sizes: Sequence[int]
+) -> NDArray[np.float64]:
+    """The chance that each item ships, the groups one after the other."""
     if isinstance(reading.rule, Transductive):
         gate = PolicyGate(unit=unit, cut=reading.cut, rule=reading.rule)
-        shares = [
-            float(np.mean(gate.decide([item.score for item in group.items]).gate.shipped)) for group in groups
-        ]
-        return math.fsum(shares) / len(groups)
-    sizes = [len(group.items) for group in groups]
+        return np.concatenate(
+            [
+                np.array(gate.decide([item.score for item in group.items]).gate.shipped, np.float64)
+                for group in groups
+            ]
+        )
     scores = np.fromiter((item.score for group in groups for item in group.items), np.float64, sum(sizes))
-    starts = [0, *accumulate(sizes[:-1])]
-    shares_of_groups = np.add.reduceat(_chances(reading, scores, groups, sizes), starts) / sizes
-    return float(shares_of_groups.mean())
+    return _chances(reading, scores, groups, sizes)
 
 
 def _chances(

@@ -6,7 +6,7 @@ policy is in force and nothing is recorded; killed after it, the new one is, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from streamer.events.alerts import alert
@@ -14,7 +14,8 @@ from streamer.failpoints import disarmed
 from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate, with_diagnostics
-from streamer.recalibration.verdict import Comparison, Verdict, closing, verdict
+from streamer.recalibration.skill import separation
+from streamer.recalibration.verdict import Comparison, Verdict, closing, hold, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from streamer.events.alerts import AlertsV1
     from streamer.failpoints import Failpoint
     from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.rule import Cut, Rule
+    from streamer.recalibration.missing_labels import MissingLabels
     from streamer.recalibration.run import CalibrationRun, SampledGroup, Since
-    from streamer.recalibration.verdict import Closing, Outcome
+    from streamer.recalibration.verdict import Closing, Held, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,19 @@ class RunStore(AuditSample, Protocol):
         ...
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
-        """Return the kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised."""
+        """Return the kinds of the gate's alarms that stand raised."""
+        ...
+
+    def known_evidence(self, gate: str) -> float:
+        """Return the evidence of the gate's risk alarm from the labels that are known; 0 where it has read nothing."""
+        ...
+
+    def held(self, gate: str) -> Held | None:
+        """Return the wait of a looser threshold that the gate's newest run began, if no policy came since."""
+        ...
+
+    def proposal(self, gate: str) -> Proposed | None:
+        """Return what the gate's newest run proposes; None: nothing."""
         ...
 
     def record_run(
@@ -103,6 +118,15 @@ class RunStore(AuditSample, Protocol):
         ...
 
 
+class Proposed(Protocol):
+    """A threshold that waits for a person."""
+
+    @property
+    def cut(self) -> Cut: ...
+    @property
+    def rule(self) -> Rule: ...
+
+
 class PolicyHistory(Protocol):
     """Where the policies of a gate are."""
 
@@ -139,7 +163,7 @@ def recalibrate_by_hand(
         When the gate or its policy was changed meanwhile.
     """
     before = policies.newest(gate.gate)
-    run = _calibrate(store, gate, clock=clock)
+    run = _calibrate(store, gate, before, clock=clock)
     after = proposed = None
     if propose and not dry_run:
         proposed = store.propose(run, guarantee=run.guarantee, by=by, now=clock(), expected=before.version)
@@ -157,8 +181,11 @@ def recalibrate_by_rule(
     *,
     clock: Callable[[], datetime],
     failpoint: Failpoint = disarmed,
+    raise_alert: Callable[[AlertsV1], object] = lambda _alert: None,
 ) -> Done:
     """Run a gate now, and do with the threshold what the gate's rule says.
+
+    `raise_alert` is told where labels are not missing at random.
 
     Raises
     ------
@@ -169,7 +196,9 @@ def recalibrate_by_rule(
     """
     failpoint("before_run")
     before = policies.newest(gate.gate)
-    run = _calibrate(store, gate, clock=clock)
+    run = _calibrate(store, gate, before, clock=clock)
+    if run.missing_labels is not None and run.missing_labels.not_at_random:
+        raise_alert(_not_at_random(run, run.missing_labels))
     compared = _compare(store, before, run)
     closed = alarms = None
     if before.ships_nothing:
@@ -178,19 +207,85 @@ def recalibrate_by_rule(
     if compared.direction == "looser" and gate.settings.recalibrate == "auto":
         alarms = store.standing_alarms(gate.gate)
         decided, recorded = _judge_loosening(store, before, run, compared, closed, alarms)
+        recorded = replace(recorded, held_until=decided.held_until)
     else:
-        decided = verdict(gate.settings, compared, closed=closed)
+        decided = verdict(
+            gate.settings, compared, closed=closed, worse=_worse(run), unskilled=_unskilled(run)
+        )
     failpoint("before_record")
     _record(store, recorded, decided, before, compared, alarms, now=clock())
     failpoint("after_record")
     return Done(outcome=decided.outcome, why=decided.why, run=recorded)
 
 
-def _calibrate(store: RunStore, gate: GateRevision, *, clock: Callable[[], datetime]) -> CalibrationRun:
+def tighten_by_rule(
+    store: RunStore, policies: PolicyHistory, gate: GateRevision, *, clock: Callable[[], datetime]
+) -> Done | None:
+    """Between two runs, look whether the newest groups have become worse; a run is recorded if that holds more.
+
+    Returns None, and records nothing, where it does not. Raises as `recalibrate_by_rule` does.
+    """
+    before = policies.newest(gate.gate)
+    if before.ships_nothing:
+        return None
+    run = _calibrate(store, gate, before, clock=clock, diagnostics=False)
+    if run.suffix is None or not run.suffix.cuts:
+        return None
+    compared = _compare(store, before, run)
+    if compared.direction != "tighter":
+        return None
+    if gate.settings.recalibrate != "auto" and (waiting := store.proposal(gate.gate)) is not None:
+        proposed = Reading(waiting.cut, waiting.rule)
+        if direction(proposed, Reading.of_run(run)) != "tighter":
+            return None  # a person has as much to look at already
+    run = with_diagnostics(run)
+    decided = verdict(gate.settings, compared, worse=_worse(run))
+    _record(store, run, decided, before, compared, None, now=clock())
+    return Done(outcome=decided.outcome, why=decided.why, run=run)
+
+
+def _worse(run: CalibrationRun) -> str | None:
+    return run.suffix.said if run.suffix is not None and run.suffix.cuts else None
+
+
+def _unskilled(run: CalibrationRun) -> str | None:
+    """Say that what the run would ship is no better than what it would hold; None where it is, or all ships."""
+    found = separation(Reading.of_run(run), run.gate.settings.unit, run.sample)
+    return None if found is None or found.shown else found.said
+
+
+def _not_at_random(run: CalibrationRun, found: MissingLabels) -> AlertsV1:
+    gate, settings = run.gate.gate, run.gate.settings
+    since = 0 if run.since is None else run.since.version
+    return alert(
+        gate,
+        "labels_not_at_random",
+        f"{settings.severity_kind} labels since version {since}",
+        message=f"Of gate {gate} {found.said}. They count as wrong in calibration, and the risk in service is known less "
+        "well. Look at who labels what, and at the queue: `streamer label queue --gate " + gate + "`.",
+        raised_at=run.started_at,
+        details={"draws": found.draws, "missing": found.missing, "pairs": found.pairs, "lower": found.lower},
+    )
+
+
+def _calibrate(
+    store: RunStore,
+    gate: GateRevision,
+    before: Policy,
+    *,
+    clock: Callable[[], datetime],
+    diagnostics: bool = True,
+) -> CalibrationRun:
     # Before the sample is read: a label that comes in between is read, and counted as new once more.
     labels_through = store.newest_label()
     return calibrate_gate(
-        store, gate, now=clock(), since=store.alarm_closure(gate.gate), labels_through=labels_through
+        store,
+        gate,
+        now=clock(),
+        since=store.alarm_closure(gate.gate),
+        labels_through=labels_through,
+        diagnostics=diagnostics,
+        in_force=before,
     )
 
 
@@ -213,6 +308,8 @@ def _judge_loosening(
             severities="highest",
             labels_through=run.labels_through,
             diagnostics=diagnostics,
+            in_force=before,
+            cut=run.age_cut,
         )
 
     cautious = cautiously(diagnostics=False)
@@ -229,9 +326,13 @@ def _judge_loosening(
         and closed.served is not None
         and direction(closed.served, Reading.of_run(cautious)) != "looser",
         alarms=alarms,
+        evidence=store.known_evidence(run.gate.gate),
+        worse=_worse(run) or _worse(cautious),
+        unskilled=_unskilled(cautious),
     )
     if not decided.cautious:
         return decided, run
+    decided = hold(decided, now=run.started_at, since=store.held(run.gate.gate), lag=cautious.label_lag)
     return decided, cautious if cautious is run else with_diagnostics(cautious)
 
 

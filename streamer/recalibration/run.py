@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
@@ -11,7 +12,13 @@ import numpy as np
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.errors import TryLater
+from streamer.gates.rule import Cut
+from streamer.gates.shapes import noted
+from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
+from streamer.recalibration.comparison import Reading, direction, losses
+from streamer.recalibration.missing_labels import MissingLabels, missing_labels
+from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
+    from streamer.recalibration.age_cut import AgeCut
 
 
 SeverityBasis = Literal["mean", "highest"]
@@ -77,6 +85,8 @@ class SampledGroup:
     probability : with which the batch was drawn.
     draws : responses that were drawn from it at most.
     segment : that it belongs to; None for a gate without segments.
+    decided_at : when it was decided; None counts as long ago.
+    labelled_at : when the first label of the last of its items came; None while one has none.
     row : what the store calls it; None where no store has read it.
     """
 
@@ -85,12 +95,18 @@ class SampledGroup:
     items: tuple[SampledItem, ...]
     draws: int = 1
     segment: str | None = None
+    decided_at: datetime | None = field(default=None, compare=False, repr=False)
+    labelled_at: datetime | None = field(default=None, compare=False, repr=False)
     row: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def labelled(self) -> bool:
         """Whether a response of it has a severity."""
         return any(item.severity is not None for item in self.items)
+
+    def waits(self, floor: float | None) -> bool:
+        """Whether an item of it that should have a severity has none; below a label floor none should."""
+        return any(item.severity is None and (floor is None or item.score > floor) for item in self.items)
 
     @property
     def id(self) -> str:
@@ -104,13 +120,18 @@ class CalibrationRun:
 
     Attributes
     ----------
-    groups : what was read; `labelled_groups` is the same as the calibrators saw it, missing severities as 1.
+    groups : what was read; the calibrators saw `labelled_groups`, those decided before `older_than`, missing severities
+        as 1. The others have labels, and only the suffix test has read them.
     candidates : the gate's own, which decides, and every other as a diagnostic.
     effective_alpha : the budget of one attempt, alpha / R.
-    older_than : batches decided before this moment were read.
+    older_than : batches decided before this moment were calibrated on.
     since : only batches from here on were read; None: all.
     severities : which of a response's labels counted.
     labels_through : number of the newest label revision when the run began to read; None: unknown.
+    age_cut : from which age on draws counted.
+    suffix : the newest groups beside older ones; None: too few, or not compared.
+    held_until : a looser threshold waits until then.
+    missing_labels : whether labels are missing at random; not kept with the run.
     """
 
     gate: GateRevision
@@ -124,6 +145,24 @@ class CalibrationRun:
     since: Since | None = None
     severities: SeverityBasis = "mean"
     labels_through: int | None = None
+    age_cut: AgeCut | None = None
+    suffix: Suffix | None = None
+    held_until: datetime | None = None
+    missing_labels: MissingLabels | None = field(default=None, compare=False)
+
+    @property
+    def sample(self) -> tuple[SampledGroup, ...]:
+        """The groups that were calibrated on."""
+        return tuple(group for group in self.groups if _before(group, self.older_than))
+
+    @property
+    def label_lag(self) -> timedelta:
+        """How late labels come: the 95 % quantile of the delays of what was calibrated on, the deadline if nobody knows."""
+        settings = self.gate.settings
+        delays = [delay(group, settings.label_floor) for group in self.sample]
+        lag = age_cut.label_lag(delays, deadline=settings.monitor_deadline_seconds)
+        seconds = settings.monitor_deadline_seconds if lag is None else lag
+        return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 
     @property
     def decided(self) -> Threshold:
@@ -187,6 +226,19 @@ class CalibrationRun:
                 f"(policy {self.since.version}, {self.since.moment:%Y-%m-%d %H:%M:%SZ}) were read: older ones are no longer "
                 "exchangeable with what comes."
             )
+        cut = self.age_cut
+        if cut is not None and cut.window is not None:
+            notes.append(f"Only the newest {cut.window} prompts were read.")
+        if cut is not None and cut.pending == "labelled-only":
+            notes.append(
+                "Prompts without a label were left out: this holds if bad answers get their labels as soon as good ones do, "
+                "and breaks the budget if they get them later."
+            )
+        if cut is not None and cut.unused:
+            notes.append(
+                f"Prompts younger than {age_cut.span(cut.seconds)} were not used, with a label or without: prompts are "
+                "assumed exchangeable, and are in or out by their age alone."
+            )
         if self.severities == "highest":
             notes.append(f"Of several labels of a response the highest ever given counted, {self._why_safe}.")
         if self.missing:
@@ -232,6 +284,12 @@ class AuditSample(Protocol):
         """
         ...
 
+    def label_delays(
+        self, gate: str, *, settings: GateSettings, before: datetime, most: int
+    ) -> Sequence[float | None]:
+        """Read how late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
+        ...
+
 
 def calibrate_gate(
     store: AuditSample,
@@ -242,10 +300,13 @@ def calibrate_gate(
     severities: SeverityBasis = "mean",
     labels_through: int | None = None,
     diagnostics: bool = True,
+    in_force: Policy | None = None,
+    cut: AgeCut | None = None,
 ) -> CalibrationRun:
     """Compute a run for `gate` as it is at `now`; reads, and writes nothing.
 
-    A drawn response without a label counts as severity 1. Labels outside the draw are never used.
+    Draws younger than an age cut are not used; an older one without a label counts as severity 1 (`age_cut`). Labels
+    outside the draw are never used.
 
     Parameters
     ----------
@@ -253,58 +314,154 @@ def calibrate_gate(
     severities : which of a response's labels counts.
     labels_through : kept with the run.
     diagnostics : run the other calibrators too; without them the run is for a comparison, and not to be recorded.
+    in_force : the policy that serves: the newest groups are compared with older ones, and where they are worse the
+        threshold is the stricter of theirs and of all (`suffix_test`). None: they are not compared.
+    cut : an age cut that was chosen before; None: it is chosen now.
 
     Raises
     ------
     NothingToCalibrate : the audit sample has no batch that is old enough.
     """
     settings = gate.settings
-    older_than = now - timedelta(seconds=settings.label_deadline_seconds)
-    groups = tuple(
+    drawn = tuple(
         store.audit_sample(
             gate.gate,
             settings=settings,
-            older_than=older_than,
+            older_than=now,
             since_version=None if since is None else since.version,
             severities=severities,
         )
     )
-    if not groups:
-        raise NothingToCalibrate(
-            f"gate {gate.gate!r} has no audit-sampled batch"
-            + (
-                f" older than {settings.label_deadline_seconds:g} s"
-                if settings.label_deadline_seconds
-                else ""
-            )
-            + (
-                ""
-                if since is None
-                else f" that was decided since an alarm closed it ({since.moment:%Y-%m-%d %H:%M:%SZ})"
-                if since.closed
-                else f" of policy {since.version} or a later one (an alarm should have closed it on "
-                f"{since.moment:%Y-%m-%d %H:%M:%SZ} and could not: `streamer threshold close {gate.gate}` where there is a "
-                "key to sign with)"
-            )
-            + f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
-            "`streamer label queue` shows"
-        )
-    labelled = labelled_groups(
-        [group.id for group in groups],
-        [tuple([item.response_id for item in group.items]) for group in groups],
-        np.array([item.score for group in groups for item in group.items]),
-        np.array(
-            [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
-        ),
+    if drawn and cut is None:
+        cut = _choose_cut(store, gate, drawn, now)
+    older_than = now if cut is None else age_moment(now, cut)
+    sample = [group for group in drawn if _before(group, older_than)]
+    if settings.window is not None:
+        sample = sample[-settings.window :]
+    if settings.pending == "labelled-only":
+        sample = [group for group in sample if not group.waits(settings.label_floor)]
+    if not sample:
+        raise NothingToCalibrate(_nothing(gate, since))
+    young = [
+        group for group in drawn if not _before(group, older_than) and not group.waits(settings.label_floor)
+    ]
+    run = derive(
+        gate,
+        sample,
+        young,
+        now=now,
+        older_than=older_than,
+        since=since,
+        severities=severities,
+        labels_through=labels_through,
+        diagnostics=diagnostics,
+        in_force=None if in_force is None else (in_force.version, Reading.of_policy(in_force)),
+        cut=cut,
     )
+    return replace(run, missing_labels=_missing_labels(settings, drawn, now))
+
+
+def _missing_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: datetime) -> MissingLabels:
+    """Test the draws that are so old that a missing label is overdue."""
+    deadline = settings.monitor_deadline_seconds
+    floor = settings.label_floor
+    old = now - timedelta(seconds=min(deadline, _LONGEST_SECONDS))
+    return missing_labels(
+        (
+            math.fsum(item.score for item in group.items) / len(group.items),
+            (late := delay(group, floor)) is None or late > deadline,
+        )
+        for group in drawn
+        if group.decided_at is not None
+        and group.decided_at < old
+        # Below a label floor nobody asks for one.
+        and (floor is None or any(item.score > floor for item in group.items))
+    )
+
+
+_LONGEST_SECONDS = 1e9
+_TICK = timedelta(microseconds=1)
+
+
+def age_moment(now: datetime, cut: AgeCut) -> datetime:
+    """Return before which moment the draws were decided that are old enough."""
+    return now if cut.seconds == 0 else now - timedelta(seconds=cut.seconds) + _TICK
+
+
+def _before(group: SampledGroup, moment: datetime) -> bool:
+    return group.decided_at is None or group.decided_at < moment
+
+
+def _choose_cut(
+    store: AuditSample, gate: GateRevision, drawn: Sequence[SampledGroup], now: datetime
+) -> AgeCut:
+    """Choose the age cut of a run, by ages and by delays of draws that are not in it."""
+    settings = gate.settings
+    floor = settings.label_floor
+    # With a window: twice as many draws, the middle one of which is as old as any cut may be.
+    newest = drawn if settings.window is None else drawn[-2 * settings.window :]
+    waits = [group.waits(floor) for group in newest]
+    earlier: list[float | None] = []
+    if settings.pending == "age" and any(waits) and settings.label_deadline_seconds == 0:
+        earlier = [delay(group, floor) for group in drawn[: len(drawn) - len(newest)]]
+        first = drawn[0].decided_at
+        missing = age_cut.MOST_DELAYS - len(earlier)
+        if first is not None and missing > 0:
+            before = store.label_delays(gate.gate, settings=settings, before=first, most=missing)
+            earlier = [*before, *earlier]
+    return age_cut.choose(
+        [math.inf if one.decided_at is None else (now - one.decided_at).total_seconds() for one in newest],
+        waits,
+        pending=settings.pending,
+        earlier=earlier,
+        label_deadline=settings.label_deadline_seconds,
+        deadline=settings.monitor_deadline_seconds,
+        window=settings.window,
+    )
+
+
+def delay(group: SampledGroup, floor: float | None) -> float | None:
+    """Return how late, in seconds, a group's labels came; None while they have not."""
+    if group.waits(floor) or group.labelled_at is None or group.decided_at is None:
+        return None
+    return (group.labelled_at - group.decided_at).total_seconds()
+
+
+def derive(
+    gate: GateRevision,
+    sample: Sequence[SampledGroup],
+    young: Sequence[SampledGroup],
+    *,
+    now: datetime,
+    older_than: datetime,
+    since: Since | None = None,
+    severities: SeverityBasis = "mean",
+    labels_through: int | None = None,
+    diagnostics: bool = True,
+    in_force: tuple[int, Reading] | None = None,
+    cut: AgeCut | None = None,
+) -> CalibrationRun:
+    """Compute a run from the groups that it has read: those that it calibrates on, and younger ones with labels.
+
+    What it comes to depends on nothing else, so that a stored run can be derived again. `in_force` is the version that
+    serves and what it cuts by.
+    """
+    settings = gate.settings
+    labelled = _as_calibrated(sample)
     # .3 / 3 is .1 to people, and .09999999999999999 to the processor
     alpha = round(settings.alpha / settings.max_attempts, 15)
-    sample = _sample(gate, groups, labelled, alpha)
+    read = _sample(gate, sample, labelled, alpha)
+    found = candidates(settings, read) if diagnostics else (decide(settings, read),)
+    suffix = None
+    if in_force is not None:
+        suffix, stricter = _tightened(gate, found[0], [*sample, *young], alpha, in_force)
+        found = (stricter, *found[1:])
     return CalibrationRun(
         gate=gate,
-        groups=groups,
+        # Younger groups are kept where the threshold rests on them.
+        groups=(*sample, *young) if suffix is not None and suffix.cuts else tuple(sample),
         labelled_groups=labelled,
-        candidates=candidates(settings, sample) if diagnostics else (decide(settings, sample),),
+        candidates=found,
         effective_alpha=alpha,
         seed=gate.seed,
         older_than=older_than,
@@ -312,13 +469,83 @@ def calibrate_gate(
         since=since,
         severities=severities,
         labels_through=labels_through,
+        age_cut=cut,
+        suffix=suffix,
+    )
+
+
+def _tightened(
+    gate: GateRevision,
+    own: Candidate,
+    groups: Sequence[SampledGroup],
+    alpha: float,
+    in_force: tuple[int, Reading],
+) -> tuple[Suffix | None, Candidate]:
+    """Compare the newest labelled groups with older ones; returns the result, and the stricter of the two thresholds."""
+    settings = gate.settings
+    groups = [group for group in groups if not group.waits(settings.label_floor)]
+    version, served = in_force
+    of_all = Reading(Cut.at(own.threshold.value), own.rule)
+    # What is worse now shows where more ships: before a threshold is loosened that is the new one.
+    level = of_all if direction(served, of_all) == "looser" else served
+    suffix = suffix_test(
+        losses(level, settings.unit, groups),
+        order(gate.seed, [group.id for group in groups]),
+        version=version,
+    )
+    if suffix is None or not suffix.cuts:
+        return suffix, own
+    # So many that they could open the gate at all.
+    count = min(len(groups), max(suffix.groups, settings.calibrator.groups_needed(alpha)))
+    suffix = replace(suffix, calibrated_on=count)
+    newest = groups[-count:]
+    alone = decide(settings, _sample(gate, newest, _as_calibrated(newest), alpha))
+    if direction(of_all, Reading(Cut.at(alone.threshold.value), alone.rule)) != "tighter":
+        return suffix, own
+    threshold = replace(alone.threshold, groups=own.threshold.groups, guarantee=own.threshold.guarantee)
+    note = (
+        f"The newest groups are worse: {suffix.said}. The threshold is that of the newest {count} alone, which is stricter "
+        "than that of all."
+    )
+    return suffix, replace(own, threshold=noted(threshold, note), rule=alone.rule)
+
+
+def _as_calibrated(groups: Sequence[SampledGroup]) -> tuple[LabelledGroup, ...]:
+    return labelled_groups(
+        [group.id for group in groups],
+        [tuple([item.response_id for item in group.items]) for group in groups],
+        np.array([item.score for group in groups for item in group.items]),
+        np.array(
+            [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
+        ),
+    )
+
+
+def _nothing(gate: GateRevision, since: Since | None) -> str:
+    """Say what a run misses that has nothing to read."""
+    settings = gate.settings
+    return (
+        f"gate {gate.gate!r} has no audit-sampled batch"
+        + (" with a label" if settings.pending == "labelled-only" else "")
+        + (f" older than {settings.label_deadline_seconds:g} s" if settings.label_deadline_seconds else "")
+        + (
+            ""
+            if since is None
+            else f" that was decided since an alarm closed it ({since.moment:%Y-%m-%d %H:%M:%SZ})"
+            if since.closed
+            else f" of policy {since.version} or a later one (an alarm should have closed it on "
+            f"{since.moment:%Y-%m-%d %H:%M:%SZ} and could not: `streamer threshold close {gate.gate}` where there is a "
+            "key to sign with)"
+        )
+        + f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
+        "`streamer label queue` shows"
     )
 
 
 def with_diagnostics(run: CalibrationRun) -> CalibrationRun:
     """Return a run that was made without diagnostics, with them."""
-    sample = _sample(run.gate, run.groups, run.labelled_groups, run.effective_alpha)
-    return replace(run, candidates=candidates(run.gate.settings, sample))
+    sample = _sample(run.gate, run.sample, run.labelled_groups, run.effective_alpha)
+    return replace(run, candidates=(run.candidates[0], *candidates(run.gate.settings, sample)[1:]))
 
 
 def _sample(

@@ -36,6 +36,8 @@ class Runner:
     recalibrate : runs one gate now and returns what became of it. Raises `TryLater` when there is nothing to read yet,
         another run is under way or the gate was changed meanwhile, another `UsageError` when it cannot be recorded here,
         `Unavailable` when the database is away.
+    look : compares the newest groups of a gate with older ones, and returns what became of a run that holds more; None:
+        there was no need for one. Raises as `recalibrate` does.
     ended : called after each run.
     stopping : whether we were told to stop; no run is begun then any more.
     monotonic : seconds that only grow.
@@ -45,12 +47,14 @@ class Runner:
         self,
         *,
         recalibrate: Callable[[GateStanding], str],
+        look: Callable[[GateStanding], str | None],
         observer: RunObserver,
         ended: Callable[[], object],
         stopping: Callable[[], bool],
         monotonic: Callable[[], float],
     ) -> None:
         self._recalibrate = recalibrate
+        self._look = look
         self._observer = observer
         self._tell_ended = ended
         self._stopping = stopping
@@ -58,7 +62,7 @@ class Runner:
         self._schedule = Schedule(monotonic)
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._due: list[tuple[GateStanding, str]] = []
+        self._due: list[tuple[GateStanding, str, bool]] = []
         self._running: str | None = None
         self._ended: dict[str, float] = {}
 
@@ -76,8 +80,10 @@ class Runner:
                 if name == self._running or self._ended.get(name, float("-inf")) > asked:
                     continue
                 if (why := self._schedule.due(one, now=now)) is not None:
-                    due.append((one, why))
-            due.sort(key=lambda pair: self._schedule.due_since(pair[0].gate.gate))
+                    due.append((one, why, False))
+                elif (why := self._schedule.look_due(one)) is not None:
+                    due.append((one, why, True))
+            due.sort(key=lambda one: self._schedule.due_since(one[0].gate.gate))
             self._due = due
         self._wake.set()
 
@@ -97,7 +103,7 @@ class Runner:
         """Let `loop` see that it is to stop."""
         self._wake.set()
 
-    def _take(self) -> tuple[GateStanding, str] | None:
+    def _take(self) -> tuple[GateStanding, str, bool] | None:
         with self._lock:
             if not self._due:
                 return None
@@ -105,13 +111,14 @@ class Runner:
             self._running = found[0].gate.gate
             return found
 
-    def _run(self, standing: GateStanding, why: str) -> None:
+    def _run(self, standing: GateStanding, why: str, look: bool) -> None:
         name, method = standing.gate.gate, standing.gate.settings.method
         log.info("recalibrator.run", gate=name, why=why)
         began = self._monotonic()
-        outcome = None
+        outcome, over = None, False
         try:
-            outcome = self._recalibrate(standing)
+            outcome = self._look(standing) if look else self._recalibrate(standing)
+            over = True
         except (TryLater, Unavailable) as error:
             # Nothing to read yet, another run under way, a gate changed meanwhile, a part away: tried again later.
             log.info("recalibrator.put_off", gate=name, reason=str(error)[:300])
@@ -127,10 +134,11 @@ class Runner:
             with self._lock:
                 self._running = None
                 self._ended[name] = self._monotonic()
-                if outcome is None:
-                    self._schedule.failed(name)
-                else:
+                if over:
                     self._schedule.done(name, seconds)
+                    self._schedule.looked(standing)
+                else:
+                    self._schedule.failed(name)
         self._tell_ended()
         if outcome is not None:
             self._observer.count_run(name, method, outcome, seconds)

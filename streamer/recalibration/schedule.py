@@ -26,6 +26,9 @@ REST_SHARE = 10.0
 
 MOST_REST_SECONDS = 600.0
 
+LABELS_A_LOOK = 10
+"""New labels after which the newest groups are compared with older ones, between two runs."""
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -41,6 +44,7 @@ class _Seen:
     not_before: float = float("-inf")
     retry: float = FIRST_RETRY_SECONDS
     due_since: float | None = None
+    labels: int | None = None
 
 
 def fewest_groups(settings: GateSettings) -> int:
@@ -76,6 +80,8 @@ class Schedule:
         present = self._monotonic()
         if settings.recalibrate == "manual" or present < seen.not_before:
             return None
+        if standing.held_until is not None and now >= standing.held_until:
+            return "a looser threshold has waited for one label lag"
         after, every = settings.recalibrate_after_groups, settings.recalibrate_every_seconds
         if after is not None and standing.news >= after:
             raised = f" and {standing.raised_groups} with a higher label" if standing.raised_groups else ""
@@ -89,6 +95,28 @@ class Schedule:
         if seen.age + present - seen.since >= every:
             return f"{every:g} s since the last run"
         return None
+
+    def look_due(self, standing: GateStanding) -> str | None:
+        """Say why the newest groups are to be compared with older ones now, between two runs; None: they are not."""
+        name = standing.gate.gate
+        seen = self._seen[name]
+        if seen.labels is None:
+            seen.labels = standing.labels
+        new = standing.labels - seen.labels
+        if (
+            standing.gate.settings.recalibrate == "manual"
+            or standing.policy.ships_nothing
+            or self._monotonic() < seen.not_before
+            or new < LABELS_A_LOOK
+        ):
+            return None
+        if seen.due_since is None:
+            seen.due_since = self._monotonic()
+        return f"{new} new labels: whether the newest groups have become worse"
+
+    def looked(self, standing: GateStanding) -> None:
+        """The newest groups were compared, or a run has read them."""
+        self._seen[standing.gate.gate].labels = standing.labels
 
     def due_since(self, gate: str) -> float:
         """Since when a run of this gate, which is due, has been, by the monotonic clock."""

@@ -81,6 +81,7 @@ class Recalibrator:
     leadership : who leads.
     recalibrate : runs one gate now and returns what became of it: `applied`, `proposed` or `unchanged`; see `Runner`.
         Called in a thread of its own.
+    look : compares a gate's newest groups with older ones, see `Runner`; in the same thread.
     raise_alert : records an alert, once. Raises `Unavailable` when the database is away.
     publish : publishes what waits in the outbox and no worker owns. Raises `Unavailable` when the broker is away.
     watch : watches the risk in service.
@@ -96,6 +97,7 @@ class Recalibrator:
         standings: Standings,
         leadership: Leadership,
         recalibrate: Callable[[GateStanding], str],
+        look: Callable[[GateStanding], str | None] = lambda _standing: None,
         raise_alert: Callable[[AlertsV1], object],
         publish: Callable[[], None],
         watch: Watch,
@@ -119,6 +121,7 @@ class Recalibrator:
         self._lost = False
         self._runner = Runner(
             recalibrate=recalibrate,
+            look=look,
             observer=observer,
             ended=self._told.set,
             stopping=stopping,

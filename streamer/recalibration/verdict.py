@@ -8,7 +8,7 @@ response allows. Everything else waits for a person.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from streamer.gates.policy import MONITOR
@@ -17,6 +17,7 @@ from streamer.recalibration.comparison import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime, timedelta
 
     from streamer.gates.policy import Policy
     from streamer.gates.settings import GateSettings
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 Outcome = Literal["applied", "proposed", "unchanged"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+MOST_EVIDENCE = 0.1
+"""Evidence of the risk alarm from which on nothing is loosened by itself: it begins near 0 and raises at 1/delta."""
 
 Closer = Literal["person", "alarm", "calibration", "nobody"]
 """Who closed a gate that ships nothing: a person by `threshold close` or a rollback, the alarm, a calibration whose
@@ -91,12 +95,55 @@ class Verdict:
     ----------
     cautious : the cautious run is the one to record.
     large : it acts beyond the limits of a step, on the safe side; somebody should know.
+    held_until : nothing stands against it but that it has to wait until then.
     """
 
     outcome: Outcome
     why: str
     cautious: bool = False
     large: bool = False
+    held_until: datetime | None = None
+
+
+def hold(applied: Verdict, *, now: datetime, since: Held | None, lag: timedelta) -> Verdict:
+    """Have a looser threshold wait for one label lag since a looser one was first found, and then be tested again.
+
+    What it would ship that is bad gets its labels meanwhile; nothing else can tell before.
+
+    Parameters
+    ----------
+    applied : what becomes of it otherwise.
+    since : the wait that runs already; None: it begins now.
+    lag : how late labels come.
+    """
+    until = now + lag if since is None else since.until
+    if now < until:
+        why = (
+            f"{applied.why}; it waits for one label lag, until {until:%Y-%m-%d %H:%M:%SZ}, and is tested again before it comes "
+            "into force"
+        )
+        return replace(applied, outcome="proposed", why=why, held_until=until)
+    if since is None:
+        return applied
+    waited = (
+        f"{applied.why}; it has waited for one label lag since run {since.run}, and the newest labels, the risk alarm and the "
+        "drift alarm say nothing against it"
+    )
+    return replace(applied, why=waited)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A wait that runs: the newest run of the gate, made since its policy came into force, is to be tested again.
+
+    Attributes
+    ----------
+    run : the run.
+    until : the end of the wait.
+    """
+
+    run: int
+    until: datetime
 
 
 def least_new_groups(settings: GateSettings) -> int:
@@ -148,6 +195,9 @@ def verdict(
     cautious: Comparison | None = None,
     safely_reopened: bool = False,
     alarms: Collection[str] = (),
+    evidence: float = 0.0,
+    worse: str | None = None,
+    unskilled: str | None = None,
 ) -> Verdict:
     """Say what becomes of a run by the rules `propose` and `auto`.
 
@@ -158,7 +208,11 @@ def verdict(
     cautious : the run with every severity at the highest that anybody ever gave the response; asked for by the rule
         `auto` where the plain run is looser.
     safely_reopened : the cautious run is no looser than what served before the alarm.
-    alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``.
+    alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``, ``drift_scores``,
+        ``drift_cloud``.
+    evidence : of the risk alarm, from the labels that are known.
+    worse : in words, that the newest groups are worse than older ones; None: they are not.
+    unskilled : in words, that what would ship is no better than what would be held; None: it is better.
     """
     if plain.direction == "same":
         if closed is not None:
@@ -167,10 +221,17 @@ def verdict(
             )
         return Verdict(outcome="unchanged", why="it found what is in force already")
     if settings.recalibrate != "auto":
-        return Verdict(outcome="proposed", why=f"the gate's rule is {settings.recalibrate}")
+        notes = [f"the gate's rule is {settings.recalibrate}"]
+        if closed is not None and unskilled is not None:
+            notes.append(unskilled)
+        if worse is not None:
+            notes.append(_newest(worse))
+        return Verdict(outcome="proposed", why="; ".join(notes))
     if plain.direction == "tighter":
         beyond = plain.beyond(settings)
         why = "it holds more than before, which acts at once"
+        if worse is not None:
+            why += f"; {_newest(worse)}"
         if beyond:
             why += f"; beyond the limits: {', and '.join(beyond)}"
         return Verdict(outcome="applied", why=why, large=bool(beyond))
@@ -178,6 +239,12 @@ def verdict(
         raise ValueError("a looser run is judged beside its cautious one")
     against = _against_loosening(settings, closed, cautious, safely_reopened)
     against += _standing(alarms, closed)
+    if evidence >= MOST_EVIDENCE and closed is None:
+        against.append(f"the risk alarm's evidence is {evidence:.3g}, it must be below {MOST_EVIDENCE:g}")
+    if worse is not None:
+        against.append(_newest(worse))
+    if closed is not None and unskilled is not None:
+        against.append(f"{unskilled}: a gate does not open by itself then")
     if against:
         return Verdict(outcome="proposed", why="it holds less than before, and " + "; ".join(against))
     if closed is not None and closed.by == "alarm":
@@ -193,6 +260,10 @@ def verdict(
     return Verdict(outcome="applied", why=why, cautious=True)
 
 
+def _newest(worse: str) -> str:
+    return f"the newest groups are worse: {worse}"
+
+
 def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
     """Say which alarms stand against it. The one that closed the gate is answered by what it was calibrated on since."""
     said = []
@@ -202,6 +273,8 @@ def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
         )
     if "risk" in alarms and (closed is None or closed.by != "alarm"):
         said.append("the risk alarm stands: a person has to look, and acknowledge it")
+    if {"drift_scores", "drift_cloud"} & set(alarms):
+        said.append("a drift alarm stands: what comes is not what was calibrated on")
     return said
 
 

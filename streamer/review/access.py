@@ -20,7 +20,7 @@ _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked a
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Somebody who came with a token.
+    """A person who came with a token.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Access:
         self._sessions: dict[bytes, Session] = {}
 
     def invite(self, name: str | None = None, *, once: bool = False) -> str:
-        """Make a token: for a person with this name, or for whoever then says one; `once`: for one use."""
+        """Make a token: for a person with this name, or (None) for one who then gives a name; `once`: for one use."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         self._tokens[token] = name
         if once:
@@ -55,7 +55,7 @@ class Access:
         """Exchange a token for a cookie and its session; None when it is not one of ours."""
         found = None
         for known in self._tokens:
-            # All of them, and each in the same time: how long it takes tells nothing about any.
+            # All of them, each in constant time, so that the duration reveals nothing.
             if hmac.compare_digest(known.encode(), token.encode()):
                 found = known
         if found is None:
@@ -80,7 +80,7 @@ class Access:
 
 
 def _digest(cookie: str) -> bytes:
-    # Looked up by its hash: what a look-up's time could tell is then nothing about the cookie.
+    # Looked up by its hash, so that the time of a look-up reveals nothing about the cookie.
     return hashlib.sha256(cookie.encode()).digest()
 
 
@@ -93,7 +93,7 @@ def labeller_name(text: str) -> str:
 
 
 def answers_to(header: str, listening: str) -> bool:
-    """Tell whether a request's Host may be answered by a page that listens on `listening`.
+    """Report whether a request's Host may be answered by a page that listens on `listening`.
 
     A name that somebody else owns may be pointed at this machine at any moment (DNS rebinding), and a page under that
     name would then be of our origin: only the loopback, the address that was asked for, and numeric addresses where

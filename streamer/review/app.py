@@ -1,4 +1,4 @@
-"""The page's server: three files for whoever asks, and answers for whoever came with a token."""
+"""The page's server: three files for everyone, and answers for holders of a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around every answer of the page: the host it is for, and headers that a browser obeys."""
+"""What surrounds every answer of the page: the host it is for, and headers that a browser obeys."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Guard:
             return "this page does not answer to that host name"
         if method in ("GET", "HEAD"):
             return None
-        # A browser says where a write comes from; what is no browser has neither header, and no cookie either.
+        # Browsers send where a write comes from; other clients have neither these headers nor the cookie.
         if headers.get("origin", f"http://{hosts[0]}") != f"http://{hosts[0]}":
             return "writes come from the page itself"
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":

@@ -1,4 +1,4 @@
-"""What the review page asks of a store: the next drawn answer for one person, and what becomes of it."""
+"""What the review page asks of a store: the next drawn answer for one person, and its severity."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from streamer.errors import StreamerError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
-
-PROGRAM_KINDS = frozenset({"judge", "bertscore", "lexical"})
-"""Kinds of severity that programs give: a person's would be another measure under the same name."""
 
 
 class UnknownItem(StreamerError):
@@ -35,7 +32,7 @@ class Reviewer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
-    """An answer to judge, with nothing in it of what the gate or anybody else made of it.
+    """An answer to judge, without what the gate or anyone else decided about it.
 
     Attributes
     ----------
@@ -79,7 +76,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What the gate had decided about an answer: for nobody who has not labelled it.
+    """What the gate decided about an answer: shown only to people who have labelled it.
 
     Attributes
     ----------
@@ -100,7 +97,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateProgress:
-    """Where one gate's queue stands.
+    """The state of one gate's queue.
 
     Attributes
     ----------
@@ -147,7 +144,7 @@ class Progress:
 class ReviewStore(Protocol):
     """Where drawn answers come from and labels go to. Calls block; several processes may share one database.
 
-    Every call raises `Unavailable` when the database is away.
+    Every call raises `Unavailable` when the database is unavailable.
     """
 
     def next(
@@ -155,7 +152,7 @@ class ReviewStore(Protocol):
     ) -> ReviewItem | None:
         """Claim the oldest decision's answer that nobody labelled or has, what this person skipped last.
 
-        A page that has a claim gets the same item again. None when nothing is to be had.
+        A page that has a claim gets the same item again. None when nothing is left.
         """
         ...
 
@@ -172,7 +169,7 @@ class ReviewStore(Protocol):
         ...
 
     def skip(self, reviewer: Reviewer, token: str, *, now: datetime) -> None:
-        """Put an item behind everything else that waits for this person, and give the claim up."""
+        """Move an item to the end of this person's queue, and give up the claim."""
         ...
 
     def back(
@@ -186,7 +183,7 @@ class ReviewStore(Protocol):
         ...
 
     def release(self, reviewer: Reviewer) -> None:
-        """Give up what this page has: the person leaves."""
+        """Release this page's claim: the person leaves."""
         ...
 
     def progress(

@@ -20,7 +20,7 @@ class Enter(Struct, forbid_unknown_fields=True):
 
 
 class CallMe(Struct, forbid_unknown_fields=True):
-    """What the person is called."""
+    """The person's name."""
 
     name: Annotated[str, Meta(max_length=1_000)]
 
@@ -39,7 +39,7 @@ class Item(Struct, forbid_unknown_fields=True):
 
 
 class Back(Struct, forbid_unknown_fields=True):
-    """It wants what was labelled last, or last before an item."""
+    """It requests what was labelled last, or last before an item."""
 
     holder: Name
     before: Name | None = None

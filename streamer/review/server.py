@@ -1,4 +1,4 @@
-"""Serves the page until it is told to stop."""
+"""Serves the page until it is asked to stop."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 With unit rows v_1..v_n and their mean m: the mean cosine over all pairs, (n^2 |m|^2 - n)/(n (n - 1)), and the cosine of
 m to four fixed directions. The directions are corners of a cube, +1 or -1 in every dimension, by a hash of the
 encoder's identity: whatever the answers move towards, a random direction sees some of it, and the same encoder has the
-same four for ever.
+same four forever.
 """
 
 from __future__ import annotations

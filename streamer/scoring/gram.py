@@ -54,7 +54,7 @@ def score_batch(embeddings: ArrayLike, blank: Sequence[bool] | None = None) -> t
     Parameters
     ----------
     embeddings : shape (n, d), n >= 2.
-    blank : tells of each response whether its text is blank; None: none is. A blank answer agrees with no other: its
+    blank : says for each response whether its text is blank; None: none is. A blank answer agrees with no other: its
         row counts as zero, and its score and raw energy are 0.
 
     Returns

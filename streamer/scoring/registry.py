@@ -1,4 +1,4 @@
-"""Every scorer by name: whatever stands in `streamer.scoring.scorers`. Pure.
+"""Every scorer by name: those in `streamer.scoring.scorers`. Pure.
 
 What a scorer needs beyond the answers is fixed where it is defined, before any file is looked at.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
-    {name: kind() for name, kind in discovered(scorers, Scorer).items()}
+    {name: kind() for name, kind in discovered(scorers, Scorer).items()}  # type: ignore[type-abstract]
 )
 """All of them, the one that gates use first."""
 

@@ -1,11 +1,12 @@
 """What a label-free scorer is: one batch of answers in, one score for each answer out. Pure.
 
 Scores lie in [0, 1], higher is safer, and are rounded to 1e-6, so that what differs by less is a tie. A blank answer
-agrees with no other and scores 0. The order of the answers plays no part: whoever permutes them permutes the scores.
+agrees with no other and scores 0. The order of the answers does not matter: permuting them permutes the scores.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -48,7 +49,7 @@ class AnswerBatch:
             raise ValueError(f"agreement needs at least 2 responses, not {len(self.texts)}")
 
 
-class Scorer(Parametrised):
+class Scorer(Parametrised, ABC):
     """A way to score answers without labels: one file in `streamer.scoring.scorers`, and everything else follows from it."""
 
     __slots__ = ()
@@ -60,9 +61,9 @@ class Scorer(Parametrised):
     of_event: ClassVar[bool] = False
     """Whether the event brings the scores, so that nothing is computed."""
 
+    @abstractmethod
     def score(self, batch: AnswerBatch) -> Floats:
         """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers. Raises `ValueError` for what has no score."""
-        raise NotImplementedError
 
     def with_raw(self, batch: AnswerBatch) -> tuple[Floats, Floats | None]:
         """Return the scores, and the quantity that they are made of where it is kept with a decision."""

@@ -3,7 +3,7 @@
 A spreadsheet runs a cell that begins like a formula. Which text begins a cell depends on the separator that the
 spreadsheet takes, which need not be the comma that separates here, and quotes that hold a cell together for one
 separator do not for another. So an apostrophe goes before each sign that begins a formula, at the beginning of a text
-and after everything that some spreadsheet takes for a separator. `plain_cell` takes away exactly what was added.
+and after everything that some spreadsheet takes for a separator. `plain_cell` removes exactly what was added.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether `host`, a name or an address with or without brackets, is this machine's loopback.
+    """Report whether `host`, a name or an address with or without brackets, is this machine's loopback.
 
     A name other than ``localhost`` is not, wherever it resolves to today.
     """

@@ -1,4 +1,4 @@
-"""What must never be shown: secrets by the name of their setting, and passwords inside URLs."""
+"""Hides secrets: those named by their setting, and passwords inside URLs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUERY_PASSWORD = re.compile(rf"(?i)([?&][\w.-]*(?:{'|'.join(_SECRET_WORDS)})[\w
 
 
 def is_secret(name: str) -> bool:
-    """Tell from a setting's or client property's name whether its value must never be shown."""
+    """Report by a setting's or client property's name whether its value must never be shown."""
     lower = name.lower()
     return not lower.endswith(_COUNTS) and any(word in lower for word in _SECRET_WORDS)
 

@@ -42,5 +42,5 @@ class VisibleLines:
         self._terminal = terminal
 
     def write(self, text: str) -> int:
-        """Write `text`; returns how many characters became of it."""
+        """Write `text`; returns how many characters were written."""
         return self._terminal.write(visible(text.replace("\r\n", "\n")))

@@ -53,7 +53,7 @@ def find_dev_session(path: Path = DEV_SESSION_FILE) -> DevSession | None:
 
 
 def remove_dev_session(pid: int, path: Path = DEV_SESSION_FILE) -> None:
-    """Take the note away if it is still the one that process `pid` left."""
+    """Remove the note if it is still the one that process `pid` left."""
     try:
         owner = json.loads(path.read_text("utf-8")).get("pid")
     except (OSError, ValueError, AttributeError):

@@ -52,7 +52,7 @@ class KafkaSettings(_Group):
     )
     group_id: str = Field("streamer", min_length=1, description="Consumer group of the workers.")
     topic_prefix: str = Field(
-        "streamer.", pattern=r"^[A-Za-z0-9._-]*$", description="What every topic's name starts with."
+        "streamer.", pattern=r"^[A-Za-z0-9._-]*$", description="Prefix of every topic's name."
     )
     partitions: _PositiveInt = Field(4, description="Partitions of a topic that `topics create` makes.")
     replication_factor: int = Field(
@@ -96,13 +96,13 @@ class WorkerSettings(_Group):
         67_108_864, ge=1_048_576, description="Bytes waiting in a worker before it stops reading."
     )
     dead_letter_max_run: _PositiveInt = Field(
-        1000, description="Refused records one after another past which the worker halts."
+        1000, description="The worker halts after more consecutive refused records than this."
     )
     dead_letter_max_ratio: float = Field(
         0.5,
         gt=0,
         le=1,
-        description="Share of refused ones among the last records past which the worker halts.",
+        description="The worker halts when refused records exceed this share of the last ones.",
     )
     dead_letter_window: _PositiveInt = Field(
         10_000, description="Number of last records that `dead_letter_max_ratio` looks back on."
@@ -121,7 +121,9 @@ class EncoderSettings(_Group):
         ),
     )
     device: str = Field("cpu", min_length=1, description="`cpu`, `cuda`, `cuda:1`, `mps`.")
-    cache_texts: int = Field(100_000, ge=0, description="Vectors of this many last texts are kept in memory.")
+    cache_texts: int = Field(
+        100_000, ge=0, description="Number of latest texts whose vectors are cached in memory."
+    )
     threads: int | None = Field(
         None, ge=1, description="CPU threads of the encoder; by default the library's."
     )
@@ -132,7 +134,7 @@ class JudgeSettings(_Group):
 
     base_url: str | None = Field(
         None,
-        description="Up to and with the version, like `https://api.openai.com/v1`; without it nobody is asked.",
+        description="Base URL including the version, like `https://api.openai.com/v1`; without it no model is asked.",
     )
     model: str | None = Field(None, description="The model's name at the endpoint.")
     api_key: str | None = Field(
@@ -142,26 +144,26 @@ class JudgeSettings(_Group):
     max_tokens: _PositiveInt = Field(200, description="Most tokens of one reply.")
     limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens",
-        description="What the endpoint calls that bound; newer models of OpenAI want the second name.",
+        description="The endpoint's name for that limit; newer OpenAI models require the second.",
     )
     seed: int = Field(7, description="Sent with each request; also the order of the rubric's examples.")
     json_mode: bool = Field(
-        False, description="Ask the endpoint to constrain replies to JSON; not every one knows how."
+        False, description="Ask the endpoint to constrain replies to JSON; not every one can."
     )
     timeout_seconds: float = Field(
         60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
     )
     tries: _PositiveInt = Field(
-        6, description="Times that one question is put to an endpoint that is busy, failing or away."
+        6, description="Attempts at one question while the endpoint is busy, failing or unavailable."
     )
     concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight.")
     price_per_million_input: Decimal | None = Field(
         None,
         ge=0,
-        description="What a million tokens of requests cost; with the next one, costs are reported.",
+        description="Price of a million request tokens; with the next one, costs are reported.",
     )
     price_per_million_output: Decimal | None = Field(
-        None, ge=0, description="What a million tokens of replies cost."
+        None, ge=0, description="Price of a million reply tokens."
     )
 
     @model_validator(mode="after")
@@ -176,7 +178,7 @@ class SamplingSettings(_Group):
 
     base_url: str | None = Field(
         None,
-        description="Up to and with the version, like `https://api.openai.com/v1`; without it nobody is asked.",
+        description="Base URL including the version, like `https://api.openai.com/v1`; without it no model is asked.",
     )
     model: str | None = Field(None, description="The model's name at the endpoint.")
     api_key: str | None = Field(
@@ -186,19 +188,19 @@ class SamplingSettings(_Group):
         default_factory=dict,
         repr=False,
         description=(
-            "Keys by host, where several are asked; each goes to its host alone: one JSON object, or one variable "
+            "Keys by host, where several are asked; each is sent only to its host: one JSON object, or one variable "
             "each, like `STREAMER_SAMPLING_API_KEYS_API_TOGETHER_XYZ_FILE` for `api.together.xyz`."
         ),
     )
     limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens",
-        description="What the endpoint calls the most tokens of an answer; where it refuses one name, the other.",
+        description="The endpoint's name for the token limit; if it refuses one, the other is used.",
     )
     timeout_seconds: float = Field(
         60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
     )
     tries: _PositiveInt = Field(
-        6, description="Times that one request is put to an endpoint that is busy, failing or away."
+        6, description="Attempts at one request while the endpoint is busy, failing or unavailable."
     )
     concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight at each endpoint.")
     requests_per_minute: float | None = Field(
@@ -250,7 +252,7 @@ class HttpSettings(_Group):
     """Where a service serves `/metrics`, `/healthz` and `/readyz`."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `0.0.0.0` for all.")
-    port: _Port = Field(9464, description="Port to listen on; 0 takes a free one and prints it.")
+    port: _Port = Field(9464, description="Port to listen on; 0 takes any free one and prints it.")
 
 
 class LoggingSettings(_Group):
@@ -260,7 +262,7 @@ class LoggingSettings(_Group):
         "auto", description="`json` lines, `console` for people; `auto` is console on a terminal."
     )
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="The least that is written."
+        "INFO", description="The lowest level that is logged."
     )
 
     @field_validator("level", mode="before")
@@ -270,7 +272,7 @@ class LoggingSettings(_Group):
 
 
 class AuditSettings(_Group):
-    """Checkpoints of the record, signed and kept where whoever can write the database cannot."""
+    """Checkpoints of the record, signed and kept where nobody with access to the database can change them."""
 
     private_key: str | None = Field(
         None,
@@ -291,7 +293,7 @@ class AuditSettings(_Group):
         None, description="File outside the database that every checkpoint is appended to, one JSON a line."
     )
     checkpoint_every_seconds: float = Field(
-        300.0, gt=0, description="Seconds between two checkpoints while something happens."
+        300.0, gt=0, description="Seconds between two checkpoints while the record grows."
     )
 
 
@@ -303,7 +305,7 @@ class PolicySettings(_Group):
         repr=False,
         description=(
             "Ed25519 private key in PEM that signs policies (`streamer audit keygen`): where people and the recalibrator "
-            "make them, and not where workers run."
+            "make them, not where workers run."
         ),
     )
     public_keys: str | None = Field(
@@ -320,7 +322,7 @@ class PolicySettings(_Group):
 
 
 class LabelSettings(_Group):
-    """Signed labels: whose labels this place signs, and whose signatures are good for gates that demand them."""
+    """Signed labels: whose labels are signed here, and whose signatures are valid for gates that demand them."""
 
     private_keys: str | None = Field(
         None,
@@ -383,7 +385,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Put this package's own sources in place of the stock ones, which cannot tell where a value came from."""
+        """Put this package's own sources in place of the stock ones, which do not know where a value came from."""
         return (init_settings, *setting_sources(settings_cls))
 
     @property
@@ -416,7 +418,7 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        # Which source gave what is gone with the instance that was not made: ask them again.
+        # The failed instance took with it which source gave what: ask the sources again.
         origins: dict[str, str] = {}
         for source in reversed(setting_sources(Settings)):
             origins |= source().get("origins", {})
@@ -426,5 +428,5 @@ def load_settings(**overrides: Any) -> Settings:
             place = origins.get(setting)
             lines.append(f"{setting}{f' ({place})' if place else ''}: {problem['msg']}")
         raise UsageError(
-            "the settings are not acceptable: " + "; ".join(lines) + ". See `streamer config show --help`"
+            "the settings are invalid: " + "; ".join(lines) + ". See `streamer config show --help`"
         ) from None

@@ -1,4 +1,4 @@
-"""Where settings come from: environment, `.env`, TOML file and the running `streamer dev`; each tells its name."""
+"""Where settings come from: environment, `.env`, TOML file and the running `streamer dev`; each knows its name."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def variable_name(group: str, field: str) -> str:
 
 
 def is_table(leaf: FieldInfo) -> bool:
-    """Tell whether a setting holds named values of the user's own choice (the client properties)."""
+    """Report whether a setting holds named values of the user's own choice (the client properties)."""
     return get_origin(leaf.annotation) is dict
 
 
@@ -62,7 +62,7 @@ def property_name(name: str) -> str:
 
 
 def unknown_variables(settings_type: type[BaseSettings], environment: Mapping[str, str]) -> list[str]:
-    """Names that look like settings of ours and are none: misspelt, most likely.
+    """Names that look like settings and are not, probably misspelt.
 
     They are reported and never an error, because container platforms invent such names (a service called
     ``streamer`` makes Kubernetes set ``STREAMER_SERVICE_HOST``).
@@ -99,7 +99,7 @@ class EnvironmentSource(_Source):
     Parameters
     ----------
     variables : names and values; an empty value counts as absent.
-    place : what to call this source when telling people: ``environment`` or ``.env``.
+    place : what to call this source in messages: ``environment`` or ``.env``.
     """
 
     def __init__(self, settings_type: type[BaseSettings], variables: Mapping[str, str], place: str) -> None:

@@ -2,7 +2,7 @@
 
 A signature (Ed25519) covers everything that the label says, as canonical JSON, and the record that it is for: a copy of
 it in another database, gate, batch, attempt, response, kind, name, moment or severity is not signed. The text is never
-stored: it is made anew from the row that is about to be read.
+stored: it is made again from the row that is about to be read.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LabelKeys:
     ----------
     signers : by the labeller's name.
     trusted : public keys; a labeller may have several, a key has one labeller.
-    verify : tells whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
+    verify : checks whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
     key_id : names a public key.
 
     Raises

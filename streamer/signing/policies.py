@@ -2,7 +2,7 @@
 
 A signature (Ed25519) covers the whole policy as canonical JSON: which record it is of, its gate and version, every
 setting of the gate, state, lambda, rule, run, commitments to seed and audit salt, and who made it, when and why. The
-text is never stored: it is made anew from the very values that are about to be used, so that nothing can be verified
+text is never stored: it is made again from the very values that are about to be used, so that nothing can be verified
 and something else obeyed.
 """
 
@@ -40,7 +40,7 @@ REFUSAL_TEXTS: dict[Refusal, str] = {
     "bad_signature": (
         "its signature is not good for it: it was changed, or copied from another version or another database"
     ),
-    "unreadable": "its values cannot be read by this version",
+    "unreadable": "this version cannot read its values",
 }
 
 FIRST_SETTINGS = (
@@ -59,6 +59,10 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "labellers": None,
     "signed_labels": False,
     "parameters": None,
+    "pending": "age",
+    "window": None,
+    "audit_boost": None,
+    "audit_boost_most": 400,
 }
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
 that are there). A policy that still has this value is signed without the setting, as it was then; any other value is
@@ -166,8 +170,8 @@ class PolicyKeys:
     Parameters
     ----------
     trusted : public keys, 32 bytes each; with none every readable policy is trusted.
-    verify : tells whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
-    signer : signs what is minted here; None: nothing is signed.
+    verify : checks whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
+    signer : signs policies that are written here; None: nothing is signed.
     give_up_signing : an unsigned policy may follow a signed one.
 
     Raises

@@ -1,4 +1,4 @@
-"""The memory of the product, on SQLite or PostgreSQL: the only room that knows SQLAlchemy."""
+"""The store, on SQLite or PostgreSQL: the only package that imports SQLAlchemy."""
 
 from __future__ import annotations
 

@@ -69,11 +69,11 @@ class DecisionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLedger:
-    """What became of one partition's offsets.
+    """The outcomes of one partition's offsets.
 
     Attributes
     ----------
-    next_offset : everything below it is settled.
+    next_offset : everything below it has an outcome.
     kinds : how many outcomes of each kind.
     ranges : unbroken runs of offsets with an outcome, as [first, last]; between two there are offsets that the
         log skipped (transaction markers, compaction) or that are in `gaps`.
@@ -253,7 +253,7 @@ class Reports:
             return [RiskEstimate(**row) for row in connection.execute(query).mappings()]
 
     def ledger(self, log_id: str | None = None) -> list[PartitionLedger]:
-        """What became of every partition's offsets (of one log, or of all), and the head of its chain."""
+        """The outcomes of every partition's offsets (of one log, or of all), and the head of its chain."""
         query = sa.select(progress).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
         if log_id is not None:
             query = query.where(progress.c.log_id == log_id)

@@ -61,7 +61,7 @@ def _default_alert_message(event: AlertsV1) -> OutboxMessage:
 class Store:
     """Everything that the product remembers. Calls block and may come from any thread.
 
-    It is the `streamer.journal.Journal` of the stream; its parts serve the other rooms.
+    It is the `streamer.journal.Journal` of the stream; its parts serve the other packages.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Store:
         self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message, read=read)
 
     def under(self, lease: ProcessLease) -> Store:
-        """The same store for whoever holds this lease: each transaction that writes raises `LeaseLost` once it is lost.
+        """The same store for the holder of this lease: each transaction that writes raises `LeaseLost` once it is lost.
 
         It has no connections of its own to close.
         """
@@ -124,7 +124,7 @@ class Store:
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
     ) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to go on (0 for a new one).
+        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
 
         `topic_ids` are the broker's ids of their topics, as far as they are known; raises `TopicRecreated`.
         """
@@ -134,7 +134,7 @@ class Store:
         )
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
-        """Write that offsets are lost for good, and move progress past them. Safe to repeat. Raises `Fenced`."""
+        """Record that offsets are lost permanently, and move progress past them. Safe to repeat. Raises `Fenced`."""
         now = self._clock()
         self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
 
@@ -206,7 +206,7 @@ class Store:
             return found
 
     def _before(self, ownerless: timedelta | None) -> datetime | None:
-        # No clock where nothing has to be waited for: another machine's may have dated the row ahead.
+        # No clock where there is nothing to wait for: another machine's clock may be ahead.
         return self._clock() - ownerless if ownerless else None
 
     def newer(self, messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
@@ -268,14 +268,14 @@ def open_store(
     clock
         The present moment, timezone-aware.
     policy_message
-        How the world is told of a new policy.
+        Makes the event of a new policy.
     dead_letter_message
         The message for a record (refused with this code and detail) that the store itself
         has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
     alert_message
-        How the world is told of an alert; the default uses the default names of the topics.
+        Makes the event of an alert; the default uses the default names of the topics.
     policy_keys
-        Sign what is minted, and tell which policies may be built on.
+        Sign new policies, and decide which policies may be built on.
     label_keys
         Sign labels that are stored here, and verify those that are read of gates that demand signatures.
     failpoint

@@ -1,1 +1,1 @@
-"""The only room that knows Kafka: records in with lease and seek, outcomes committed, the outbox published."""
+"""The only package that imports Kafka clients: records in with lease and seek, outcomes committed, the outbox published."""

@@ -57,7 +57,7 @@ async def until_available(
     ----------
     executor : where `call` may block.
     call : safe to repeat.
-    part : what is away then, for the log and for `tell`: ``database`` or ``broker``.
+    part : which dependency is unavailable then, for the log and for `tell`: ``database`` or ``broker``.
     wanted : asked before each attempt.
     tell : called with (part, reachable) after each attempt.
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 async def closed_within(client: AIOKafkaProducer | AIOKafkaConsumer, seconds: float) -> None:
-    """Stop a producer or consumer; what it has not flushed or told its group by then is given up.
+    """Stop a producer or consumer; what it has not flushed or committed by then is given up.
 
-    The library's own stop waits for a broker that is away, and one that is broken off has closed nothing: the
+    The library's own stop waits for a broker that is unavailable, and one that is broken off has closed nothing: the
     client's tasks would go on for as long as the process lives, with their connections, and a second stop
     returns at once.
     """
@@ -41,6 +41,7 @@ def cut(connections: Any) -> None:
 async def _abandoned(client: Any) -> None:
     producing = isinstance(client, AIOKafkaProducer)
     connections = client.client if producing else client._client
+    await _ask_no_more(connections)
     # Requests in flight fail with their connection, and the tasks that wait for them can end.
     cut(connections)
     for part in (client._sender,) if producing else (client._coordinator, client._fetcher):
@@ -49,11 +50,21 @@ async def _abandoned(client: Any) -> None:
     if producing:
         _fail_all(client._message_accumulator)
     await _within(1.0, connections.close)
-    cut(connections)  # a task may have connected anew before it ended
+    cut(connections)  # a task may have reconnected before it ended
+
+
+async def _ask_no_more(connections: Any) -> None:
+    """End the task that asks for metadata: it would log the loss of the connections that we cut as an error."""
+    asking, update = connections._sync_task, connections._md_update_fut
+    if asking is not None:
+        asking.cancel()
+        await asyncio.wait([asking], timeout=0.1)
+    if update is not None and not update.done():
+        update.set_result(False)
 
 
 async def _within(seconds: float, end: Callable[[], Awaitable[object]]) -> bool:
-    """Whether something ended well in time. Raises `CancelledError` when we are told to end, and for nothing else.
+    """Whether something ended well in time. Raises `CancelledError` when we are cancelled, and for nothing else.
 
     What the library waits for may itself be cancelled, or fail in ways of its own in a client that is half closed.
     """
@@ -68,7 +79,7 @@ async def _within(seconds: float, end: Callable[[], Awaitable[object]]) -> bool:
 
 
 def _fail_all(accumulator: Any) -> None:
-    """Let nobody wait for a message that will not be sent."""
+    """Fail the futures of messages that will not be sent."""
     # A batch that was tried before still removes itself from the pending ones when it fails.
     for queue in accumulator._batches.values():
         accumulator._pending_batches.update(queue)
@@ -77,4 +88,4 @@ def _fail_all(accumulator: Any) -> None:
     accumulator.fail_all(ProducerClosed())
     for batch in failed:
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            batch._drain_waiter.exception()  # else asyncio reports an error that nobody waits for
+            batch._drain_waiter.exception()  # else asyncio reports an error that was never retrieved

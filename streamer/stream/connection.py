@@ -45,7 +45,7 @@ class KafkaConnection:
         ``ssl.endpoint.identification.algorithm``); any other one (``client.id``, ``request.timeout.ms``,
         ``metadata.max.age.ms``, ...) goes to each client library that knows it.
     api_version : the protocol level that kafka-python assumes; None asks the broker. The embedded
-        broker needs it told.
+        broker needs it stated.
     insecure : permit connections without TLS to hosts off the loopback.
 
     Raises

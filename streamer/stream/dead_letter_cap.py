@@ -1,4 +1,4 @@
-"""When so much is refused that going on would only bury the reason."""
+"""Halts the worker when so much is refused that continuing would hide the reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeadLetterCap:
         self._run = 0
 
     def passed(self, kinds: Iterable[OutcomeKind]) -> str | None:
-        """Count these; which cap was passed, in words, or None."""
+        """Count these; returns which cap was exceeded, in words, or None."""
         reason: str | None = None
         for kind in kinds:
             refused = kind in _REFUSED

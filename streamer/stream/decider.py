@@ -1,4 +1,4 @@
-"""What the stream asks of whoever decides."""
+"""What the stream asks of a decider."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Decider(Protocol):
         """One outcome for each record, in order. Blocks; called on a worker thread, one call at a time.
 
         `outdated` are earlier outcomes of the same records that `Journal.commit` found `Outdated`: decide again with the
-        newest policies, and compute nothing anew that does not depend on a policy.
+        newest policies, and recompute nothing that does not depend on a policy.
 
         A message that is bad is an outcome, not an error. Raises `Unavailable` when a dependency is unavailable
         (the same records are then offered again). Another `StreamerError` or an `OSError` ends the worker. Whatever

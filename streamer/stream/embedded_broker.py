@@ -22,13 +22,13 @@ PARTITIONS = 4
 """Partitions of every topic; the mock cluster's fixed default."""
 
 API_VERSION = (2, 3)
-"""The protocol level to tell kafka-python, which cannot find it out here."""
+"""The protocol level to give kafka-python, which cannot detect it here."""
 
 _LOG_ID_PREFIX = "embedded-"
 
 
 def is_embedded(log_id: str | None) -> bool:
-    """Tell by a log's identity whether an `EmbeddedBroker` keeps it."""
+    """Report by a log's identity whether an `EmbeddedBroker` keeps it."""
     return log_id is not None and log_id.startswith(_LOG_ID_PREFIX)
 
 

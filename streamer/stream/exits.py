@@ -1,4 +1,4 @@
-"""Why a worker ended, as a process exit status that a supervisor and a person can tell apart."""
+"""Why a worker ended, as a process exit status that a supervisor and a person can distinguish."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class WorkerExit(IntEnum):
     LEASE_TIMEOUT = 75
     """No lease from the database in time; start again."""
     LOG_RECREATED = 78
-    """A topic is not the one that the stored progress is of: it was deleted and made anew."""
+    """A topic is not the one that the stored progress is of: it was deleted and recreated."""
     STOP_OVERDUE = 124
-    """Told to stop, it did not come to an end by itself in time; nothing is lost by that."""
+    """Asked to stop, it did not end by itself in time; nothing is lost by that."""
 
 
 class WorkerHalted(StreamerError):

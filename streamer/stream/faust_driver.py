@@ -59,7 +59,7 @@ class ReaderHooks(Protocol):
         ...
 
     def revoked(self) -> None:
-        """A rebalance takes every partition away."""
+        """A rebalance revokes every partition."""
         ...
 
     def out_of_range(self) -> None:
@@ -104,7 +104,7 @@ class StampingThread(AIOKafkaConsumerThread):
 
     async def _keepalive2(self) -> None:
         # Mode's own calls it an error that this thread was busy for three seconds. A large batch may take longer to unpack,
-        # within what heartbeats leave (`unpacking`). A reader that stands still for longer sends no heartbeats, and its
+        # within what heartbeats leave (`unpacking`). A reader that pauses for longer sends no heartbeats, and its
         # partitions go to another worker.
         while not self.should_stop:
             await self.sleep(1.1)
@@ -165,7 +165,7 @@ class StampingThread(AIOKafkaConsumerThread):
     async def _gather_remaining_tasks(self) -> None:
         await super()._gather_remaining_tasks()
         if self._consumer is not None:
-            # What asked the broker while the consumer stopped may have connected anew.
+            # What asked the broker while the consumer stopped may have reconnected.
             cut(self._consumer._client)
 
     async def _room(self, within: float) -> int:
@@ -236,7 +236,7 @@ class StampingThread(AIOKafkaConsumerThread):
             return {}  # a broker before Kafka 2.8, or the embedded one
 
     async def commit_progress(self, offsets: Mapping[TP, int]) -> bool:
-        """Tell the group how far we are, for lag tools alone; False when the broker did not take it."""
+        """Commit our offsets to the group, only for lag tools; False when the broker did not take it."""
         return bool(await self.call_thread(self._commit_progress, dict(offsets)))
 
     async def _commit_progress(self, offsets: dict[TP, int]) -> bool:
@@ -257,7 +257,7 @@ class StampingThread(AIOKafkaConsumerThread):
         return True
 
     async def learn_topics(self, topics: Collection[str]) -> frozenset[str]:
-        """Ask the broker anew for those topics that its last answer left out, and return them.
+        """Ask the broker again for those topics that its last answer left out, and return them.
 
         A broker that has just started may know none of them. The group's leader would then assign nothing,
         and nobody would look again before `metadata.max.age.ms` is over.

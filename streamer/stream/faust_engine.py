@@ -1,4 +1,4 @@
-"""Faust as the reader: consumer group, back-pressure, lease and seek, and setting back what lost its way."""
+"""Faust as the reader: consumer group, back-pressure, lease and seek, and resets after lost records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Engine(Protocol):
         ...
 
     async def failed(self) -> None:
-        """Wait, and raise what makes going on impossible."""
+        """Wait, and raise what makes continuing impossible."""
         ...
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
@@ -71,7 +71,7 @@ class Engine(Protocol):
         ...
 
     def assigned(self) -> set[Partition]:
-        """The partitions that the group has given us."""
+        """The partitions that the group has assigned to us."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class FaustEngine:
     topics : what to read; a missing topic is read from when it appears.
     group_id : the consumer group; its members share the partitions.
     log_id : goes into every record's partition.
-    tell : told whether the broker answers.
+    tell : called with whether the broker answers.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class FaustEngine:
         self._watch = asyncio.create_task(self._watch_forever(), name="stream-watchdog")
 
     async def failed(self) -> None:
-        """Wait until the reader cannot go on, and raise why."""
+        """Wait until the reader cannot continue, and raise why."""
         await asyncio.shield(self._failure)
 
     async def quiesce(self) -> None:
@@ -165,7 +165,7 @@ class FaustEngine:
             self._app.consumer.stop_flow()
 
     async def stop(self) -> None:
-        """Tell the group the last progress and leave it."""
+        """Commit the last progress to the group and leave it."""
         await self.quiesce()
         if self._starting is not None and not self._starting.done():
             self.revoked()  # nothing is leased any more, so nothing to wait for
@@ -182,7 +182,7 @@ class FaustEngine:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._app.stop(), 15.0)
         if self._failure.done():
-            self._failure.exception()  # seen; whoever waits in `failed` has it, and later ones do not matter
+            self._failure.exception()  # seen; the waiter in `failed` has it, and later ones do not matter
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
         """Ask the broker, for as long as it takes."""
@@ -232,10 +232,10 @@ class FaustEngine:
                 leasing.positions(self._app.consumer_generation_id, partitions), patience
             )
         except TimeoutError:
-            # Faust would go on with the streams unsought: better to start anew.
+            # Faust would continue without seeking the streams: better to restart.
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
             return {}
-        except Exception as error:  # whatever it is, Faust must not swallow it
+        except Exception as error:  # Faust must not swallow it, whatever it is
             self._fail(error)
             return {}
         sought = {_tp(partition): offset for partition, offset in positions.items()}
@@ -329,7 +329,7 @@ class FaustEngine:
             await self._commit_progress()
 
     async def _check_identities(self) -> None:
-        """A topic can be deleted, made anew and filled past our offsets between two fetches, which know only names."""
+        """A topic can be deleted, recreated and filled past our offsets between two fetches, which know only names."""
         try:
             found = await self._consumer.thread.topic_ids(self._topics)
         except (KafkaError, TimeoutError, OSError):
@@ -350,7 +350,7 @@ class FaustEngine:
         state = self._consumer.thread.fetch_state(_tp(partition))
         if state is None or state.highwater is None:
             return
-        # All that was handed out has arrived: what lies between us and the fetch position are holes.
+        # All that was handed out has arrived: only holes lie between us and the fetch position.
         caught_up = state.handed_out <= expected == committed
         done = max(expected, state.position) if caught_up else committed
         self._observer.lag(partition.topic, partition.number, max(0, state.highwater - done))

@@ -46,7 +46,7 @@ class FetchBudget:
                 self._underway_bytes += size
 
     def arrived(self, flow: int, size: int, *, kept: bool) -> None:
-        """One record came out of the reader; `kept` tells that it now waits for its outcome."""
+        """One record came out of the reader; `kept`: it now waits for its outcome."""
         with self._lock:
             if flow == self._flow:
                 self._underway_records -= 1

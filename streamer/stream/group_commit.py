@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from streamer.failpoints import Failpoint
     from streamer.journal import Outcome, OutcomeKind, Record
     from streamer.stream.dead_letter_cap import DeadLetterCap
     from streamer.stream.decider import Decider
     from streamer.stream.intake import Intake, Run
-    from streamer.stream.latency import LatencyLedger
-    from streamer.stream.observer import StreamObserver
+    from streamer.stream.reports import Reports
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -44,8 +42,7 @@ class GroupCommit:
     executor : one thread; `Decider.outcomes` and `Journal.commit` block there.
     max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
-    tell : told whether a part answers.
-    failpoint : called with ``while_scoring`` in `executor`, and with ``after_score``, ``before_commit`` and
+    reports : of its failpoints ``while_scoring`` is passed in `executor`, and ``after_score``, ``before_commit`` and
         ``after_commit``.
     """
 
@@ -59,11 +56,8 @@ class GroupCommit:
         max_records: int,
         max_bytes: int,
         cap: DeadLetterCap,
-        ledger: LatencyLedger,
-        observer: StreamObserver,
+        reports: Reports,
         on_commit: Callable[[], None],
-        tell: Callable[[str, bool], None],
-        failpoint: Failpoint,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._intake = intake
@@ -73,11 +67,8 @@ class GroupCommit:
         self._size = GroupSize(max_records)
         self._max_bytes = max_bytes
         self._cap = cap
-        self._ledger = ledger
-        self._observer = observer
+        self._reports = reports
         self._on_commit = on_commit
-        self._tell = tell
-        self._failpoint = failpoint
         self._clock = clock
         self._decided_again = self._policies_keep_coming = False
 
@@ -100,7 +91,7 @@ class GroupCommit:
                         sum(len(run.records) for run in runs), time.monotonic() - began, partitions=len(runs)
                     )
             finally:
-                self._intake.settle(runs)
+                self._intake.release(runs)
 
     async def _commit(self, runs: list[Run]) -> None:
         """Decide and commit a group; while a gate's policy changes before the commit, decide its batches again."""
@@ -109,7 +100,7 @@ class GroupCommit:
         firm = self._policies_keep_coming  # then each group would be written twice
         self._policies_keep_coming = False
         while outcomes is not None:
-            self._failpoint("after_score")
+            self._reports.failpoint("after_score")
             try:
                 await self._record(runs, outcomes, firm=firm)
             except Outdated as error:
@@ -122,7 +113,7 @@ class GroupCommit:
     async def _decide_outdated(
         self, runs: list[Run], outcomes: list[Outcome], error: Outdated
     ) -> list[Outcome] | None:
-        """Decide the batches of the gates that `error` names anew, and leave everything else as it is."""
+        """Decide the batches of the gates that `error` names again, and leave everything else as it is."""
         again = {
             place: one
             for place, one in enumerate(outcomes)
@@ -145,7 +136,7 @@ class GroupCommit:
 
     async def _record(self, runs: list[Run], outcomes: Sequence[Outcome], *, firm: bool = False) -> None:
         slices = _slices(runs, outcomes)
-        self._failpoint("before_commit")
+        self._reports.failpoint("before_commit")
         began = time.monotonic()
         try:
             kinds = await self._while_held(
@@ -158,8 +149,8 @@ class GroupCommit:
         if kinds is None:
             self._stale(runs)
             return
-        self._failpoint("after_commit")
-        self._observer.stage("commit", time.monotonic() - began)
+        self._reports.failpoint("after_commit")
+        self._reports.observer.stage("commit", time.monotonic() - began)
         self._told(slices, kinds)
 
     async def _decide(
@@ -168,7 +159,7 @@ class GroupCommit:
         began = time.monotonic()
 
         def decide() -> list[Outcome]:
-            self._failpoint("while_scoring")
+            self._reports.failpoint("while_scoring")
             return self._decider.outcomes(records, outdated)
 
         outcomes = await self._while_held(runs, decide, part="decider")
@@ -178,7 +169,7 @@ class GroupCommit:
             outcome.record is not record for outcome, record in zip(outcomes, records, strict=True)
         ):
             raise RuntimeError("the decider must return one outcome for each record, in order")
-        self._observer.stage("score", time.monotonic() - began)
+        self._reports.observer.stage("score", time.monotonic() - began)
         return outcomes
 
     def _told(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
@@ -186,8 +177,8 @@ class GroupCommit:
         became = [kind for group in kinds for kind in group]
         for outcome in outcomes:
             if isinstance(outcome, Decision):
-                self._ledger.remember(outcome.action, outcome.record.timestamp_ms)
-        self._observer.committed(outcomes, became)
+                self._reports.ledger.remember(outcome.action, outcome.record.timestamp_ms)
+        self._reports.observer.committed(outcomes, became)
         self._on_commit()
         reason = self._cap.passed(became)
         if reason is not None:
@@ -205,7 +196,7 @@ class GroupCommit:
             blaming_content(call),
             part=part,
             wanted=lambda: self._all_held(runs),
-            tell=self._tell,
+            tell=self._reports.tell,
         )
 
     @staticmethod

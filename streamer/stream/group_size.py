@@ -25,7 +25,7 @@ _LONGEST_SECONDS = 12.0
 _GROWTH = 4
 """The next group has at most so many times the records of the largest one seen: estimates reach no further."""
 _KEPT = 6
-"""Groups remembered of each size; sizes are told apart in steps of a factor of the square root of 2."""
+"""Groups remembered of each size; sizes are grouped in steps of a factor of the square root of 2."""
 _FORGOTTEN_AFTER = 48
 """A group is forgotten after so many full ones."""
 _SURPRISE = 2.0
@@ -33,7 +33,7 @@ _LATELY = 4
 """A group that took so many times more or less than expected is a surprise; two alike among the last four mean that
 costs have changed."""
 _PROBE_EVERY = 8
-"""One full group in so many is half as large: groups of one size cannot tell fixed from marginal cost."""
+"""One full group in so many is half as large: groups of one size cannot separate fixed from marginal cost."""
 _LEVER = 1.3
 """The largest group remembered must be so many times the smallest before a slope means anything."""
 _LONG_LEVER = 2.0
@@ -82,7 +82,7 @@ class GroupSize:
         else:
             self._remember(records, seconds, partitions)
         if slow > 0 and self._cost is not None:
-            # It may have waited for a lock, or each record may cost more now: a smaller group tells which.
+            # It may have waited for a lock, or each record may cost more now: a smaller group shows which.
             self._bound = max(1, min(self._bound, records) // _GROWTH)
         else:
             self._bound = self._next(records, seconds, partitions)
@@ -90,7 +90,7 @@ class GroupSize:
     def _surprise(self, records: int, seconds: float, partitions: int) -> int:
         """Return 1 for a group that took much longer than expected, -1 for much shorter, 0 otherwise."""
         if self._cost is None or partitions != self._partitions or records > self._largest:
-            return 0  # beyond what was seen the expectation is a guess, and any answer is news
+            return 0  # beyond what was seen the expectation is a guess, and any measurement is new
         ratio = seconds / self._expected(records)
         return (ratio > _SURPRISE) - (ratio < 1 / _SURPRISE)
 
@@ -127,7 +127,7 @@ class GroupSize:
         elif self._marginal is not None or _tells([(n, took) for n, took, _ in seen]):
             self._cost = None
             if seconds <= _LONGEST_SECONDS:
-                # Partitions may be what costs, rather than records. More records from the same ones tell.
+                # Partitions may be what costs, rather than records. More records from the same ones show it.
                 return self._bounded(2 * records)
             if self._marginal is None:
                 fixed, marginal = _line([(n, took) for n, took, _ in seen])
@@ -136,7 +136,7 @@ class GroupSize:
                 marginal = min(self._marginal, seconds / records)
                 fixed = seconds - marginal * records
         else:
-            # Nothing to compare with yet. A different size is the answer, in the direction that does no harm.
+            # Nothing to compare with yet: try a different size, in the harmless direction.
             self._cost = None
             return self._bounded(
                 records * 2 if seconds < 1.5 * _QUICK_SECONDS or records == 1 else records // 2

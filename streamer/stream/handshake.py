@@ -1,4 +1,4 @@
-"""Whether a broker lets us in, and if not, why: client libraries keep trying and say only that it took too long."""
+"""Whether a broker accepts us, and if not, why: client libraries keep trying and only report a timeout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS = 5.0
 
 
 def shake_hands(connection: KafkaConnection, *, seconds: float = SECONDS) -> None:
-    """Return once one of the bootstrap servers has let us in. Blocks; not for a thread that runs an event loop.
+    """Return once one of the bootstrap servers has accepted us. Blocks; not for a thread that runs an event loop.
 
     Raises
     ------
@@ -100,7 +100,7 @@ async def _left_closed(client: AIOKafkaConnection) -> AsyncIterator[None]:
 
 
 async def _why_closed(connection: KafkaConnection, host: str, port: int, seconds: float) -> str | None:
-    """Say why a server that took the connection ended it without a word; None where it is just away."""
+    """Say why a server that accepted the connection closed it without an error; None where it is just unavailable."""
     speaks_tls = await _speaks_tls(host, port, seconds)
     if speaks_tls is None:
         return None
@@ -113,16 +113,16 @@ async def _why_closed(connection: KafkaConnection, host: str, port: int, seconds
         return None
     if connection.protocol == "SSL":
         return (
-            "ends the connection: it wants a client's certificate that it trusts"
+            "ends the connection: it requires a client certificate that it trusts"
             " (ssl.certificate.location, ssl.key.location), or SASL (security.protocol SASL_SSL)"
         )
     return f"ends the connection: security.protocol {connection.protocol} may not be what this port is for"
 
 
 async def _speaks_tls(host: str, port: int, seconds: float) -> bool | None:
-    """Whether the port begins a TLS handshake; None when nobody is there."""
+    """Whether the port begins a TLS handshake; None when nothing listens."""
     anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE  # asked, not trusted: nothing is sent
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE  # a probe only: nothing is sent
     try:
         async with asyncio.timeout(seconds):
             _, writer = await asyncio.open_connection(host, port, ssl=anyone)

@@ -1,4 +1,4 @@
-"""Record batches that the parsers of aiokafka and of kafka-python cannot be trusted with.
+"""Record batches that the parsers of aiokafka and of kafka-python mishandle.
 
 Kafka does not look at header names, and some publishers put any bytes there: both parsers raise on those that are
 not UTF-8, for good, since the same fetch raises again. Here the offending bytes are escaped. And both unpack a

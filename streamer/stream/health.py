@@ -22,14 +22,14 @@ class WorkerHealth:
 
     Parameters
     ----------
-    observer : who else is told.
+    observer : also notified.
     essential : topics without which a worker is of no use: it is not ready while one of them takes no messages.
     clock : monotonic seconds.
 
     Attributes
     ----------
     log_id : identity of the log that the worker reads; empty before it is known.
-    joined : tells whether the group has assigned partitions; the worker sets it.
+    joined : says whether the group has assigned partitions; the worker sets it.
     stopping : why the worker ends; empty while it does not.
     """
 
@@ -92,7 +92,7 @@ class WorkerHealth:
         ]
 
     def reads(self, partition: Partition) -> bool:
-        """Whether the worker has this partition now, as far as its lag was ever told."""
+        """Whether the worker has this partition now, as far as its lag was ever reported."""
         return partition.log_id == self.log_id and (partition.topic, partition.number) in self._lag
 
     def stage(self, stage: Stage, seconds: float) -> None:
@@ -133,7 +133,7 @@ class WorkerHealth:
         self._next.reset(reason)
 
     def part(self, part: str, reachable: bool) -> None:
-        """Remember whether a part answers."""
+        """Remember whether a dependency answers."""
         self._parts[part] = reachable
         self._next.part(part, reachable)
 

@@ -1,4 +1,4 @@
-"""What a worker does beside deciding: look after policies when no event tells of them, and show what SQL knows."""
+"""What a worker does besides deciding: read policies that no event announced, and show what only SQL knows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Standing(Protocol):
-    """What SQL knows that no single event tells."""
+class Reports(Protocol):
+    """Figures that only SQL has."""
 
     def outbox_pending(self) -> int:
         """Messages that wait to be published."""
@@ -30,13 +30,13 @@ class Standing(Protocol):
         ...
 
 
-class Upkeep:
+class Housekeeping:
     """A thread that repeats a few small chores until `close`; also a context manager.
 
     Parameters
     ----------
-    refresh_policies : reads all policies from SQL, in case the thresholds topic was away or was lost.
-    standing : asked for the gauges.
+    refresh_policies : reads all policies from SQL, in case the thresholds topic was unavailable or lost.
+    reports : asked for the gauges.
     show : given (outbox pending, chain heights).
     keep_announced : sees to it that the thresholds topic says what workers decide with.
     checkpoint : makes a checkpoint of the record if one is due; None: this worker makes none.
@@ -48,7 +48,7 @@ class Upkeep:
         self,
         *,
         refresh_policies: Callable[[], None],
-        standing: Standing,
+        reports: Reports,
         show: Callable[[int, Mapping[Partition, int]], None],
         keep_announced: Callable[[], None] = lambda: None,
         checkpoint: Callable[[], None] | None = None,
@@ -56,14 +56,14 @@ class Upkeep:
         policies_every: int = 5,
     ) -> None:
         self._refresh_policies = refresh_policies
-        self._standing = standing
+        self._reports = reports
         self._show = show
         self._keep_announced = keep_announced
         self._checkpoint = checkpoint
         self._every_seconds = every_seconds
         self._policies_every = policies_every
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="streamer-upkeep", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="streamer-housekeeping", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -73,7 +73,7 @@ class Upkeep:
             try:
                 if rounds % self._policies_every == 0:
                     self._refresh_policies()
-                self._show(self._standing.outbox_pending(), self._standing.chain_heights())
+                self._show(self._reports.outbox_pending(), self._reports.chain_heights())
                 self._keep_announced()
                 if self._checkpoint is not None:
                     self._checkpoint()
@@ -87,7 +87,7 @@ class Upkeep:
         self._stopping.set()
         self._thread.join()
 
-    def __enter__(self) -> Upkeep:
+    def __enter__(self) -> Housekeeping:
         return self
 
     def __exit__(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LEAST_SHARE = 8
 """Records of one partition, at least, before a bounded group takes from another one.
 
-The first sizes of a group are 1, 2 and 8: from one partition, they tell what a record costs (`GroupSize`). With 4, the
+The first sizes of a group are 1, 2 and 8: from one partition, they show what a record costs (`GroupSize`). With 4, the
 group of 8 came from two partitions, and where each costs seconds the noise of two groups passed for the cost of a record.
 """
 RECORD_OVERHEAD = 256
@@ -40,7 +40,7 @@ class Fetched(NamedTuple):
 
 
 class Verdict(Enum):
-    """What became of an offered record."""
+    """The fate of an offered record."""
 
     TAKEN = "taken"
     REPEATED = "repeated"
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def next_offset(self) -> int:
-        """Where the partition goes on after this run."""
+        """Where the partition continues after this run."""
         return self.records[-1].offset + 1
 
 
@@ -82,7 +82,7 @@ class Intake:
 
     Parameters
     ----------
-    budget : told of every record that comes and goes.
+    budget : counts every record that comes and goes.
     """
 
     def __init__(self, budget: FetchBudget) -> None:
@@ -178,7 +178,7 @@ class Intake:
         slot = self._slots.get(run.lease.partition)
         return slot is not None and slot.lease == run.lease
 
-    def settle(self, runs: Iterable[Run]) -> None:
+    def release(self, runs: Iterable[Run]) -> None:
         """These runs are committed, or dropped because they were stale."""
         for run in runs:
             self._budget.released(len(run.records), run.size)
@@ -213,7 +213,7 @@ class Intake:
         return {partition: slot.lease for partition, slot in self._slots.items()}
 
     def expected(self) -> dict[Partition, int]:
-        """For each leased partition the offset that the reader has to go on from."""
+        """For each leased partition the offset that the reader has to continue from."""
         return {partition: slot.expected for partition, slot in self._slots.items()}
 
     def committed(self) -> dict[Partition, int]:
@@ -226,14 +226,14 @@ class Intake:
         return None if slot is None or slot.waiting or slot.in_commit else slot.arrived_at
 
     def touch(self, partition: Partition, now: float) -> None:
-        """Start the wait of `idle_since` anew."""
+        """Restart the wait of `idle_since`."""
         if partition in self._slots:
             self._slots[partition].arrived_at = now
 
     def _drop(self, partition: Partition) -> None:
         slot = self._slots.pop(partition, None)
         if slot is not None:
-            # What is being committed is released by `settle`, whatever becomes of it.
+            # What is being committed is released by `release`, whatever happens to it.
             self._budget.released(len(slot.waiting), sum(size for _, size in slot.waiting))
 
     def _wake(self) -> None:

@@ -1,8 +1,8 @@
-"""A record that fails whatever is done with it: found by halving its group, and refused alone.
+"""A record that always fails: found by halving its group, and refused alone.
 
 The decoders refuse what is wrong with a message by name. This is for what they do not foresee: an error that some
 record's content raises in the decider or in the commit. One such record must neither end the worker, which would end the
-next one as well, nor keep its partition waiting for ever.
+next one as well, nor keep its partition waiting forever.
 
 What another record could raise just as well is not content: `Unavailable` is waited for before it comes here, and
 the other errors that this package raises on purpose (a lost lease, a missing table) and those of the operating system
@@ -82,7 +82,7 @@ async def commit_isolating(
     ----------
     runs : not empty; each has a record at least.
     commit : decides and commits some runs; raises `ContentError` before anything is written, or not at all.
-    refuse : called for a single record that failed twice; once more, without its bytes, if that fails too.
+    refuse : called for a single record that failed twice; again, without its bytes, if that fails too.
 
     Raises
     ------
@@ -100,7 +100,7 @@ async def commit_isolating(
             await commit_isolating(half, commit, refuse)
         return False
     try:
-        await commit(runs)  # what fails by chance, such as for want of memory, deserves another attempt
+        await commit(runs)  # a transient failure, such as a lack of memory, deserves another attempt
     except ContentError as error:
         failed = error
     else:
@@ -152,7 +152,7 @@ def without_bytes(record: Record) -> Record:
 
 
 def _described(error: Exception) -> str:
-    """An error's type and the last place of ours that it passed; its text may quote people's."""
+    """An error's type and the last place of ours that it passed; its text may quote people's texts."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

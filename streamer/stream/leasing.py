@@ -1,4 +1,4 @@
-"""Where each assigned partition goes on: its lease, and what the broker still has of it."""
+"""Where each assigned partition continues: its lease, and what the broker still has of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
     from concurrent.futures import Executor
 
-    from streamer.failpoints import Failpoint
     from streamer.stream.intake import Intake
-    from streamer.stream.observer import StreamObserver
+    from streamer.stream.reports import Reports
 
 log = structlog.get_logger(__name__)
 
@@ -40,8 +39,7 @@ class Leasing:
     ----------
     journal : its `lease` and `record_gap` are called in `executor`.
     bounds : asks the broker for the bounds of partitions.
-    tell : told whether the database answers.
-    failpoint : called with ``after_lease``.
+    reports : of its failpoints ``after_lease`` is passed.
     topic_ids : asks the broker for the ids of topics, which the lease then compares with the stored ones.
     """
 
@@ -52,26 +50,22 @@ class Leasing:
         *,
         executor: Executor,
         bounds: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, Bounds]]],
-        observer: StreamObserver,
-        tell: Callable[[str, bool], None],
-        failpoint: Failpoint,
+        reports: Reports,
         topic_ids: Callable[[Collection[str]], Awaitable[Mapping[str, str]]],
     ) -> None:
         self._journal = journal
         self._intake = intake
         self._executor = executor
         self._bounds = bounds
-        self._observer = observer
-        self._tell = tell
-        self._failpoint = failpoint
+        self._reports = reports
         self._topic_ids = topic_ids
         self._lock = asyncio.Lock()
         self._generation: int | None = None
 
     def revoke(self) -> None:
-        """The group rebalances: whatever was leased is another's to take."""
+        """The group rebalances: other workers may take what was leased."""
         for partition in self._intake.revoke():
-            self._observer.released(partition.topic, partition.number)
+            self._reports.observer.released(partition.topic, partition.number)
         self._generation = None
 
     async def positions(self, generation: int, partitions: Collection[Partition]) -> dict[Partition, int]:
@@ -111,15 +105,15 @@ class Leasing:
                 lambda: self._journal.lease(partitions, topic_ids=ids),
                 part="database",
                 wanted=self._current(generation),
-                tell=self._tell,
+                tell=self._reports.tell,
             )
         except TopicRecreated as error:
             raise WorkerHalted(WorkerExit.LOG_RECREATED, made_anew(error.topic)) from error
         if leases is None or generation != self._generation:
             return
-        self._failpoint("after_lease")
+        self._reports.failpoint("after_lease")
         self._intake.install(leases.values(), now=time.monotonic())
-        self._observer.stage("lease", time.monotonic() - began)
+        self._reports.observer.stage("lease", time.monotonic() - began)
         log.info(
             "stream.leased",
             generation=generation,
@@ -144,7 +138,7 @@ class Leasing:
                 raise WorkerHalted(
                     WorkerExit.LOG_RECREATED,
                     f"{partition.topic}[{partition.number}] ends at offset {end}, but outcomes are recorded up "
-                    f"to {expected}: the topic was deleted and made anew, or its log was cut. Restore the "
+                    f"to {expected}: the topic was deleted and recreated, or its log was cut. Restore the "
                     "topic, or give the topics a new prefix so that the new log gets its own progress",
                 )
             if earliest > expected:
@@ -161,7 +155,7 @@ class Leasing:
                 lambda: self._journal.record_gap(moved, gap),
                 part="database",
                 wanted=lambda: self._intake.leases.get(gap.partition) == lease,
-                tell=self._tell,
+                tell=self._reports.tell,
             )
         except Fenced as error:
             if self._intake.leases.get(gap.partition) == lease:
@@ -170,7 +164,7 @@ class Leasing:
         if self._intake.leases.get(gap.partition) != lease:
             return
         self._intake.move_past(gap.partition, gap.to_offset)
-        self._observer.gap(gap)
+        self._reports.observer.gap(gap)
         log.error(
             "stream.data_gap",
             topic=gap.partition.topic,

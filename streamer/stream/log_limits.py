@@ -18,7 +18,7 @@ CLIENT_LOGGERS = ("aiokafka", "faust", "mode", "kafka")
 class LogRateLimit(logging.Filter):
     """Let `burst` records of one origin (logger, level, template) pass per `period` seconds.
 
-    The first record after a pause tells how many were left out.
+    The first record after a pause says how many were left out.
     """
 
     def __init__(

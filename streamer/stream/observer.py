@@ -1,4 +1,4 @@
-"""What the stream tells whoever counts: a protocol, and an observer that counts nothing."""
+"""The protocol of stream observers, and an observer that counts nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StreamObserver(Protocol):
         ...
 
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
-        """These outcomes are recorded; `kinds` (same length) tells what each became."""
+        """These outcomes are recorded; `kinds` (same length) says what each became."""
         ...
 
     def acknowledged(self, seconds: float) -> None:
@@ -28,7 +28,7 @@ class StreamObserver(Protocol):
         ...
 
     def parked(self, message: OutboxMessage, error: str) -> None:
-        """A message that can never be published was put aside."""
+        """A message that can never be published was parked."""
         ...
 
     def lag(self, topic: str, partition: int, records: int) -> None:

@@ -17,7 +17,7 @@ class ReaderLimits:
     max_poll_records : records taken from the fetcher at a time.
     max_fetch_bytes : per partition and fetch; one larger record still passes.
     max_record_bytes : key, value and headers of a larger record are read as an excerpt.
-    session_timeout : after so long without a heartbeat the group gives our partitions away.
+    session_timeout : after so long without a heartbeat the group reassigns our partitions.
     request_timeout : at least the session timeout; a lease may take .7 of it.
     """
 
@@ -45,5 +45,5 @@ class ReaderLimits:
 
     @property
     def lease_deadline(self) -> float:
-        """Seconds that taking the leases may last before the worker gives up and starts anew."""
+        """Seconds that taking the leases may last before the worker gives up and restarts."""
         return 0.7 * self.request_timeout

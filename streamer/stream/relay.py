@@ -1,4 +1,4 @@
-"""What waits for the broker to Kafka: every message exactly as stored, at least once, in order by key."""
+"""Publishes the outbox to Kafka: every message exactly as stored, at least once, in order by key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from streamer.failpoints import Failpoint
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.latency import LatencyLedger
-    from streamer.stream.observer import StreamObserver
+    from streamer.stream.reports import Reports
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
@@ -27,7 +25,7 @@ class Relay:
     """Publishes what waits for the partitions that this worker leases: a lane for each topic.
 
     A lane has a producer, a pace and a back-off of its own, and inside it each partition of the topic does: whatever
-    becomes of one of them, the others go on. A lane begins when its topic has a message and ends when it had none for
+    happens to one of them, the others continue. A lane begins when its topic has a message and ends when it had none for
     a while.
 
     Rows of no partition are policies and alerts. The command that wrote one publishes it at once; should it fail, one
@@ -42,7 +40,7 @@ class Relay:
     max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
     batch : messages that a lane reads and publishes at a time.
     idle_poll : seconds between looks when nobody called `wake`, and between looks for topics without a lane.
-    failpoint : called with ``before_publish``, ``after_publish`` and ``after_mark``.
+    reports : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
     """
 
     def __init__(
@@ -54,10 +52,7 @@ class Relay:
         sources: Callable[[], Mapping[Partition, Lease]],
         takes_ownerless: Callable[[], bool],
         max_request_size: int,
-        ledger: LatencyLedger,
-        observer: StreamObserver,
-        tell: Callable[[str, bool], None],
-        failpoint: Failpoint,
+        reports: Reports,
         batch: int = 1000,
         idle_poll: float = 1.0,
     ) -> None:
@@ -67,10 +62,7 @@ class Relay:
         self._sources = sources
         self._takes_ownerless = takes_ownerless
         self._max_request_size = max_request_size
-        self._ledger = ledger
-        self._observer = observer
-        self._tell = tell
-        self._failpoint = failpoint
+        self._reports = reports
         self._batch = batch
         self._idle_poll = idle_poll
         self._wake = asyncio.Event()
@@ -92,7 +84,7 @@ class Relay:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish until cancelled or finished; what can pass is retried forever."""
+        """Publish until cancelled or finished; what may succeed is retried forever."""
         waking = asyncio.create_task(self._wake.wait())
         try:
             while True:
@@ -132,10 +124,7 @@ class Relay:
             max_request_size=self._max_request_size,
             batch=self._batch,
             idle_poll=self._idle_poll,
-            ledger=self._ledger,
-            observer=self._observer,
-            tell=self._tell,
-            failpoint=self._failpoint,
+            reports=self._reports,
         )
         if self._finishing:
             lane.finish()
@@ -146,7 +135,7 @@ class Relay:
             self._executor,
             lambda: self._journal.unpublished_topics(sorted(self._sources()), ownerless=self._ownerless()),
             part="database",
-            tell=self._tell,
+            tell=self._reports.tell,
         )
         return found or []
 

@@ -34,11 +34,9 @@ if TYPE_CHECKING:
 
     from aiokafka import AIOKafkaProducer
 
-    from streamer.failpoints import Failpoint
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.latency import LatencyLedger
-    from streamer.stream.observer import StreamObserver
+    from streamer.stream.reports import Reports
 
     Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
 
@@ -55,7 +53,7 @@ _HOPELESS = (
     TypeError,
 )
 _SILENT = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, OSError)
-"""Errors without an answer: if nothing else is acknowledged, the broker is away."""
+"""Errors without an answer: if nothing else is acknowledged, the broker is unavailable."""
 
 _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 """Errors that all partitions of a topic have in common."""
@@ -109,7 +107,7 @@ class _Destination:
 
     Attributes
     ----------
-    sending : what is on its way, until it is settled.
+    sending : what is on its way, until its result is known.
     behind : the lowest id in the queue that was passed over while this one could not take it.
     singly : messages to be sent one by one: one of them may be hopeless.
     stuck : whether this was reported.
@@ -133,7 +131,7 @@ class _Destination:
 
 @dataclass
 class _Sent:
-    """What became of some messages of one destination: acknowledged, hopeless for sure, or to be sent again.
+    """The outcome of some messages to one destination: acknowledged, hopeless for sure, or to be sent again.
 
     `spoiled`: a batch failed, and an idempotent producer's sequence numbers have a hole.
     """
@@ -169,10 +167,7 @@ class RelayLane:
         max_request_size: int,
         batch: int,
         idle_poll: float,
-        ledger: LatencyLedger,
-        observer: StreamObserver,
-        tell: Callable[[str, bool], None],
-        failpoint: Failpoint,
+        reports: Reports,
     ) -> None:
         self._topic = topic
         self._journal = journal
@@ -181,10 +176,7 @@ class RelayLane:
         self._read = read
         self._batch = batch
         self._idle_poll = idle_poll
-        self._ledger = ledger
-        self._observer = observer
-        self._tell = tell
-        self._failpoint = failpoint
+        self._reports = reports
         self._producers = Producers(connection, max_request_size=max_request_size)
         self._whole = _Destination(None)  # the topic itself, before any partition of it is known
         self._destinations: dict[int | None, _Destination] = {}
@@ -236,7 +228,7 @@ class RelayLane:
         """Until something was sent, there is something new, or it is time to try again."""
         underway = self._underway()
         now = time.monotonic()
-        # Each one's own time: what was passed over is looked at again then.
+        # Each destination's own time: what was skipped is tried again then.
         due = [
             one.circuit.retry_at - now
             for one in self._all()
@@ -267,7 +259,7 @@ class RelayLane:
         began_after = self._after
         self._after = max([self._after, *(one.id for one in messages if one.queued)])
         if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
-            # The library would look for such a topic without a pause until its time is up.
+            # The library would search for such a topic without a pause until its timeout.
             for message in messages:
                 await self._park(message, InvalidTopicError(self._topic))
             return True
@@ -296,7 +288,7 @@ class RelayLane:
         return full and taken < len(partitions) and (bool(groups) or self._after > began_after)
 
     def _choose_start(self) -> set[_Destination]:
-        """Go back to what was passed over for a destination that can take it now, and to the start now and then.
+        """Go back to what was skipped for a destination that can take it now, and sometimes to the start.
 
         Returns those that can.
         """
@@ -322,7 +314,7 @@ class RelayLane:
                 self._flows(one)
 
     async def _partitions(self, messages: int) -> Sequence[int] | None:
-        """The topic's partitions; None when they cannot be had now."""
+        """The topic's partitions; None when they are unavailable now."""
         try:
             async with self._producers.one() as producer, asyncio.timeout(_METADATA_WITHIN):
                 found = await producer.partitions_for(self._topic)
@@ -345,7 +337,7 @@ class RelayLane:
 
     async def _send(self, to: _Destination, messages: Sequence[OutboxMessage]) -> _Sent:
         sent = _Sent(time.monotonic())
-        self._failpoint("before_publish")
+        self._reports.failpoint("before_publish")
         try:
             async with self._producers.one() as producer:
                 await self._require_leader(producer, to.number)
@@ -395,9 +387,9 @@ class RelayLane:
         for (message, _), answer in zip(underway, answers, strict=True):
             if answer is None:
                 sent.acknowledged.append(message)
-                seconds = self._ledger.acknowledged(message, now_ms)
+                seconds = self._reports.ledger.acknowledged(message, now_ms)
                 if seconds is not None:
-                    self._observer.acknowledged(seconds)
+                    self._reports.observer.acknowledged(seconds)
                 continue
             sent.spoiled = True
             if isinstance(answer, _HOPELESS) and len(group) == 1:
@@ -429,13 +421,13 @@ class RelayLane:
             return
         published = [message for _, sent in ended for message in sent.acknowledged]
         if published:
-            self._failpoint("after_publish")
+            self._reports.failpoint("after_publish")
             await self._in_database(lambda: self._journal.mark_published(published))
-            self._failpoint("after_mark")
-            self._tell("broker", True)
+            self._reports.failpoint("after_mark")
+            self._reports.tell("broker", True)
             self._whole.circuit.close()
             self._flows(self._whole)
-            self._observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
+            self._reports.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
         for one, sent in ended:
             for message, error in sent.hopeless:
                 await self._park(message, error)
@@ -458,11 +450,11 @@ class RelayLane:
     ) -> None:
         one.circuit.fail()
         if not broker:
-            self._tell("broker", not isinstance(error, _SILENT))
+            self._reports.tell("broker", not isinstance(error, _SILENT))
         reason = f"{type(error).__name__}: {error}"[:300]
         if one.circuit.failures >= _OPEN_AFTER and not one.stuck:
             one.stuck = True
-            self._observer.lane(self._topic, one.number, reason)
+            self._reports.observer.lane(self._topic, one.number, reason)
         now = time.monotonic()
         if now - self._logged > _LOG_EVERY:
             self._logged = now
@@ -477,13 +469,13 @@ class RelayLane:
     def _flows(self, one: _Destination) -> None:
         if one.stuck:
             one.stuck = False
-            self._observer.lane(self._topic, one.number, None)
+            self._reports.observer.lane(self._topic, one.number, None)
 
     async def _park(self, message: OutboxMessage, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"
         await self._in_database(lambda: self._journal.park(message, reason[:1000]))
         log.error("stream.message_parked", row=message.id, topic=message.topic, error=reason[:300])
-        self._observer.parked(message, reason)
+        self._reports.observer.parked(message, reason)
 
     def _all(self) -> Sequence[_Destination]:
         return [self._whole, *self._destinations.values()]
@@ -495,12 +487,12 @@ class RelayLane:
         return any(one.sending or one.circuit.failures or one.behind is not None for one in self._all())
 
     async def _in_database(self, call: Callable[[], T]) -> T:
-        answer = await until_available(self._executor, call, part="database", tell=self._tell)
-        return cast("T", answer)  # it is always wanted, so a None is the call's own
+        answer = await until_available(self._executor, call, part="database", tell=self._reports.tell)
+        return cast("T", answer)  # `wanted` is always true, so a None comes from the call
 
 
 def _looked_at(future: asyncio.Future[object]) -> None:
-    """Take the error of a message that nobody waits for any more, which asyncio would report."""
+    """Retrieve the error of a message that is no longer awaited, or asyncio would report it."""
     if not future.cancelled():
         future.exception()
 

@@ -1,4 +1,4 @@
-"""A lane's producer, and the next one when it is spoiled."""
+"""A lane's producer, and a new one after a fatal error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Producers:
             self._close_unused()
 
     def retire(self, producer: AIOKafkaProducer) -> None:
-        """Let nobody begin with this one any more."""
+        """Stop using this one for new messages."""
         if producer is self._current:
             self._current = None
 
@@ -70,6 +70,6 @@ class Producers:
     def _close_unused(self) -> None:
         for producer in [one for one, users in self._users.items() if not users and one is not self._current]:
             del self._users[producer]
-            task = asyncio.create_task(closed_within(producer, 1))  # nobody waits for what it has
+            task = asyncio.create_task(closed_within(producer, 1))  # its results are no longer needed
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

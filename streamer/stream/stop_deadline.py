@@ -1,4 +1,4 @@
-"""The end that a stop has at the latest, whatever a library does with a cancellation or a thread with a call."""
+"""A deadline for stopping, for libraries that ignore a cancellation and threads that hang in a call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StopDeadline:
         ).start()
 
     def call_off(self) -> None:
-        """The stop is over, and the process goes on for other reasons (as a test's does)."""
+        """The stop is over, and the process continues for other reasons (as in a test)."""
         self._called_off.set()
 
     def _wait(self, status: int) -> None:

@@ -1,4 +1,4 @@
-"""Following a topic from a command, in no group and without a trace."""
+"""Following a topic from a command, without a consumer group or stored offsets."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ class Tail:
 
         Parameters
         ----------
-        limit : end after so many.
-        idle : end after so many seconds without a record.
-        seconds : end after so many seconds.
+        limit : end after this many.
+        idle : end after this many seconds without a record.
+        seconds : end after this many seconds.
         stop : asked at least five times a second; True ends.
         """
         if self._consumer is None:

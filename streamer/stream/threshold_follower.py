@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class ThresholdFollower:
-    """Reads every partition of the topic from its beginning, in no group, and goes on through outages.
+    """Reads every partition of the topic from its beginning, in no group, and survives outages.
 
     Parameters
     ----------

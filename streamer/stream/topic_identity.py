@@ -1,4 +1,4 @@
-"""Which topic a name stands for: Kafka gives every topic an id of its own, and a topic made anew gets another one.
+"""Which topic a name stands for: Kafka gives every topic an id of its own, and a recreated topic gets another one.
 
 The client library's own metadata requests stop at a version that knows no ids, so the tenth (KIP-516) is spelled
 here, and sent over the consumer's connection.
@@ -33,7 +33,7 @@ _NO_ID = uuid.UUID(int=0)
 def made_anew(topic: str) -> str:
     """Say what happened to a topic and what to do about it."""
     return (
-        f"the topic {topic} was deleted and made anew: it is another topic under the same name, and the stored "
+        f"the topic {topic} was deleted and recreated: it is another topic under the same name, and the stored "
         "progress is not of its offsets. Restore the topic, or give the topics a new prefix so that the new log "
         "gets its own progress"
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """How a topic is to be.
+    """How a topic should be configured.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class TopicDifference:
-    """One way in which a topic is not as planned."""
+    """One difference between a topic and its plan."""
 
     topic: str
     what: str

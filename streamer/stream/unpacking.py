@@ -81,7 +81,7 @@ class _Patience:
     """Bounds the time spent on large batches: the same event loop has to send heartbeats meanwhile.
 
     Counted is the thread's own time, and the time on the clock as far as it is several times that. What was spent is
-    given back slowly, and something is always left, so that a partition goes on whatever is sent to it.
+    given back slowly, and something is always left, so that a partition continues whatever is sent to it.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ def _zstd(data: memoryview) -> Frame:
 
 
 def _end_of_zstd(data: memoryview) -> int:
-    """Where the first frame ends; the library's reader does not tell. That of a frame that is cut off is never reached."""
+    """Where the first frame ends; the library's reader does not say. That of a frame that is cut off is never reached."""
     (magic,) = unpack_from("<I", bytes(data[:4]).ljust(4, b"\x00"))
     if magic & ~0xF == _ZSTD_SKIPPED:
         return 8 + int.from_bytes(data[4:8], "little")
@@ -458,7 +458,7 @@ def _legacy(
     magic, attributes = raw[MAGIC_AT], raw[MAGIC_AT + 1]
     appended = magic and attributes >> 3 & 1
     first = 0
-    if magic:  # offsets are relative, and the last one is told: the first one needs a pass of its own
+    if magic:  # offsets are relative, and only the last one is stated: the first one needs a pass of its own
         cursor = _Cursor(content(), hurried=hurried)
         _patience.begin()
         inner = 0

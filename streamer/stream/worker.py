@@ -24,12 +24,12 @@ from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
 from streamer.stream.health import WorkerHealth
 from streamer.stream.intake import Intake
-from streamer.stream.latency import LatencyLedger
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.observer import SilentObserver
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Relay
+from streamer.stream.reports import Reports
 from streamer.stream.stop_deadline import StopDeadline
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
@@ -138,6 +138,7 @@ async def run_worker(
             stack.callback(ending.call_off)
         told = asyncio.create_task(_begin_when(stopping, ending), name="stream-stop-deadline")
         stack.callback(told.cancel)
+        told_to = health or WorkerHealth(SilentObserver())
         worker = _Worker(
             connection=connection,
             topics=topics,
@@ -146,11 +147,9 @@ async def run_worker(
             decider=decider,
             thresholds=thresholds,
             limits=limits,
-            health=health or WorkerHealth(SilentObserver()),
-            stopping=stopping,
-            failpoint=failpoint,
-            deadline=ending,
-            terminate=terminate,
+            health=told_to,
+            reports=Reports(observer=told_to, tell=told_to.part, failpoint=failpoint),
+            ending=_Ending(stopping, ending, terminate),
             threads=threads,
         )
         try:
@@ -161,130 +160,116 @@ async def run_worker(
             raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a worker ends: when it is asked to, by when at the latest, and at once."""
+
+    asked: asyncio.Event
+    deadline: StopDeadline
+    terminate: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Worker:
-    def __init__(
-        self,
-        *,
-        connection: KafkaConnection,
-        topics: Sequence[str],
-        group_id: str,
-        journal: Journal,
-        decider: Decider,
-        thresholds: Thresholds | None,
-        limits: WorkerLimits,
-        health: WorkerHealth,
-        stopping: asyncio.Event,
-        failpoint: Failpoint,
-        deadline: StopDeadline,
-        terminate: Callable[[int], None],
-        threads: dict[str, ThreadPoolExecutor],
-    ) -> None:
-        self._connection = connection
-        self._topics = topics
-        self._group_id = group_id
-        self._journal = journal
-        self._decider = decider
-        self._thresholds = thresholds
-        self._limits = limits
-        self._health = health
-        self._stopping = stopping
-        self._failpoint = failpoint
-        self._deadline = deadline
-        self._terminate = terminate
-        self._threads = threads
+    """The parts that `run_worker` is given, and how they work together."""
+
+    connection: KafkaConnection
+    topics: Sequence[str]
+    group_id: str
+    journal: Journal
+    decider: Decider
+    thresholds: Thresholds | None
+    limits: WorkerLimits
+    health: WorkerHealth
+    reports: Reports
+    ending: _Ending
+    threads: dict[str, ThreadPoolExecutor]
 
     async def run(self, log_id: str | None) -> None:
         found = await self._unless_stopped(self._wait_for_parts())
         if found is None:
             return
-        self._health.log_id = log_id or found
+        self.health.log_id = log_id or found
         budget = FetchBudget(
-            max_records=self._limits.reader.max_buffered_records,
-            max_bytes=self._limits.reader.max_buffered_bytes,
+            max_records=self.limits.reader.max_buffered_records,
+            max_bytes=self.limits.reader.max_buffered_bytes,
         )
         intake = Intake(budget)
         engine = FaustEngine(
-            self._connection,
-            topics=self._topics,
-            group_id=self._group_id,
-            log_id=self._health.log_id,
+            self.connection,
+            topics=self.topics,
+            group_id=self.group_id,
+            log_id=self.health.log_id,
             intake=intake,
             budget=budget,
-            limits=self._limits.reader,
-            observer=self._health,
-            tell=self._health.part,
+            limits=self.limits.reader,
+            observer=self.health,
+            tell=self.health.part,
         )
         leasing = Leasing(
-            self._journal,
+            self.journal,
             intake,
-            executor=self._threads["lease"],
+            executor=self.threads["lease"],
             bounds=engine.bounds,
-            observer=self._health,
-            tell=self._health.part,
-            failpoint=self._failpoint,
+            reports=self.reports,
             topic_ids=engine.topic_ids,
         )
         await self._read(engine, leasing, intake)
 
     async def _read(self, engine: Engine, leasing: Leasing, intake: Intake) -> None:
-        ledger = LatencyLedger()
-        first = self._topics[0]
+        first = self.topics[0]
         relay = Relay(
-            self._connection,
-            self._journal,
-            executor=self._threads["relay"],
+            self.connection,
+            self.journal,
+            executor=self.threads["relay"],
             sources=lambda: intake.leases,
             takes_ownerless=lambda: any(p.topic == first and p.number == 0 for p in tuple(intake.leases)),
-            max_request_size=self._limits.max_output_bytes,
-            ledger=ledger,
-            observer=self._health,
-            tell=self._health.part,
-            failpoint=self._failpoint,
+            max_request_size=self.limits.max_output_bytes,
+            reports=self.reports,
         )
         commits = GroupCommit(
             intake,
-            self._decider,
-            self._journal,
-            executor=self._threads["commit"],
-            max_records=self._limits.max_commit_records,
-            max_bytes=self._limits.max_commit_bytes,
-            cap=DeadLetterCap(self._limits.dead_letters),
-            ledger=ledger,
-            observer=self._health,
+            self.decider,
+            self.journal,
+            executor=self.threads["commit"],
+            max_records=self.limits.max_commit_records,
+            max_bytes=self.limits.max_commit_bytes,
+            cap=DeadLetterCap(self.limits.dead_letters),
+            reports=self.reports,
             on_commit=relay.wake,
-            tell=self._health.part,
-            failpoint=self._failpoint,
         )
         relaying = asyncio.create_task(relay.run(), name="stream-relay")
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(commits.run(), name="stream-group-commit"),
             relaying,
         ]
-        if self._thresholds is not None:
+        if self.thresholds is not None:
             follower = ThresholdFollower(
-                self._connection,
-                self._thresholds.topic,
-                self._thresholds.on_message,
-                executor=self._threads["follow"],
-                tell=self._health.part,
+                self.connection,
+                self.thresholds.topic,
+                self.thresholds.on_message,
+                executor=self.threads["follow"],
+                tell=self.health.part,
             )
             tasks.append(asyncio.create_task(follower.run(), name="stream-threshold-follower"))
         try:
             if await self._unless_stopped(self._started(engine, leasing)) is not None:
                 limit_client_logs()  # the loggers that the clients have made since
                 tasks.append(asyncio.create_task(engine.failed(), name="stream-reader"))
-                tasks.append(asyncio.create_task(self._stopping.wait(), name="stream-stop"))
+                tasks.append(asyncio.create_task(self.ending.asked.wait(), name="stream-stop"))
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                self._health.stopping = "draining"
+                self.health.stopping = "draining"
                 for task in done:
                     task.result()
                 await self._drain(engine, intake, relay, relaying)
         except BaseException as error:
-            self._health.stopping = str(error) or type(error).__name__
-            self._deadline.begin(int(error.status if isinstance(error, WorkerHalted) else WorkerExit.CRASHED))
+            self.health.stopping = str(error) or type(error).__name__
+            self.ending.deadline.begin(
+                int(error.status if isinstance(error, WorkerHalted) else WorkerExit.CRASHED)
+            )
             if isinstance(error, WorkerHalted) and error.status is WorkerExit.FENCED:
                 log.error("stream.worker_halted", status="fenced", reason=str(error))
-                self._terminate(int(error.status))  # before anything else: a farewell would be a write
+                self.ending.terminate(int(error.status))  # before anything else: a farewell would be a write
             raise
         finally:
             for task in tasks:
@@ -298,7 +283,7 @@ class _Worker:
         log.info("stream.draining")
         await engine.quiesce()
         try:
-            async with asyncio.timeout(self._limits.drain_timeout):
+            async with asyncio.timeout(self.limits.drain_timeout):
                 await intake.drained()
                 relay.finish()
                 await asyncio.wait([relaying], timeout=2.0)
@@ -308,34 +293,34 @@ class _Worker:
 
     async def _started(self, engine: Engine, leasing: Leasing) -> bool:
         await engine.start(leasing)
-        self._health.joined = lambda: engine.joined
-        log.info("stream.worker_started", topics=list(self._topics), group_id=self._group_id)
+        self.health.joined = lambda: engine.joined
+        log.info("stream.worker_started", topics=list(self.topics), group_id=self.group_id)
         return True
 
     async def _wait_for_parts(self) -> str:
         """Wait until database and broker answer, before the group counts on us; the cluster's id."""
         await until_available(
-            self._threads["lease"],
-            lambda: self._journal.unpublished([], limit=1),
+            self.threads["lease"],
+            lambda: self.journal.unpublished([], limit=1),
             part="database",
-            tell=self._health.part,
+            tell=self.health.part,
         )
         found = await until_available(
-            self._threads["relay"],
+            self.threads["relay"],
             self._cluster_id,
             part="broker",
-            tell=self._health.part,
+            tell=self.health.part,
         )
         return found or ""
 
     def _cluster_id(self) -> str:
-        shake_hands(self._connection)  # what is configured wrongly ends the worker with the reason
-        return cluster_id(self._connection)
+        shake_hands(self.connection)  # what is configured wrongly ends the worker with the reason
+        return cluster_id(self.connection)
 
     async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
         """The result of `work`; None, and `work` is cancelled, once a stop is asked for."""
         task = asyncio.create_task(work)
-        stopped = asyncio.create_task(self._stopping.wait())
+        stopped = asyncio.create_task(self.ending.asked.wait())
         try:
             await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None

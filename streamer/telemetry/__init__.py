@@ -1,1 +1,1 @@
-"""What a running service tells about itself: metrics, logs, and its health over HTTP."""
+"""What a running service reports about itself: metrics, logs, and its health over HTTP."""

@@ -44,7 +44,7 @@ SERVICES = ("worker", "recalibrator")
 """The processes that serve metrics."""
 
 RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
-"""What becomes of a calibration run of the recalibrator."""
+"""The outcome of a calibration run of the recalibrator."""
 
 ALARMS: tuple[Literal["risk", "draws", "drift_scores", "drift_cloud"], ...] = (
     "risk",
@@ -72,6 +72,8 @@ RISK_GAUGES = (
     "budget_used_upper_ratio",
     "budget_remaining_seconds",
     "budget_remaining_soonest_seconds",
+    "audit_probability_ratio",
+    "extra_labels_today",
 )
 """The gauges of a gate's risk in service; each is absent until something is known."""
 
@@ -170,7 +172,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _metric(
         "counter", "policies_refused_total", "gate reason",
         "Policies in the record that this worker does not obey: unsigned, unknown_key, bad_signature (changed, or of "
-        "another version or database) or unreadable. It goes on with the last good one.",
+        "another version or database) or unreadable. It continues with the last good one.",
     ),
     _metric("counter", "encoded_texts_total", "", "Texts that went through the encoder."),
     _metric("counter", "encoder_cache_hits_total", "", "Texts whose vector was still in the encoder's cache."),
@@ -182,7 +184,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _metric(
         "gauge", "relay_lane_stuck", "topic partition",
         "1 while messages for the topic, or for one partition of it, cannot be published, 0 once they can; `all`"
-        " partitions where the topic itself is missing or forbidden. Other topics and partitions are not held up.",
+        " partitions where the topic itself is missing or forbidden. Other topics and partitions are not delayed.",
     ),
     _metric(
         "gauge", "consumer_lag_records", "topic partition",
@@ -207,7 +209,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "recalibrator_leader", "",
-        "1 in the recalibrator that leads, 0 in one that stands by; gauges of gates are served by the leader alone.",
+        "1 in the recalibrator that leads, 0 in a standby; gauges of gates are served by the leader alone.",
         services="recalibrator",
     ),
     _metric(
@@ -217,18 +219,18 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "counter", "calibration_runs_total", "gate method outcome",
-        "Runs of the recalibrator, by the method that decides and what became of them: applied, proposed, unchanged or "
+        "Runs of the recalibrator, by the method that decides and by outcome: applied, proposed, unchanged or "
         "failed.",
         services="recalibrator",
     ),
     _metric(
         "histogram", "calibration_duration_seconds", "",
-        "Time that one run took, from reading the audit sample to what became of it.",
+        "Time that one run took, from reading the audit sample to its outcome.",
         RUN_BUCKETS, services="recalibrator",
     ),
     _metric(
         "gauge", "calibration_last_run_timestamp_seconds", "gate",
-        "When the gate's newest calibration run ended, whoever asked for it (Unix time).",
+        "When the gate's newest calibration run ended, whether the service or a person ran it (Unix time).",
         services="recalibrator",
     ),
     _metric(
@@ -237,13 +239,13 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "calibration_new_groups", "gate",
-        "Groups that were labelled, or got a higher label, since the gate's newest calibration run read; at most 10000 of "
+        "Groups that were labelled, or got a higher label, since the gate's newest calibration run; at most 10000 of "
         "each are counted.",
         services="recalibrator",
     ),
     _metric(
         "gauge", "calibration_wanted_groups", "gate",
-        "New groups that bring the next run about; absent where labels bring none about.",
+        "New groups that trigger the next run; absent where labels trigger none.",
         services="recalibrator",
     ),
     _metric(
@@ -261,12 +263,12 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "labels_unread", "gate",
-        "Labels that are recorded and not read: by labellers that the gate does not name, or without a valid signature.",
+        "Labels that are recorded and not read: by labellers that the gate does not read, or without a valid signature.",
         services="recalibrator",
     ),
     _metric(
         "gauge", "exposure_risk_ratio", "gate",
-        "Severity that reached people, averaged over all decisions of the budget period that were read, held ones "
+        "Severity that shipped, averaged over all decisions of the budget period that were read, held ones "
         "counting 0; estimated from the audit sample, overdue labels at 1.",
         services="recalibrator",
     ),
@@ -314,7 +316,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "risk_read_through_timestamp_seconds", "gate",
-        "Every decision before this moment has been read (Unix time); it stands where a drawn decision waits for its label.",
+        "Every decision before this moment has been read (Unix time); it stops where a drawn decision waits for its label.",
         services="recalibrator",
     ),
     _metric(
@@ -337,8 +339,18 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         services="recalibrator",
     ),
     _metric(
+        "gauge", "audit_probability_ratio", "gate",
+        "Probability with which decisions are drawn for labelling at present; raised while the risk alarm gathers evidence.",
+        services="recalibrator",
+    ),
+    _metric(
+        "gauge", "extra_labels_today", "gate",
+        "Labels asked for today (UTC) beyond the gate's own audit probability; at audit_boost_most it is raised no more.",
+        services="recalibrator",
+    ),
+    _metric(
         "gauge", "alarm_raised", "gate alarm",
-        "1 while an alarm (risk, draws, drift_scores, drift_cloud) stands raised, 0 while it watches.",
+        "1 while an alarm (risk, draws, drift_scores, drift_cloud) is raised, 0 while it is not.",
         services="recalibrator",
     ),
     _metric(
@@ -352,7 +364,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "counter", "alerts_total", "gate kind",
-        "Alerts on record, whoever raised them; the leading recalibrator counts them in the database.",
+        "Alerts on record, from all processes; the leading recalibrator counts them in the database.",
         services="recalibrator",
     ),
 )  # fmt: skip

@@ -29,7 +29,7 @@ class TelemetryServer:
     Parameters
     ----------
     metrics : renders the metrics in Prometheus' text format.
-    alive, ready : return what stands against being alive or ready, one reason a text, or reasons by part;
+    alive, ready : return what prevents being alive or ready, one reason a text, or reasons by part;
         empty when all is well. They are asked at each request and must not block for long.
     stuck : returns what does not work although the service is ready, a text each; `/readyz` names it.
     host : address to listen on.
@@ -102,7 +102,7 @@ class _Server(ThreadingHTTPServer):
     stuck: Callable[[], Sequence[str]]
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """A client that hung up is no event."""
+        """A client that closed the connection is not logged."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,4 +162,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class has this name
-        """Probes come every few seconds and are not worth a line."""
+        """Probes come every few seconds and are not logged."""

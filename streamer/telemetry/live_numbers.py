@@ -1,4 +1,4 @@
-"""What two looks at a service's metrics tell a person who watches: rates, shares and states. Pure."""
+"""What two looks at a service's metrics show a person who watches: rates, shares and states. Pure."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class LiveNumbers:
     lag : records that wait to be decided.
     outbox : messages that wait to be published.
     dead_letters : since the worker started.
-    away : parts that do not answer.
+    away : dependencies that do not answer.
     """
 
     batches_per_second: float | None
@@ -131,7 +131,7 @@ def live_numbers(
     """
     rate = latency = None
     decided = worker.total("batches_total")
-    # A worker that was started anew counts from zero.
+    # A restarted worker counts from zero.
     if before is not None and seconds > 0 and decided >= before.total("batches_total"):
         rate = (decided - before.total("batches_total")) / seconds
         name = "end_to_end_latency_seconds"

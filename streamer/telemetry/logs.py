@@ -1,6 +1,6 @@
 """Logs of the services: one structured line an event, JSON for machines or aligned text for people.
 
-An event's name is ``room.what_happened``, for example ``stream.part_away``; numbers and names are fields of their own.
+An event's name is ``package.what_happened``, for example ``stream.part_away``; numbers and names are fields of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happened, told to Prometheus. Every number of the catalogue has one method with a meaning here."""
+"""What happened, for Prometheus. Every number of the catalogue has one method with a meaning here."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Metrics:
         self._of["streamer_dead_letters_total"].labels(code).inc()
 
     def _count_label(self, gate: str, kind: str) -> None:
-        # Whoever publishes labels chooses the kind: only the gate's own may become a label value.
+        # Publishers of labels choose the kind: only the gate's own may become a label value.
         known = kind if kind == self._kinds.get(gate) else "other"
         self._of["streamer_labels_total"].labels(gate, known).inc()
 
@@ -188,15 +188,15 @@ class Metrics:
         self._of["streamer_outbox_parked_total"].inc()
 
     def set_outbox_pending(self, messages: int) -> None:
-        """So many outbox messages wait to be published."""
+        """Set how many outbox messages wait to be published."""
         self._of["streamer_outbox_pending"].set(messages)
 
     def set_lag(self, topic: str, partition: int, records: int) -> None:
-        """So many records of a partition wait after the last committed one."""
+        """Set how many records of a partition wait after the last committed one."""
         self._of["streamer_consumer_lag_records"].labels(topic, str(partition)).set(records)
 
     def set_chain_height(self, topic: str, partition: int, entries: int) -> None:
-        """The hash chain of a partition has so many entries."""
+        """Set how many entries the hash chain of a partition has."""
         self._of["streamer_audit_chain_height"].labels(topic, str(partition)).set(entries)
 
     def forget_partition(self, topic: str, partition: int) -> None:

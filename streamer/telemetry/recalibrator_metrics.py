@@ -1,4 +1,4 @@
-"""What the recalibrator tells Prometheus. Whoever does not lead serves no gauge of a gate."""
+"""Metrics of the recalibrator. One that does not lead serves no gauge of a gate."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RecalibratorMetrics:
         self.of("recalibrator_round_timestamp_seconds").set(moment.timestamp())
 
     def set_leader(self, leads: bool) -> None:
-        """This one leads, or stands by: then its gauges of gates are gone."""
+        """This one leads, or is a standby: then its gauges of gates are removed."""
         self.show_lead(leads)
         if not leads:
             self.forget_gates()
@@ -62,7 +62,7 @@ class RecalibratorMetrics:
         self.of("recalibrator_leader").set(leads)
 
     def forget_gates(self) -> None:
-        """Take away every gauge of a gate: somebody else's are right from now on."""
+        """Remove every gauge of a gate: another process's are right from now on."""
         for definition in CATALOGUE:
             if "recalibrator" in definition.services and "gate" in definition.labels:
                 metric = self._of[definition.name]
@@ -96,11 +96,11 @@ class RecalibratorMetrics:
                 lambdas.labels(gate, method).set(level)
 
     def set_labels_pending(self, gate: str, responses: int) -> None:
-        """So many drawn responses wait for a severity."""
+        """Set how many drawn responses wait for a severity."""
         self._set("labels_pending", gate, responses)
 
     def set_labels_unread(self, gate: str, labels: int) -> None:
-        """So many labels are recorded and not read."""
+        """Set how many labels are recorded and not read."""
         self._set("labels_unread", gate, labels)
 
     def _set(self, name: str, gate: str, value: float | None) -> None:

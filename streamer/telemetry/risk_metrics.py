@@ -1,4 +1,4 @@
-"""What watching tells Prometheus of the risk in service. What is not known is absent; after a restart SQL says it at once."""
+"""Metrics of monitoring. What is not known is absent; after a restart SQL says it at once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RiskMetrics:
         self._alerts = dict(counts)
 
     def forget_risk(self, gates: Sequence[str] | None = None) -> None:
-        """Take away what is shown of these gates; of all when None."""
+        """Remove what is shown of these gates; of all when None."""
         for name in (*RISK_GAUGES, "alarm_raised", "alarm_evidence_ratio", "alarm_raised_timestamp_seconds"):
             if gates is None:
                 self._of(name).clear()
@@ -78,6 +78,11 @@ def _values(report: RiskReport) -> dict[str, float | None]:
         "risk_read_through_timestamp_seconds": through if report.watched else None,
         "late_labels": report.late if report.watched else None,
     }
+    if report.watched and report.drawing is not None:
+        values |= {
+            "audit_probability_ratio": report.drawing.probability,
+            "extra_labels_today": report.drawing.extra_today,
+        }
     exposure, selective, burn = report.exposure, report.selective, report.burn
     if exposure is None or selective is None or report.ended is not None:
         return values

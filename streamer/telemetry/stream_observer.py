@@ -24,7 +24,7 @@ class StreamTelemetry:
         self._metrics.observe_stage(stage, seconds)
 
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
-        """Count what was recorded; `kinds` tells what each outcome became."""
+        """Count what was recorded; `kinds` says what each outcome became."""
         for outcome, kind in zip(outcomes, kinds, strict=True):
             self._metrics.observe_outcome(outcome, kind)
 

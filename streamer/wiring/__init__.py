@@ -1,8 +1,8 @@
 """The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
 
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
+from streamer.wiring.configured_judge import judge
 from streamer.wiring.label_keys import key_block, label_keys
-from streamer.wiring.labellers import bertscore_labeller, judge, judge_endpoint, judge_labeller
 from streamer.wiring.parts import (
     check_database,
     check_topics,
@@ -24,7 +24,6 @@ from streamer.wiring.review import run_review
 from streamer.wiring.worker import encoder, run_worker
 
 __all__ = [
-    "bertscore_labeller",
     "check_database",
     "check_topics",
     "checkpointer",
@@ -32,8 +31,6 @@ __all__ = [
     "create_topics",
     "encoder",
     "judge",
-    "judge_endpoint",
-    "judge_labeller",
     "key_block",
     "label_keys",
     "limits",

@@ -99,7 +99,7 @@ def _from_topic(settings: Settings) -> list[bytes]:
     found: list[bytes] = []
     with Tail(reached, topic, from_beginning=True) as tail:
         for record in tail.records(idle=5.0, stop=lambda: not ends):
-            # A tombstone is no checkpoint either, and is to be named.
+            # A tombstone is not a checkpoint either, and must be reported.
             found.append(record.value or b"")
             if record.offset + 1 >= ends.get(record.partition, 0):
                 ends.pop(record.partition, None)

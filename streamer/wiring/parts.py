@@ -11,7 +11,7 @@ from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
 from streamer.events.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streamer.gates.policy import Policy
     from streamer.journal import OutboxMessage
@@ -107,7 +107,7 @@ def migrate(settings: Settings, *, lock_seconds: float | None = None) -> SchemaS
 
 
 def check_database(settings: Settings) -> str | None:
-    """Tell what is wrong with the database's schema; None when it is up to date."""
+    """Say what is wrong with the database's schema; None when it is up to date."""
     from streamer.store import check
 
     return check(settings.database.url, insecure=settings.insecure)
@@ -131,7 +131,7 @@ def _topic_plans(settings: Settings) -> list[Any]:
                 bounds.max_value_bytes + RECORD_OVERHEAD_BYTES if name in inputs else bounds.max_output_bytes
             ),
             compacted=name == named.thresholds,
-            # What was signed is to be found as long as the record is kept.
+            # What was signed must be available as long as the record is kept.
             settings={"retention.ms": "-1", "retention.bytes": "-1"} if name == named.checkpoints else {},
             replication=settings.kafka.replication_factor,
         )
@@ -147,7 +147,7 @@ def create_topics(settings: Settings) -> list[str]:
 
 
 def check_topics(settings: Settings) -> list[str]:
-    """Tell, a line each, how topics differ from what they should be."""
+    """List, one line each, how topics differ from what they should be."""
     from streamer.stream import topics as stream_topics
 
     return [str(each) for each in stream_topics.check_topics(connection(settings), _topic_plans(settings))]
@@ -199,13 +199,18 @@ def publish_waiting(settings: Settings, store: Store) -> int:
 
 
 def tail(
-    settings: Settings, topic: str, *, from_beginning: bool = False, timeout_seconds: float | None = None
+    settings: Settings,
+    topic: str,
+    *,
+    from_beginning: bool = False,
+    timeout_seconds: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[TailedRecord]:
-    """Yield the records of a topic as they come; ends after `timeout_seconds` without one (None: never)."""
+    """Yield the records of a topic as they come; ends after `timeout_seconds` without one (None: never), or at `stop`."""
     from streamer.stream.tail import Tail
 
     with Tail(connection(settings), topic, from_beginning=from_beginning) as followed:
-        yield from followed.records(idle=timeout_seconds)
+        yield from followed.records(idle=timeout_seconds, stop=stop)
 
 
 # -- calibration --------------------------------------------------------------------------------------------
@@ -227,7 +232,7 @@ def recalibrate(
     from streamer.recalibration.one_gate import recalibrate_by_hand
 
     with open_store(settings) as store, ExitStack() as stack:
-        store.gates.get(gate)  # there is none: told at once, and nothing is locked
+        store.gates.get(gate)  # there is none: reported at once, and nothing is locked
         if not dry_run:
             lease = stack.enter_context(store.leases.of_gate(gate, wait_seconds=GATE_LOCK_SECONDS))
             store = store.under(lease)

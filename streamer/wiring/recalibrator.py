@@ -52,7 +52,7 @@ class _Announcements:
         waiting = bool(self._store.unpublished([], limit=1))
         if not waiting and time.monotonic() - self._asked < BROKER_ASKED_EVERY_SECONDS:
             return
-        # Client libraries keep trying for long; a round must not.
+        # Client libraries retry for a long time; a round must not.
         shake_hands(self._connection, seconds=BROKER_SECONDS)
         self._asked = time.monotonic()
         if waiting:
@@ -65,7 +65,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
     `announce` gets the addresses once they are known, before the service is ready.
     """
     from streamer.failpoints import from_environment
-    from streamer.recalibration.one_gate import recalibrate_by_rule
+    from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
     from streamer.recalibration.service import Recalibrator
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import exit_at_once
@@ -89,7 +89,16 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
                     standing.gate,
                     clock=now,
                     failpoint=failpoint,
+                    raise_alert=leading.alerts.raise_,
                 ).outcome
+
+        def look(standing: GateStanding) -> str | None:
+            with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
+                calibrating = leading.under(lease)
+                done = tighten_by_rule(
+                    calibrating.calibration, calibrating.policies, standing.gate, clock=now
+                )
+                return None if done is None else done.outcome
 
         leadership = store.leases.leadership()
         stack.callback(leadership.release)
@@ -98,6 +107,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
             standings=leading.standings,
             leadership=leadership,
             recalibrate=recalibrate,
+            look=look,
             raise_alert=leading.alerts.raise_,
             publish=_Announcements(settings, leading),
             watch=watch(leading, metrics, stopping=stop.is_set),
@@ -107,7 +117,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
         )
 
         def exposition() -> bytes:
-            # Asked for in this moment: a round that hangs cannot say that another one leads.
+            # Read now: a round that hangs cannot report that another one leads.
             metrics.show_lead(service.leads)
             return metrics.exposition()
 

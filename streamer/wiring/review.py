@@ -20,7 +20,7 @@ _COUNT_SECONDS = 1.0
 
 
 class Address(NamedTuple):
-    """Where somebody opens the page; `name` is whom it is for, None for whoever says a name there."""
+    """Where somebody opens the page; `name` is whom it is for, None for people who give a name there."""
 
     name: str | None
     url: str
@@ -31,7 +31,7 @@ class Opened(NamedTuple):
 
     Attributes
     ----------
-    own_browser : an address for one use, for the browser of whoever started it.
+    own_browser : an address for one use, for the browser of the person who started it.
     gates : whose queues are shown at the moment.
     refusals : sentences: gates that would not read labels of the people who were named, and are not shown to them.
     """
@@ -69,7 +69,7 @@ def run_review(
         with listening:
             base = base_url(host, listening)
             access = Access()
-            # In the fragment, which a browser sends to nobody and puts into no Referer.
+            # In the fragment, which a browser never sends, not even as a Referer.
             addresses = tuple(Address(name, f"{base}#{access.invite(name)}") for name in (people or [None]))
             own = access.invite(people[0] if people else None, once=True)
 
@@ -97,7 +97,7 @@ def run_review(
 
 
 class _Due:
-    """What the next recalibrations wait for. Counted anew every few seconds: each page asks with each answer."""
+    """What the next recalibrations wait for. Counted again every few seconds: each page asks with each answer."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -123,16 +123,16 @@ class _Due:
 
 
 def _for_people(store: Store) -> tuple[str, ...]:
-    from streamer.review.items import PROGRAM_KINDS
+    from streamer.labels.registry import by_programs
 
-    return tuple(one.gate for one in store.gates.list() if one.settings.severity_kind not in PROGRAM_KINDS)
+    return tuple(one.gate for one in store.gates.list() if one.settings.severity_kind not in by_programs())
 
 
 def _check_for_people(store: Store, gate: str) -> None:
-    from streamer.review.items import PROGRAM_KINDS
+    from streamer.labels.registry import by_programs
 
     kind = store.gates.get(gate).settings.severity_kind
-    if kind in PROGRAM_KINDS:
+    if kind in by_programs():
         raise UsageError(
             f"gate {gate} is controlled by severities of the kind {kind!r}, which a program gives (streamer label "
             f"{kind}): a person's would be another measure. Another kind is another gate: streamer gate create NAME "

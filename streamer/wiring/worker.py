@@ -41,7 +41,7 @@ def encoder(settings: Settings) -> CachedEncoder | None:
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
-    """Run one worker until it is told to stop, and return the process's exit status; the process must then end.
+    """Run one worker until it is asked to stop, and return the process's exit status; the process must then end.
 
     `announce` gets the addresses once they are known, before the worker is ready.
     """
@@ -54,7 +54,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.stream.dead_letter_cap import DeadLetterLimits
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.housekeeping import Upkeep
+    from streamer.stream.housekeeping import Housekeeping
     from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import Thresholds, WorkerLimits, exit_at_once
@@ -109,7 +109,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         announcements = Announcements(
             book,
             store.policies,
-            # The one that publishes what commands left behind.
+            # This one publishes what commands left in the outbox.
             mine=lambda: health.reads(Partition(health.log_id, named.responses, 0)),
             limits=bounds,
             clock=time.monotonic,
@@ -120,9 +120,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             metrics.watch_encoder(lambda: cached.encoded_texts, lambda: cached.cache_hits)
         loading.set()
         stack.enter_context(
-            Upkeep(
+            Housekeeping(
                 refresh_policies=book.refresh,
-                standing=store.reports,
+                reports=store.reports,
                 show=partial(_show_standing, metrics, health),
                 keep_announced=announcements.keep,
                 checkpoint=None
@@ -178,7 +178,7 @@ def _tell_of_refused_policy(
     goes_on = (
         "Workers hold everything: no policy of this gate is good."
         if kept is None
-        else f"Workers go on with policy {kept}."
+        else f"Workers continue with policy {kept}."
     )
     raise_(
         alert(
@@ -202,6 +202,6 @@ def _show_standing(
 ) -> None:
     metrics.set_outbox_pending(pending)
     for partition, height in heights.items():
-        # The others are other workers' to show, or of a log that is gone and had the same names.
+        # The others belong to other workers, or to an earlier log with the same names.
         if health.reads(partition):
             metrics.set_chain_height(partition.topic, partition.number, height)

@@ -144,7 +144,7 @@ def test_a_wrong_question_gets_a_clear_answer_and_no_traceback(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 2
     assert words in done.stderr

@@ -45,13 +45,13 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
             env=environment,
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=240,
         )
         seen += _read_until(here, "created", 60)
         assert "policy 1 closed by" in seen
         os.write(here, b"\x03")  # Ctrl-C
         seen += _read_until(here, _LEAVE, 40)
-        assert process.wait(30) == 0
+        assert process.wait(240) == 0
     finally:
         if process.poll() is None:
             process.kill()

@@ -89,7 +89,7 @@ class World:
             env=environment | self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stderr

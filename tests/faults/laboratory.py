@@ -17,7 +17,6 @@ from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events import codes
 from streamer.events.actions import decode_action
-from streamer.failpoints import disarmed
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
 from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record
@@ -28,7 +27,7 @@ from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.intake import Fetched, Intake, Verdict
-from streamer.stream.latency import LatencyLedger
+from streamer.stream.reports import Reports
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.stream_observer import StreamTelemetry
 from tests.faults.site import record_threshold
@@ -139,11 +138,8 @@ class Laboratory:
                 max_records=GROUP,
                 max_bytes=64 * 2**20,
                 cap=DeadLetterCap(DeadLetterLimits(run=10**9, ratio=1.0)),
-                ledger=LatencyLedger(),
-                observer=StreamTelemetry(self.metrics),
+                reports=Reports(observer=StreamTelemetry(self.metrics)),
                 on_commit=lambda: None,
-                tell=lambda _part, _up: None,
-                failpoint=disarmed,
             )
             running = asyncio.create_task(commits.run())
             slowest = 0.0

@@ -65,7 +65,7 @@ class Site:
         return one
 
     def command(
-        self, *arguments: str, status: int = 0, seconds: float = 60, **settings: str
+        self, *arguments: str, status: int = 0, seconds: float = 240, **settings: str
     ) -> subprocess.CompletedProcess[str]:
         """Run `streamer ...` with the site's settings, and those given, in a process of its own; it must succeed."""
         done = subprocess.run(
@@ -117,7 +117,13 @@ def a_site(
         "STREAMER_LOGGING_FORMAT": "json",
     }
     settings = load_settings(
-        kafka={"bootstrap_servers": broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1},
+        kafka={
+            "bootstrap_servers": broker.bootstrap,
+            "topic_prefix": prefix,
+            "replication_factor": 1,
+            # The broker that a test asks is there, however long it takes to answer on a busy machine.
+            "properties": {"bootstrap_timeout_ms": "120000"},
+        },
         database={"url": database_url},
     )
     wiring.migrate(settings)
@@ -183,7 +189,7 @@ def calibrated_now(store: Store) -> CalibrationRun:
 
 
 def wait_until(
-    reached: Callable[[], bool], what: str, seconds: float = 90, *, progress: Callable[[], int] | None = None
+    reached: Callable[[], bool], what: str, seconds: float = 240, *, progress: Callable[[], int] | None = None
 ) -> None:
     """Ask until it is so, for so many seconds; with `progress`, for so many after what it counts last moved."""
     deadline, seen = time.monotonic() + seconds, None

@@ -89,7 +89,7 @@ def _json(site: Site, *arguments: str) -> Any:
         env=_own_environment() | site.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 3, done.stderr

@@ -91,7 +91,7 @@ class Crew:
         self._replace_ended()
         if len(self._running) > 1:
             worker = self._running.pop(0)
-            status = worker.terminate(40)
+            status = worker.terminate(240)
             self.ended.append(status)
             assert status in {*RESTARTED, WorkerExit.DRAINED}, worker.log_tail()
 
@@ -237,7 +237,7 @@ def test_everything_at_random(
         assert not late, f"shipped by an older policy after {version} had closed the gate: {late}"
     for one in recalibrators:
         one.process.send_signal(signal.SIGCONT)
-        assert one.terminate(60) == 0, one.log_tail()
+        assert one.terminate(240) == 0, one.log_tail()
     print(f"recovery {recovery:.1f} s; {found}")
     matrix.add(f"1 to 6 {len(done)} faults at random in {SECONDS:g} s", found, seconds=recovery)
     assert set(own_site.store.reports.decided_batches(GATE)) == traffic.batches

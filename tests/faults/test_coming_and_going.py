@@ -113,7 +113,7 @@ def _leave(worker: WorkerProcess, rng: random.Random) -> None:
 
 def _drain(worker: WorkerProcess) -> None:
     """End a worker; on a machine with ten times the load that it can do, a stop may need its deadline."""
-    status = worker.terminate(60)
+    status = worker.terminate(240)
     if status == WorkerExit.STOP_OVERDUE and SOAK_MINUTES:
         print(f"\na stop was overdue:\n{worker.log_tail(6000)}", flush=True)
         return

@@ -169,7 +169,7 @@ def test_nobody_else_speaks_for_ana(site: Site, matrix: Matrix) -> None:
     assert unread.others >= INVENTED
     assert unread.unsigned >= 2 * len(world.drawn)
     shown = site.command("threshold", "show", GATE, **keys)
-    assert f"{unread.others} by labellers that the gate does not name" in " ".join(shown.stdout.split())
+    assert f"{unread.others} by labellers that the gate does not read" in " ".join(shown.stdout.split())
 
     # Ana goes on by the topic, and a reader that lost trust in her key reads nothing of hers.
     world.tell([world.signed(world.label(len(world.drawn) - 1, 1.0))])

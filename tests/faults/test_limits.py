@@ -80,7 +80,7 @@ def test_a_slow_database_slows_reading_and_grows_no_queue(site: Site) -> None:
         value for name, value in worker.metrics().items() if name.startswith("streamer_consumer_lag_records")
     )
     assert waiting > 300, "what waits, waits in Kafka, and the lag tells of it"
-    assert worker.terminate(30) == 0
+    assert worker.terminate(240) == 0
     site.start_worker()
     wait_until(lambda: site.decided() == 1000, "without the delay all is decided", 60)
     assert site.check().decisions == 1000
@@ -101,7 +101,7 @@ def test_a_slow_commit_makes_no_small_groups(site: Site, matrix: Matrix) -> None
     )
     # 16, 32 or 8, then four times the largest one each time; 3 of 1000 are the fewest.
     assert groups <= 14
-    assert worker.terminate(30) == 0
+    assert worker.terminate(240) == 0
     matrix.add(
         "19 a database that takes 1.1 s a commit, 3,000 records waiting", site.check(), seconds=seconds
     )

@@ -96,7 +96,7 @@ def test_a_schema_that_no_record_is_to_blame_for_ends_the_worker(site: Site, mat
     publish(site, 0, 50)
     execute(site, "ALTER TABLE responses RENAME TO elsewhere")
     worker = site.start_worker()
-    assert worker.process.wait(60) == 1
+    assert worker.process.wait(240) == 1
     assert r"relation \"responses\" does not exist" in worker.log_tail()
     assert site.recorded() == 0
     execute(site, "ALTER TABLE elsewhere RENAME TO responses")

@@ -119,7 +119,7 @@ def test_calibration_killed_at_each_step_and_twice_at_once(labelled: Site, matri
         )
         for _ in range(2)
     ]
-    told = [one.communicate(timeout=60)[0] for one in both]
+    told = [one.communicate(timeout=240)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], told
     newest = site.store.policies.newest(GATE)
     assert newest.version == versions[-1] + 2, "two runs at once are two policies, one after the other"

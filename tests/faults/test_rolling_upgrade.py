@@ -74,7 +74,7 @@ def upgrade(site: Site, settings: dict[str, str]) -> subprocess.CompletedProcess
         env=os.environ | site.environment | settings,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
@@ -97,7 +97,7 @@ def test_old_and_new_workers_side_by_side(site: Site, next_version: dict[str, st
         wait_until(lambda: site.recorded() > together + 100, "both decide")
         assert not old.ended, old.log_tail()
 
-        assert old.terminate(60) == 0
+        assert old.terminate(240) == 0
         left = site.recorded()
         wait_until(lambda: site.recorded() > left + 50, "the new version goes on by itself")
     wait_until(
@@ -107,4 +107,4 @@ def test_old_and_new_workers_side_by_side(site: Site, next_version: dict[str, st
 
     refused = site.command("worker", status=2)
     assert "which a newer version made; upgrade streamer" in refused.stderr
-    assert new.terminate(60) == 0
+    assert new.terminate(240) == 0

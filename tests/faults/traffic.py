@@ -58,7 +58,7 @@ class Traffic:
         self.accepted = {self._responses: 0, self._labels: 0}
         self.huge_ones = 0
         self._servers = site.settings.bootstrap_servers
-        # It waits for a broker that is away for as long as it takes, and never publishes twice by itself.
+        # It waits for a broker that is unavailable for as long as it takes, and never publishes twice by itself.
         self._producer = Producer(
             {
                 "bootstrap.servers": self._servers,
@@ -162,7 +162,7 @@ class Traffic:
     def stop(self) -> None:
         """Publish no more, and wait until the broker has everything."""
         self._stopping.set()
-        self._thread.join(30)
+        self._thread.join(240)
         left = self._producer.flush(120)
         assert not left, f"{left} records never reached the broker"
         if self._error is not None:
@@ -181,6 +181,6 @@ class Traffic:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._thread.join(30)
+        self._thread.join(240)
         if kind is None:
             self.stop()

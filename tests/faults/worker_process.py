@@ -52,7 +52,7 @@ class WorkerProcess:
         """Whether the process is gone."""
         return self.process.poll() is not None
 
-    def wait_until_ready(self, seconds: float = 90) -> None:
+    def wait_until_ready(self, seconds: float = 240) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"the worker ended:\n{self.log_tail()}"
@@ -65,23 +65,23 @@ class WorkerProcess:
     def unready(self) -> str:
         """What `/readyz` says while the worker is not ready; empty when it is."""
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5):
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=240):
                 return ""
         except urllib.error.HTTPError as error:
             with error:
                 return error.read().decode()
 
     def metrics(self) -> dict[str, float]:
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=240) as answer:
             lines = answer.read().decode().splitlines()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if line[0] != "#"}
 
     def kill(self) -> None:
         """Kill -9: no handler runs."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(240)
 
-    def terminate(self, seconds: float = 20) -> int:
+    def terminate(self, seconds: float = 120) -> int:
         """SIGTERM, and wait for the drain; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
@@ -94,14 +94,14 @@ class WorkerProcess:
         """All that it has logged."""
         return self._log.read_text(errors="replace")
 
-    def wait_for_log(self, words: str, seconds: float = 60) -> None:
+    def wait_for_log(self, words: str, seconds: float = 240) -> None:
         """Wait until it has logged this."""
         deadline = time.monotonic() + seconds
         while words not in self._log.read_text(errors="replace"):
             assert time.monotonic() < deadline, f"{words!r} was not logged:\n{self.log_tail()}"
             time.sleep(0.02)
 
-    def wait_until_killed(self, seconds: float = 60) -> None:
+    def wait_until_killed(self, seconds: float = 240) -> None:
         """Wait until it has killed itself, as its failpoint was told to."""
         assert self.process.wait(seconds) == -signal.SIGKILL, self.log_tail()
 

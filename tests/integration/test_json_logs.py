@@ -47,7 +47,7 @@ def run(
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
@@ -158,7 +158,7 @@ def test_a_service_logs_json_from_its_first_line_to_its_last(
         first = process.stdout.readline()
         time.sleep(2)
         process.send_signal(signal.SIGTERM)
-        rest = process.communicate(timeout=60)[0]
+        rest = process.communicate(timeout=240)[0]
     log = (tmp_path / "err").read_text()
     assert "http" in objects(first)[0], log
     objects(rest)

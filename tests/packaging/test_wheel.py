@@ -46,7 +46,7 @@ class Installation(NamedTuple):
         return finished.stdout
 
     def attempt(self, program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment away from the source tree, whatever becomes of it."""
+        """Run a program of the environment away from the source tree, whatever happens to it."""
         inherited = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
         return subprocess.run(
             [self.environment / "bin" / program, *arguments],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,6 +120,28 @@ class BrokerSecurity:
         ]
 
 
+def _class_archive() -> tuple[str, ...]:
+    """Options that load Kafka's classes from an archive, which halves the processor time of a start (JEP 350).
+
+    It lies beside the jars. Whoever finds none makes it, once, while the others go without.
+    """
+    archive = JARS / "classes.jsa"
+    if not archive.exists():
+        with (JARS / ".classes.lock").open("w") as lock, suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            made = JARS / "classes.jsa.new"
+            teacher = KafkaBroker(options=(f"-XX:ArchiveClassesAtExit={made}",))
+            try:
+                teacher.start()
+                teacher.create_topic("any")
+                teacher.stop(within=120.0)  # it writes the archive as it ends
+            finally:
+                teacher.remove()
+            with suppress(FileNotFoundError):
+                made.rename(archive)
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable") if archive.exists() else ()
+
+
 class KafkaBroker:
     """One Kafka node with its own folder, ports and cluster id, which all survive a restart.
 
@@ -129,8 +153,15 @@ class KafkaBroker:
     log : the file that the broker's warnings and errors go to.
     """
 
-    def __init__(self, *, ready_within: float = 60.0, security: BrokerSecurity | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ready_within: float = 180.0,
+        security: BrokerSecurity | None = None,
+        options: Sequence[str] | None = None,
+    ) -> None:
         self.security = security
+        self._options = _class_archive() if options is None else tuple(options)
         self.folder = Path(tempfile.mkdtemp(prefix="streamer-kafka-"))
         self.log = self.folder / "broker.log"
         self.cluster_id = _cluster_id()
@@ -173,7 +204,7 @@ class KafkaBroker:
         """
         if self.running:
             return
-        self._process = self._java("kafka.Kafka", str(self._properties))
+        self._process = self._java("kafka.Kafka", str(self._properties), options=self._options)
         deadline = time.monotonic() + self._ready_within
         while not self._answers():
             if not self.running or time.monotonic() > deadline:
@@ -181,9 +212,9 @@ class KafkaBroker:
                 raise RuntimeError(f"Kafka did not become ready; the end of its log:\n{self.log_tail()}")
             time.sleep(0.05)
 
-    def stop(self) -> None:
+    def stop(self, *, within: float = 30.0) -> None:
         """Shut down in order (SIGTERM): the broker writes everything out first."""
-        self._end(signal.SIGTERM, within=30.0)
+        self._end(signal.SIGTERM, within=within)
 
     def kill(self) -> None:
         """Kill at once (SIGKILL), as a lost machine would; what the operating system holds survives."""
@@ -256,14 +287,15 @@ class KafkaBroker:
 
     def _format(self, *more: str) -> None:
         arguments = ("format", "-t", self.cluster_id, "-c", str(self._properties), *more)
-        if self._java("kafka.tools.StorageTool", *arguments).wait(60) != 0:
+        archived = () if "-XX:ArchiveClassesAtExit" in " ".join(self._options) else self._options
+        if self._java("kafka.tools.StorageTool", *arguments, options=archived).wait(180) != 0:
             raise RuntimeError(f"Kafka's storage could not be formatted:\n{self.log_tail()}")
 
-    def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _java(self, main: str, *arguments: str, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C in the test run must not reach the broker before the fixtures do.
             return subprocess.Popen(
-                ["java", *_JVM, "-cp", f"{JARS}/*", main, *arguments],
+                ["java", *_JVM, *options, "-cp", f"{JARS}/*", main, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

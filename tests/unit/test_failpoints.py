@@ -55,7 +55,7 @@ def test_kill_leaves_no_time_for_anything() -> None:
         env={"PYTHONPATH": str(ROOT.parent), "STREAMER_FAILPOINTS": "after_lease=kill"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL

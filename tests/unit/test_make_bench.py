@@ -37,7 +37,7 @@ def test_every_benchmark_runs_and_a_failure_counts(tmp_path: Path, status: int, 
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert ran.returncode == expected, ran.stderr

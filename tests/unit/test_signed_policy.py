@@ -29,7 +29,11 @@ POLICY = Policy(
     version=3,
     gate_revision=2,
     settings=GateSettings(
-        encoder="all-MiniLM-L6-v2@53aa5117", alpha=0.1, label_floor=0.0, decision_deadline_seconds=5
+        encoder="all-MiniLM-L6-v2@53aa5117",
+        alpha=0.1,
+        label_floor=0.0,
+        decision_deadline_seconds=5,
+        audit_boost=None,
     ),
     state="cut",
     threshold=0.1 + 0.2,

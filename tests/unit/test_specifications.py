@@ -16,65 +16,41 @@ from streamer.calibration import LabelledGroup, calibrators, registry
 from streamer.calibration.specification import Calibrator, Sample, discovered
 from streamer.gates import shapes
 from streamer.gates.settings import FLAT_NAMES, PARAMETERS, GateSettings
+from streamer.labels import registry as severities
 from streamer.recalibration.candidates import RunSample, candidates, decide
 from streamer.scoring.registry import EVERY as EVERY_SCORER
+from tests.e2e.test_contributing_pages import PAGES, steps
 
 PACKAGE = Path(streamer.__file__).parent
+ADDED = {
+    file: text
+    for page in ("calibrator", "scorer", "severity-kind")
+    for _, file, text in steps(PAGES / f"{page}.md")
+    if file.startswith("streamer/")
+}
+"""The one file each that the pages "how to add" add."""
 
-CALIBRATOR = '''
-from dataclasses import dataclass, replace
-from typing import ClassVar
-
-from streamer.calibration.calibrators.mean import Mean
-from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
-
-
-@dataclass(frozen=True, slots=True)
-class Cautious(Calibrator):
-    """The budget divided by a factor."""
-
-    name: ClassVar[str] = "cautious"
-    summary: ClassVar[str] = "mean at a part of the budget"
-    promise: ClassVar[str] = "E[exposure risk] <= alpha / factor"
-
-    factor: float = parameter(2.0, "what alpha is divided by", metavar="F", least=1, most=100)
-
-    def calibrate(self, sample: Sample) -> Calibrated:
-        found = Mean().calibrate(replace(sample, alpha=sample.alpha / self.factor)).threshold
-        return Calibrated(replace(found, method=self.name))
-'''
-SCORER = '''
-from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
-
-from streamer.scoring.scorer import Scorer, finished
-
-
-@dataclass(frozen=True, slots=True)
-class Shouting(Scorer):
-    """Small letters are safe."""
-
-    name: ClassVar[str] = "shouting"
-    title: ClassVar[str] = "share of small letters"
-    says: ClassVar[str] = "the answer does not shout"
-
-    def score(self, batch):
-        return finished(np.array([float(text == text.lower()) for text in batch.texts]), batch.blank)
-'''
 USED = """
+from streamer.cli import main
 from streamer.cli.gate_options import SETTINGS
+from streamer.cli.generate_docs import severities_page
 from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
 from streamer.gates.settings import GateSettings
+from streamer.labels.registry import by_programs, program_kind
 from streamer.scoring.registry import SCORER_NAMES
 from streamer.store import migrate, open_store
 from datetime import UTC, datetime
 from streamer.events.thresholds import threshold_message
 
 assert {"factor"} <= {one.field for one in SETTINGS}
-assert "shouting" in SCORER_NAMES
-settings = GateSettings(encoder="e@00000000", method="cautious", factor=4, scorer="shouting")
+assert "same-opening" in SCORER_NAMES
+assert main(["label", "numeric", "--help"]) == main(["label", "clouds", "--help"]) == 0
+assert "numeric" in by_programs()
+assert "| numeric | `numeric` | 0 if the last number is that of a reference" in severities_page()
+assert list(program_kind("numeric").options()) == []
+settings = GateSettings(
+    encoder="e@00000000", method="cautious", factor=4, scorer="same-opening", severity_kind="numeric"
+)
 assert settings.flat()["parameters"] == {"factor": 4.0}
 migrate("sqlite:///gates.sqlite3")
 with open_store(
@@ -132,6 +108,17 @@ def test_every_specification_says_what_it_is() -> None:
     for scorer in EVERY_SCORER.values():
         assert scorer.title
         assert scorer.says
+    for severity_kind in severities.every().values():
+        assert severity_kind.title
+        assert severity_kind.use_when
+    for program_kind in severities.by_programs().values():
+        assert f"`{program_kind.name}`" in program_kind.command
+        assert all(one.help.endswith(".") for one in program_kind.options().values())
+
+
+def test_a_lookup_that_finds_no_severity_kind_lists_what_there_is() -> None:
+    with pytest.raises(ValueError, match=r"one of lexical, bertscore, judge.*, not 'human'"):
+        severities.program_kind("human")
 
 
 def test_parameters_of_one_name_have_one_range_and_one_default() -> None:
@@ -166,7 +153,7 @@ def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     for name in ("one", "two"):
-        (folder / f"{name}.py").write_text(CALIBRATOR)
+        (folder / f"{name}.py").write_text(ADDED["streamer/calibration/calibrators/cautious.py"])
     monkeypatch.syspath_prepend(tmp_path)
     import twins  # type: ignore[import-not-found]
 
@@ -175,14 +162,17 @@ def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(discovered(calibrators, Calibrator)) == set(registry.names())
 
 
-def test_one_file_is_all_that_a_calibrator_and_a_scorer_need(tmp_path: Path) -> None:
-    """In a copy of the program with one file more each: options, SQL, topics and the policy know them."""
+def test_one_file_is_all_that_a_calibrator_a_scorer_and_a_severity_kind_need(tmp_path: Path) -> None:
+    """In a copy of the program with one file more each: options, commands, SQL, topics and the policy know them."""
+    assert len(ADDED) == 3
     shutil.copytree(PACKAGE, tmp_path / "streamer", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(
         PACKAGE.parent / "migrations", tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__")
     )
-    (tmp_path / "streamer" / "calibration" / "calibrators" / "cautious.py").write_text(CALIBRATOR)
-    (tmp_path / "streamer" / "scoring" / "scorers" / "shouting.py").write_text(SCORER)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(PACKAGE.parent / "docs" / "severities.md", tmp_path / "docs")
+    for file, text in ADDED.items():
+        (tmp_path / file).write_text(text)
     done = subprocess.run(
         [sys.executable, "-c", USED],
         cwd=tmp_path,
@@ -193,7 +183,7 @@ def test_one_file_is_all_that_a_calibrator_and_a_scorer_need(tmp_path: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "used\n"
+    assert done.stdout.endswith("used\n")
 
 
 def test_a_sample_of_few_groups_says_how_many_are_needed() -> None:

@@ -4,7 +4,7 @@
     python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl]
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit.md. Everything is
-computed anew: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
+recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
 record still agrees with them, the audit draw from the revealed salt, and each action from stored scores and policy.
 
 Exit status: 0 everything fits, 3 something does not (the first row that does not is named), 2 wrong usage, or a bundle
@@ -67,11 +67,11 @@ def strict_json(line: bytes) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         read = dict(pairs)
         if len(read) != len(pairs):
-            raise ValueError("a key stands twice in one object")
+            raise ValueError("a key occurs twice in one object")
         return read
 
     def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     try:
         return json.loads(line, object_pairs_hook=once, parse_constant=refuse)
@@ -139,7 +139,7 @@ _BASE = _point(bytes.fromhex("58" + "66" * 31))
 
 
 def ed25519_verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Tell whether `signature` (64 bytes) by the key `public` (32 bytes) is good for `message`."""
+    """Report whether `signature` (64 bytes) by the key `public` (32 bytes) is good for `message`."""
     if len(public) != 32 or len(signature) != 64 or _BASE is None:
         return False
     key, s = _point(public), int.from_bytes(signature[32:], "little")
@@ -173,14 +173,14 @@ def read_public_keys(text: str) -> list[bytes]:
 
 
 def decided_without_trust(facts: dict[str, Any]) -> bool:
-    """Tell whether a batch was held, unscored, because the worker trusted no policy of its gate; consumers are to obey."""
+    """Report whether a batch was held, unscored, because the worker trusted no policy of its gate; consumers are to obey."""
     return facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"])
 
 
 def is_late(deadline: float | None, created_at: str | None, timestamp_ms: int, now: str) -> bool:
-    """Tell whether a batch was past its gate's decision deadline: by its own date, or else by its record's timestamp.
+    """Report whether a batch was past its gate's decision deadline: by its own date, or else by its record's timestamp.
 
-    What lies further ahead than the deadline is long is no date, and a batch without any is late.
+    A date further ahead than the deadline is long counts as none, and a batch without any is late.
     """
     if deadline is None:
         return False
@@ -225,7 +225,7 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
         for name in CALIBRATED_FOR
         if name in before and name in after and before[name] != after[name] and has_meaning(name)
     ]
-    # Of methods that came after this table a row says by itself what they read.
+    # For methods that are newer than this table, the row itself says what they read.
     was, will_be = (row.get("parameters") or {} for row in (before, after))
     was, will_be = (json.loads(one) if isinstance(one, str) else one for one in (was, will_be))
     changed += sorted(
@@ -403,7 +403,7 @@ class Verifier:
                 [gate["gate"] + gate["salt"] + gate["seed"] for gate in facts["gates"]]
                 (facts["made_at"] + "", facts["previous"], facts["record_id"])
             except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError, RecursionError):
-                self.fault("checkpoint", f"{origin}, line {number}", "this is no checkpoint")
+                self.fault("checkpoint", f"{origin}, line {number}", "this is not a checkpoint")
                 continue
             place = f"checkpoint {sequence} ({origin})"
             if not self._keys:
@@ -438,7 +438,7 @@ class Verifier:
         self._record_id = record_id
         if not self._checkpoints:
             self.notes["checkpoints"] = (
-                "there is no checkpoint: a cut-off tail or a chain that was computed anew as a whole cannot be seen"
+                "there is no checkpoint: a cut-off tail or a chain that was recomputed as a whole cannot be detected"
             )
             return
         first = min(self._checkpoints)
@@ -478,7 +478,7 @@ class Verifier:
                 "checkpoint",
                 place,
                 f"checkpoint {sequence} was made of another history: something after link"
-                f" {self._fits.get(chain, 0)} was changed and the chain computed anew",
+                f" {self._fits.get(chain, 0)} was changed and the chain recomputed",
             )
             del self._marks[chain]  # every later one says the same
             return
@@ -540,6 +540,7 @@ class Verifier:
             "gate_revisions": ("gate", "revision"),
             "policies": ("gate", "version"),
             "calibration_runs": ("id",),
+            "audit_rates": ("id",),
         }.get(kind)
         if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")
@@ -547,7 +548,7 @@ class Verifier:
             return
         identity = tuple(row[name] for name in key)
         if identity in self._rows.setdefault(kind, {}):
-            self.fault("chain", place, "it stands in the chain twice")
+            self.fault("chain", place, "it occurs twice in the chain")
         self._rows[kind][identity] = row
         if kind == "gates":
             self._keep_gate(row, line, place)
@@ -578,13 +579,13 @@ class Verifier:
         elif (row["state"], row["threshold"]) != (run["state"], run["threshold"]):
             self.fault("policy", place, f"it is not what {name} found")
         elif row["guarantee"] != run["guarantee"]:
-            self.fault("policy", place, f"its guarantee is not the one that {name} came to")
+            self.fault("policy", place, f"its guarantee is not that of {name}")
         elif "rule" in row and row["rule"] != self._rules.get(run["id"]):
             self.fault("policy", place, f"its rule is not the one that {name} found")
         elif for_now is None or for_run is None:
             self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no chain")
         elif changed := calibrated_for_another(for_run, for_now):
-            self.fault("policy", place, f"{name} was calibrated for another {', '.join(changed)}")
+            self.fault("policy", place, f"{name} was calibrated for different settings: {', '.join(changed)}")
 
     def _keep_run(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         """Compare what a run says of itself with what it has read and found."""
@@ -798,7 +799,7 @@ class Verifier:
         every = bool(shipped) and all(shipped)
         outcome = "ship" if every or selected is not None else "mixed" if any(shipped) else held
         if facts["outcome"] != outcome or facts["selected"] != selected:
-            self.fault("action", place, "what the batch came to does not follow from scores and policy")
+            self.fault("action", place, "the batch's outcome does not follow from scores and policy")
         elif reason and facts["reason"] != reason:
             self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
         return best
@@ -810,7 +811,10 @@ class Verifier:
         ids = [response[0] for response in facts["responses"]]
         drawn = [response[0] for response in facts["responses"] if response[4]]
         scored = bool(ids) and all(response[1] is not None for response in facts["responses"])
-        probability = settings["audit_probability"] if scored else 0.0
+        base = settings["audit_probability"] if scored else 0.0
+        probability = (
+            base if facts.get("audit_rate") is None else self._raised(facts, settings, scored, place)
+        )
         if facts["sampling_probability"] != probability:
             self.fault("draw", place, f"its logged probability should be {probability}")
         salt = self._salts.get(gate)
@@ -830,6 +834,15 @@ class Verifier:
             self.fault(
                 "draw", place, f"the audit sample {'takes' if sampled else 'does not take'} this batch"
             )
+        extra = sampled and keyed_uniform(salt, "audit", *names) >= base
+        if facts.get("extra_draw", False) != extra:
+            self.fault(
+                "draw",
+                place,
+                f"the gate's own probability {'does not take' if extra else 'takes'} this batch, the record says otherwise"
+                if sampled
+                else "it says that a raised audit rate drew it",
+            )
         if sampled and facts["unit"] == "best" and best is None and line.get("content") is None:
             return  # all scores are 0, and which text was blank is unknown
         if not sampled:
@@ -841,6 +854,28 @@ class Verifier:
             expected = order[: settings["audit_draws"]]
         if set(drawn) != set(expected):
             self.fault("draw", place, f"the audit draw takes {sorted(expected)}, not {sorted(drawn)}")
+
+    def _raised(self, facts: dict[str, Any], settings: dict[str, Any], scored: bool, place: str) -> float:
+        """Return the probability that a decision was drawn with that names an audit rate."""
+        (gate, _, attempt), number = facts["batch"], facts["audit_rate"]
+        rate, boost = self._rows.get("audit_rates", {}).get((number,)), settings.get("audit_boost") or 1.0
+        base: float = settings["audit_probability"]
+        wrong = None
+        if rate is None:
+            wrong = "is in no chain"
+        elif rate["gate"] != gate:
+            wrong = f"is one of the gate {rate['gate']}"
+        elif not rate["boosted"]:
+            wrong = "raises nothing"
+        elif rate["until"] <= facts["decided_at"]:
+            wrong = "had ended"
+        elif boost == 1 or not scored or attempt != 1:
+            wrong = "does not raise the probability of such a batch"
+        if wrong is not None:
+            self.fault("draw", place, f"the audit rate {number} that it names {wrong}")
+            return base if scored else 0.0
+        self.counts["draws at a raised rate"] += 1
+        return float(min(1.0, boost * base))
 
     def _event(
         self,
@@ -1021,7 +1056,7 @@ class Bundle:
         for line in self.lines(name):
             value = strict_json(line)
             if not isinstance(value, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             yield value
 
 
@@ -1036,7 +1071,7 @@ def verify_bundle(bundle: Bundle, keys: Sequence[bytes], outside: Iterable[bytes
         verifier.checkpoints(outside, origin="the file", until=bundle.manifest["made_at"])
     else:
         verifier.notes["outside"] = (
-            "checkpoints were taken from the bundle itself: whoever made it could have left out the newest ones"
+            "checkpoints were taken from the bundle itself: its maker could have left out the newest ones"
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
     head = bundle.manifest["head"]
@@ -1053,7 +1088,7 @@ def complete_lines(data: bytes) -> list[bytes]:
 
 
 def printable(text: str) -> str:
-    """Escape what could steer the terminal: names in a record are anybody's."""
+    """Escape what could steer the terminal: names in a record come from others."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
@@ -1062,7 +1097,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("bundle", type=Path, help="folder or .zip made by `streamer audit export`")
     parser.add_argument(
-        "--public-key", type=Path, help="PEM file with the keys that checkpoints may be signed with"
+        "--public-key", type=Path, help="PEM file with the public keys that may sign checkpoints"
     )
     parser.add_argument(
         "--checkpoints", type=Path, help="checkpoints kept outside the database, one JSON a line"
@@ -1077,7 +1112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
         verifier = verify_bundle(bundle, keys, outside)
-    except Exception as error:  # whatever a hostile bundle may raise is said in one line
+    except Exception as error:  # any error that a hostile bundle raises is reported in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
         sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")
         return 2

@@ -7,7 +7,7 @@ With v_g = rho^(age_g - least age) and V = sum_g v_g,
 
 E[loss of a random item of a fresh group] <= alpha + sum_g v_g D_g / (1 + V), where D_g is the total variation
 distance between the data (calibration groups, fresh group) and the same data with group g and the fresh one
-exchanged; for independent groups it is at most twice that between the laws of the two. Nothing here estimates
+exchanged; for independent groups it is at most twice that between the distributions of the two. Nothing here estimates
 D_g. Weights must follow from ages alone: weights that depend on scores or labels void the bound.
 
 Source: Barber, Candes, Ramdas and Tibshirani, Conformal prediction beyond exchangeability (2023); Farinhas,
@@ -121,7 +121,7 @@ def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float
         f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk "
         f"is at most {alpha!r} plus an unmeasured drift term: the weighted mean, over calibration groups, of "
         "how far the data moves in total variation when the group and the future one are exchanged (for "
-        "independent groups at most twice the distance of their laws). Exposure risk is severity where an "
+        "independent groups at most twice the distance of their distributions). Exposure risk is severity where an "
         f"item ships and 0 where it is held, each group counting once and its items equally. {basis}; no "
         f"budget below {floor:.3g} can be met with them. Assumptions: the labelled items of a group are all "
         "of its items, or were drawn at random before any label was seen; the weights follow from ages "

@@ -39,7 +39,7 @@ class Bernstein(BoundedRisk):
         "the same by empirical Bernstein: no order, no seed; for many groups of which few lose"
     )
     bound: ClassVar[str] = "empirical Bernstein"
-    # It depends on the spread of losses: a larger loss may, seldom, lower the bound.
+    # It depends on the spread of losses: a larger loss may, rarely, lower the bound.
     only_stricter: ClassVar[bool] = False
 
     delta: float = delta_parameter()

@@ -31,7 +31,7 @@ class Betting(BoundedRisk):
     summary: ClassVar[str] = "the same by betting: it ships more"
     bound: ClassVar[str] = "betting, in an order of the groups that the seed fixes"
     seeded: ClassVar[bool] = True
-    # Bets depend on the spread of losses: a larger loss may, seldom, make a later bet win more.
+    # Bets depend on the spread of losses: a larger loss may, rarely, make a later bet win more.
     only_stricter: ClassVar[bool] = False
 
     delta: float = delta_parameter()

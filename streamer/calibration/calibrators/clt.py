@@ -56,7 +56,7 @@ def calibrate_clt(
     ValueError
         If a group id repeats or an argument is not valid.
     """
-    from scipy.special import ndtri  # slow to import, and this method alone needs it
+    from scipy.special import ndtri  # slow to import, and only this method needs it
 
     alpha, delta = check_alpha(alpha), check_delta(delta)
     if delta > 0.5:

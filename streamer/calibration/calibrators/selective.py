@@ -162,7 +162,7 @@ class Selective(Calibrator):
     by_quantile: ClassVar[bool] = False
     label_floor: ClassVar[bool] = False
     attempts: ClassVar[bool] = False
-    # Bets depend on the spread of losses: a larger loss may, seldom, make a later bet win more.
+    # Bets depend on the spread of losses: a larger loss may, rarely, make a later bet win more.
     only_stricter: ClassVar[bool] = False
 
     delta: float = delta_parameter()
@@ -174,7 +174,7 @@ class Selective(Calibrator):
     )
 
     def __post_init__(self) -> None:
-        self.check()
+        Calibrator.__post_init__(self)
         if self.starts > self.grid:
             raise ValueError(f"starts must be in 1..{self.grid}, the levels of the grid, not {self.starts!r}")
 

@@ -8,15 +8,15 @@ calibration groups,
 
 Why it holds: lambda* = min{ l : S(l) + L_{G+1}(l) <= alpha (G + 1) } treats all G + 1 groups alike, so that
 E[L_{G+1}(lambda*)] <= alpha; L_{G+1} <= c gives lambda_T >= lambda*; and losses fall in l. The loss L_{G+1}
-is that of the calibration's own weight law. c must bound it for every draw of the weights:
+is that of the calibration's own weighting scheme. c must bound it for every draw of the weights:
 
-- mean law, all responses labelled: c(l) = (1/I) sum_i u_i 1{Q_i > l};
-- mean law, k responses of each group labelled, drawn without replacement: the k largest of the u_i 1{Q_i >
+- scheme mean, all responses labelled: c(l) = (1/I) sum_i u_i 1{Q_i > l};
+- scheme mean, k responses of each group labelled, drawn without replacement: the k largest of the u_i 1{Q_i >
   l}, over k;
 - `crc`, `bb`, `rbwa`: the largest of the u_i 1{Q_i > l}, because one response may get the whole weight.
 
 Here u_i in [m_i, 1] are caps on severity, 1 where nothing better is known. With the first c under the last
-laws the budget is broken. For c <= 1 a level with S(l) <= B = alpha (G + 1) - 1 always suffices and one with
+schemes the budget is broken. For c <= 1 a level with S(l) <= B = alpha (G + 1) - 1 always suffices and one with
 S(l) > alpha (G + 1) never does, so that only the window between them is kept.
 """
 
@@ -55,7 +55,7 @@ class TransductiveRule:
     Attributes
     ----------
     alpha : budget on exposure risk, in (0, 1).
-    method : weight law of the calibration.
+    method : weighting scheme of the calibration.
     groups : number G of calibration groups.
     labelled : k if at most k responses of each group were drawn for labelling; None if all were labelled.
     levels : rising; the first one may be -inf. Below `levels[0]` nothing is admissible.
@@ -209,7 +209,7 @@ def prepare_transductive(
     alpha : budget on exposure risk, in (0, 1).
     labelled : None: the items of each group are all that its unit could have shipped. k >= 1: they are k of
         them, or all of fewer than k, drawn without replacement before labels were seen.
-    method, eta, draws : see `streamer.calibration.calibrate`. Only `mean` gains much: under the other laws
+    method, eta, draws : see `streamer.calibration.calibrate`. Only `mean` gains much: under the others
         one response may get the whole weight, and the threshold is that of plain Conformal Risk Control
         unless caps say more.
     seed : any whole number, fixed before labels are read; `mean` ignores it.
@@ -314,7 +314,7 @@ class Transductive(Calibrator):
                 guarantee, "With one charge of 1 for a batch, this ships what method mean ships."
             )
         else:
-            value = min(value, 1.0)  # where mean holds all, a batch of which little would ship may still pass
+            value = min(value, 1.0)  # where mean holds all, a batch with little to ship may still pass
             highest = strictest.value if sample.floor is None else max(strictest.value, sample.floor)
             guarantee = besides(
                 guarantee, f"No batch gets a threshold above that of method mean, {_in_words(highest)}."

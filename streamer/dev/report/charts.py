@@ -135,7 +135,7 @@ def threshold_words(threshold: float) -> str:
 def calibration_chart(groups: Sequence[LabelledGroup], *, alpha: float, threshold: float) -> str:
     """Draw the bound on exposure, (sum_g L_g(l) + 1) / (G + 1), over thresholds l, against the budget alpha.
 
-    Groups count equally and so do the items of each (the law `mean`).
+    Groups count equally and so do the items of each (the scheme `mean`).
     """
     scores = np.concatenate([g.scores for g in groups]) if groups else np.empty(0)
     losses = np.concatenate([g.severities / len(g.severities) for g in groups]) if groups else np.empty(0)

@@ -28,7 +28,7 @@ _LONGEST_EXCERPT = 240
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemoRun:
-    """Everything that the report tells of one run.
+    """Everything that the report shows of one run.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class DemoRun:
     calibration : the labelled groups of the first half.
     decided : the decisions of the second half, with the severities that are known.
     report : `measure(decided, unit)`.
-    origin : where the clouds came from, one sentence; `simulated` tells whether a program made them up.
+    origin : where the clouds came from, one sentence; `simulated` says whether a program made them up.
     severity_kind : how the severities arose, as gates name it.
     encoder : the encoder's identity.
     database : where the record of every decision is.
@@ -120,7 +120,7 @@ def cases(run: DemoRun, *, shipped: bool, wrong: bool, limit: int = CASES_SHOWN)
 
 
 def verdict(run: DemoRun) -> str:
-    """Say how the measured exposure stands to the budget, as far as one run can tell."""
+    """Compare the measured exposure with the budget, as far as one run can show."""
     report = run.report
     if run.state == "closed":
         groups, least = len(run.calibration), groups_needed(run.alpha)
@@ -160,7 +160,7 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
         (
             "Exposure risk",
             f"{percent(report.exposure_risk, 1)}{error}",
-            f"severity that reaches people per {one}, held ones counting 0, with its standard error; this is what the "
+            f"average harm per {one}, held ones counting 0, with its standard error; this is what the "
             "budget bounds",
         ),
         (
@@ -172,7 +172,7 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
         (
             "Selective risk",
             percent(report.selective_risk, 1),
-            "mean severity among what was served: what somebody who gets an answer feels; no guarantee bounds it",
+            "mean severity among what was served, as readers of answers experience it; no guarantee bounds it",
         ),
         (
             "Severity reduction",
@@ -184,7 +184,7 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
             "Threshold",
             threshold_words(run.bar),
             (
-                "the strictest that a batch can get, each has its own; "
+                "the strictest that a batch can get (each has its own);  "
                 if every()[run.method].per_batch
                 else ""
             )
@@ -195,7 +195,7 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
     ]
     if report.unlabelled:
         rows.append(
-            ("Without a label", str(report.unlabelled), f"{many} whose severity nobody knows, counted as 1")
+            ("Without a label", str(report.unlabelled), f"{many} whose severity is unknown, counted as 1")
         )
     if run.seconds is not None:
         speed = "" if run.batches_per_second is None else f", {run.batches_per_second:.0f} batches a second"

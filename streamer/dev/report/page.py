@@ -73,7 +73,7 @@ def _banner(run: DemoRun) -> str:
         return ""
     return (
         '<p class="banner"><strong>These are simulated data.</strong> A program made up the questions, the answers and '
-        "their severities, so that there is something to look at at once. They say nothing about any language model.</p>"
+        "their severities, so that you can try the program at once. They say nothing about any language model.</p>"
     )
 
 
@@ -128,13 +128,13 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
             (
                 ("k-ship", "ship rate"),
                 ("k-selective", "selective risk: severity among what ships"),
-                ("k-exposure", "exposure risk: severity that reaches people, held ones counting 0"),
+                ("k-exposure", "exposure risk: average harm, held ones counting 0"),
             ),
         )
 
 
 def _against_the_curve(method: str) -> str:
-    """Say how the method's threshold stands to the curve, which is that of `mean`."""
+    """Say how the method's threshold relates to the curve, which is that of `mean`."""
     difference = every()[method].against_mean
     if not difference:
         return "The threshold is the smallest at which the bound is within the budget."
@@ -209,7 +209,7 @@ def _guarantee(run: DemoRun) -> str:
         "below.",
         "It holds as long as new prompts are like the labelled ones. When models, prompts or users change, calibrate "
         "again.",
-        "A score tells how far answers agree. Where a model errs the same way each time, the score is high and wrong; "
+        "A score measures how far answers agree. Where a model errs the same way each time, the score is high and wrong; "
         "calibration pays for it with a stricter threshold, it cannot see it.",
     )
     return (

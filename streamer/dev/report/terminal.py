@@ -59,7 +59,7 @@ def decisions_table(run: DemoRun, *, each: int = 1) -> Table:
                 name = f"{'served' if shipped else 'held'}, {'wrong' if wrong else 'right'}"
                 score = "-" if case.score is None else f"{case.score:.3f}"
                 style = "red" if shipped and wrong else "green" if shipped else ""
-                # Text, never markup: prompts and answers are somebody else's words.
+                # Text, never markup: prompts and answers are untrusted.
                 table.add_row(
                     Text(name, style=style),
                     Text(score),

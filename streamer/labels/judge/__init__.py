@@ -1,4 +1,4 @@
-"""A language model as judge: a rubric, one strict reply, and its mark as a score (Q_J) or a severity (JS).
+"""A language model as judge: a rubric, one strict reply, and its rating as a score (Q_J) or a severity (JS).
 
 Asking needs the extra ``judge``; everything else here does not.
 """

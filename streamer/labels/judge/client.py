@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """A language model that marks answers by the rubric. Also a context manager.
+    """A language model that rates answers by the rubric. Also a context manager.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Judge:
         Yields
         ------
         tuple of int and Judgement
-            The index of the case and what became of it. A case that cannot be judged is a judgement with a failure.
+            The index of the case and its outcome. A case that cannot be judged is a judgement with a failure.
 
         Raises
         ------
@@ -151,7 +151,7 @@ def _read(exchanges: tuple[Exchange, ...]) -> tuple[Verdict | None, tuple[Exchan
     try:
         return parse_verdict(last.reply), exchanges
     except MalformedReply as error:
-        cut = ", cut off at the most tokens that are allowed" if last.finish_reason == "length" else ""
+        cut = ", cut off at the token limit" if last.finish_reason == "length" else ""
         refused = replace(last, problem="malformed_reply", detail=f"{error}{cut}")
         return None, (*exchanges[:-1], refused)
 

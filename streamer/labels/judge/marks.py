@@ -1,4 +1,4 @@
-"""The judge's marks as scores and as severities. The two see different things, and are never mixed.
+"""The judge's ratings as scores and as severities. The two see different things, and are never mixed.
 
 A *score* Q_J = J/100 decides at run time, where there are no references: the judge that makes it sees none, neither
 when the gate is calibrated nor when it serves. A *severity* JS = 1 - J/100 is made offline, and sees them.

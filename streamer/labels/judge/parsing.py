@@ -1,4 +1,4 @@
-"""From the judge's reply to a verdict, strictly: what is not exactly the reply that was asked for is none. Pure.
+"""From the judge's reply to a verdict, strictly: anything but exactly the reply that was asked for is refused. Pure.
 
 Only the reply is read, never the case. A reply that repeats a verdict from the case beside its own holds two objects,
 or text beside one, and is refused; so there is no rule by which one of several could be picked.
@@ -48,7 +48,7 @@ class Verdict:
 
     @property
     def discrepancy(self) -> float:
-        """The mark less the sum of its parts: models add badly. The mark is what counts."""
+        """The rating minus the sum of its parts: models add badly. The mark is what counts."""
         return round(self.mark - math.fsum(self.subscores.values()), 6)
 
 
@@ -84,7 +84,7 @@ def parse_verdict(reply: str) -> Verdict:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise MalformedReply("a key stands in it twice")
+        raise MalformedReply("a key occurs twice in it")
     return dict(pairs)
 
 

@@ -26,7 +26,7 @@ class JudgeFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What became of one case: a verdict or a failure, never both.
+    """The outcome of one case: a verdict or a failure, never both.
 
     Attributes
     ----------

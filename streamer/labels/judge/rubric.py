@@ -3,7 +3,7 @@
 Aspects, weights, anchors, scale and reply follow the paper's appendix "LLM-as-a-Judge: Implementation Details"; the
 wording is ours, because the paper's template puts the answer among the instructions, where it can pose as one.
 Here question, references and answer are passed as JSON texts between two lines with a random mark, in a message of
-their own, and the judge is told beforehand that nothing between them is said to it.
+their own, and the judge is instructed beforehand that nothing between them is said to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SEED = 7
-"""The paper's: it settles the order of the anchors, and is sent with each request."""
+"""The paper's: it determines the order of the anchors, and is sent with each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class JudgeCase:
 
 
 def instructions(seed: int = SEED) -> str:
-    """The judge's instructions: the same for every case; `seed` settles the order of the anchors."""
+    """The judge's instructions: the same for every case; `seed` determines the order of the anchors."""
     anchors = list(ANCHORS)
     random.Random(seed).shuffle(anchors)  # noqa: S311 - an order, not a secret
     rubric = "\n".join(
@@ -148,7 +148,7 @@ def messages(case: JudgeCase, boundary: str, *, seed: int = SEED) -> tuple[Messa
     ----------
     case : what is to be judged. Lone surrogates, which no request can carry, become question marks.
     boundary : random, new for each case, so that no answer can contain it; letters and digits, 16 or more.
-    seed : settles the order of the anchors.
+    seed : determines the order of the anchors.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def messages(case: JudgeCase, boundary: str, *, seed: int = SEED) -> tuple[Messa
 
 
 def reminder(refused: Sequence[Message], reply: str, problem: str) -> tuple[Message, ...]:
-    """The messages that ask once more, after a reply that could not be read.
+    """The messages that ask again, after a reply that could not be read.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def reminder(refused: Sequence[Message], reply: str, problem: str) -> tuple[Mess
 
 
 def rubric_id(seed: int = SEED) -> str:
-    """A short name of all that the judge is told beside the case; marks under two names are never compared."""
+    """A short name of all that the judge is sent beside the case; ratings under two names are never compared."""
     blank = messages(JudgeCase("", "", ("",)), "0" * 32, seed=seed)
     words = "\0".join(message.content for message in reminder(blank, "", ""))
     return "rubric-" + hashlib.sha256(words.encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""One question to a chat endpoint, put again for as long as the endpoint is busy, failing or away."""
+"""One question to a chat endpoint, put again for as long as the endpoint is busy, failing or unavailable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", 
 
 
 class _Failed(Exception):
-    """One request came to nothing; with `parameter`, because the model does not take that one."""
+    """One request failed; with `parameter`, because the model does not take that one."""
 
     def __init__(
         self, problem: FailureCode, detail: str, wait: float | None = None, parameter: str | None = None
@@ -201,7 +201,7 @@ class Chat:
     async def _complete(self, messages: tuple[Message, ...], parameters: dict[str, object]) -> Any:
         openai = self._openai
         try:
-            # The client's own timeout starts anew with every piece that arrives; this one does not.
+            # The client's own timeout restarts with every piece that arrives; this one does not.
             async with asyncio.timeout(self._endpoint.timeout):
                 return await self._client.chat.completions.create(
                     messages=[{"role": message.role, "content": message.content} for message in messages],
@@ -220,7 +220,7 @@ class Chat:
         status: int = error.status_code
         text = error.message.removeprefix(f"Error code: {status} - ")
         if text == f"Error code: {status}":
-            # The client has no words for a body that is not the usual object; some endpoints send a list of one.
+            # The client reports nothing for a body that is not the usual object; some endpoints send a list of one.
             text = " ".join(error.response.text.split()) or text
         detail = f"{status}: {text}"
         if (

@@ -23,7 +23,7 @@ class ChatEndpoint:
     base_url : up to and with the version, for example ``https://api.together.xyz/v1``.
     api_key : the endpoint's key; empty for one that asks for none. Never shown.
     concurrency : most requests in flight, >= 1.
-    tries : most times that one question is put to an endpoint that is busy, failing or away, >= 1.
+    tries : most times that one question is put to an endpoint that is busy, failing or unavailable, >= 1.
     timeout : seconds for one request, from its start to the last byte of its reply.
     first_delay, longest_delay : seconds to wait after a failure; doubled after each further one, up to the longest.
         An endpoint that says how long to wait is obeyed up to the longest delay.
@@ -83,12 +83,12 @@ class ChatEndpoint:
             )
         if parts.scheme == "http" and not (self.allow_plaintext or is_loopback(host)):
             raise UsageError(
-                f"prompts, answers and the key would travel unencrypted to {host}: use https, or permit it with "
+                f"prompts, answers and the key would be sent unencrypted to {host}: use https, or allow it with "
                 "`streamer --insecure` (in Python: allow_plaintext)"
             )
 
     def _check_key(self) -> None:
-        """A key goes into a header: what none can hold is told here, and not by a client that quotes it."""
+        """A key goes into a header: what none can hold is reported here, and not by a client that quotes it."""
         if not all("!" <= character <= "~" for character in self.api_key):
             raise UsageError(
                 f"{self.whose} api_key holds a space, a line end or a character that no key has; look into its file"

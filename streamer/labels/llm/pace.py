@@ -35,7 +35,7 @@ class Pace:
         self._next_request = self._next_tokens = self._held_until = float("-inf")
 
     async def turn(self, tokens: int) -> None:
-        """Wait for the turn of a request that is thought to use so many tokens."""
+        """Wait for the turn of a request that is estimated to use this many tokens."""
         now = self._clock()
         start = max(now, self._next_request, self._next_tokens, self._held_until)
         self._next_request = start + self._apart
@@ -44,9 +44,9 @@ class Pace:
             await self._sleep(start - now)
 
     def used(self, expected: int, tokens: int) -> None:
-        """Correct what a request was thought to use by what it did."""
+        """Replace a request's estimated tokens by the real ones."""
         self._next_tokens += (tokens - expected) * self._per_token
 
     def hold(self, seconds: float) -> None:
-        """Let nobody begin for so long: the endpoint asked for it."""
+        """Let no request begin for this long: the endpoint asked for it."""
         self._held_until = max(self._held_until, self._clock() + seconds)

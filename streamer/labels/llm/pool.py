@@ -88,7 +88,7 @@ class Pool:
                 asked.result.cancel()
 
     def wind_down(self, give_up: Callable[[], None], *, seconds: float) -> None:
-        """Take no further job, and let what runs come to its end for so long; then cancel it. May be called twice.
+        """Take no further job, let running ones finish for this long, then cancel them. May be called twice.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ did not answer.
 """
 
 PASSING: frozenset[FailureCode] = frozenset({"rate_limited", "server_error", "timed_out", "unreachable"})
-"""The endpoint is busy, failing or away: the same request may succeed later."""
+"""The endpoint is busy, failing or unavailable: the same request may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request and what came of it.
+    """One request and its result.
 
     Attributes
     ----------

@@ -204,7 +204,7 @@ def _noting_gaps(data: DataSet, scorer: str, name: str) -> DataSet:
     gaps = sum(score is None for one in data.scores[scorer] for score in one or ())
     if not gaps:
         return data
-    note = f"{gaps} responses have no {name}; they are held by the gates that go by it."
+    note = f"{gaps} responses have no {name}; gates that use this score hold them."
     return replace(data, notes=(*data.notes, note))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def calibration_curves(evaluation: Evaluation) -> Figure:
-    """Draw realised risk against the budget, and how much the threshold varies: one line a law of weights."""
+    """Draw realised risk against the budget, and how much the threshold varies: one line per weighting scheme."""
     results = [result for result in evaluation.data_sets if result.stability]
     figure = Figure(figsize=(10.5, 0.9 + 3.3 * len(results)), dpi=144)
     axes = figure.subplots(len(results), 2, squeeze=False)
@@ -93,7 +93,7 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
     finish(
         figure,
         axes[0, 0],
-        "Do the laws of weights track the budget, and how steady is λ? (unit response, Gram energy)",
+        "Do the weighting schemes track the budget, and how stable is λ? (unit response, Gram energy)",
     )
     return figure
 

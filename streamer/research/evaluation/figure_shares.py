@@ -23,12 +23,12 @@ _ROOM_FOR_A_NUMBER = 3.5
 
 
 def has_shares(evaluation: Evaluation) -> bool:
-    """Tell whether some data set has figures of one answer or none to a prompt."""
+    """Report whether some data set has figures of one answer or none to a prompt."""
     return any(_UNIT in result.mean_severity for result in evaluation.data_sets)
 
 
 def shares(evaluation: Evaluation) -> Figure:
-    """Draw what becomes of prompts at each budget, and without a gate; method ``mean``, one panel a data set.
+    """Draw the outcomes of prompts at each budget, and without a gate; method ``mean``, one panel a data set.
 
     Wrong counts by severity: an answer of severity .5 is half wrong and half right.
     """

@@ -46,6 +46,11 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
             f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
             f"{one}."
         )
+        if shipped > result.mean_severity[unit] and percent(shipped) != without:
+            said = (
+                f"The score works the wrong way for {many}: what ships is worse than if everything shipped, "
+                f"{percent(shipped)} against {without}. {said}"
+            )
     return Headline(result.name, served, percent(shipped) if shipped is not None else "–", without, said)
 
 
@@ -79,7 +84,7 @@ def _budgets(evaluation: Evaluation) -> str:
     if alike := sum(row.over and row.excess is None for _, row in cells):
         return (
             f"Look at this: of {len(cells)} gates that promise a mean exposure of at most α, {alike} came out above it by the "
-            "same in every split, so that nothing tells how far chance reaches: take more questions, or more splits."
+            "same in every split, so that the effect of chance cannot be estimated: take more questions, or more splits."
         )
     if not over:
         return f"All {len(cells)} gates that promise it kept their mean exposure within the budget."
@@ -100,7 +105,7 @@ def _reductions(result: DataSetResult) -> str:
     unit = "response" if "response" in result.mean_severity else "best"
     rows = [row for row in result.modes(unit) if row.mode == MODES[2] and row.reduction.mean is not None]
     if not rows:
-        return f"{result.name}: Gram-CRC ships nothing at any of these budgets, so that there is no reduction to tell of."
+        return f"{result.name}: Gram-CRC ships nothing at any of these budgets, so there is no reduction to report."
     first, last = rows[0], rows[-1]
     told = f"{result.name}, Gram-CRC by {unit}: severity {_changed(first)} at α = {first.alpha:g}"
     if last is not first:
@@ -118,14 +123,14 @@ def _changed(row: GateRow) -> str:
 
 
 def _skill(result: DataSetResult, unit: str) -> str:
-    """Say so where the Gram energy cannot be told from chance, or points the wrong way."""
+    """Say so where the Gram energy is no better than chance, or points the wrong way."""
     auroc = next(row.auroc for row in result.ranking if row.unit == unit and row.scorer == GRAM)
     if auroc.value is None or auroc.low is None or auroc.high is None or auroc.low > 0.5:
         return ""
     between = f"AUROC {auroc.value:.2f}, 95 % {auroc.low:.2f} to {auroc.high:.2f}"
     if auroc.high < 0.5:
         return f"Here the Gram energy points the wrong way ({between}): agreeing answers are the worse ones."
-    return f"Here the Gram energy cannot be told from chance ({between}): a gate on it holds at random."
+    return f"Here the Gram energy is indistinguishable from chance ({between}): a gate on it holds at random."
 
 
 def _judges(evaluation: Evaluation) -> str:
@@ -205,7 +210,7 @@ LIMITS = (
     "Agreement is not truth. Where a model repeats one mistake in every sample, every score here that asks for agreement is "
     "high, and wrong.",
     "Severities are taken as they are. Where a program or a model gave them, the risk is risk as that program sees it.",
-    "Whoever picks the score, the method or the budget that looks best in these tables has picked on the labels: calibrate "
+    "A choice of the score, the method or the budget that looks best in these tables has picked on the labels: calibrate "
     "the choice on new ones before it decides anything.",
 )
 """What the figures do not mean."""

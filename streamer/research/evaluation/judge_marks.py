@@ -16,8 +16,8 @@ import msgspec
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable
 from streamer.labels.answer_head import answer_head
-from streamer.labels.judge.labeller import GIVE_UP_AFTER
 from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from streamer.labels.llm.record import PASSING
 from streamer.scoring.blank import is_blank
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streamer.labels.judge.labeller import PatientGrader
+    from streamer.labels.kinds.judge import PatientGrader
     from streamer.research.evaluation.data_sets import DataSet
 
 
@@ -47,7 +47,7 @@ def judged(
     """Return the data set with the scores ``judge``.
 
     Every mark is written to `folder` as soon as it is there, under a hash of question and answer head and the judge's
-    name: a run that is ended, or whose endpoint goes away, loses nothing, and the next one asks for the rest. An answer
+    name: a run that is ended, or whose endpoint becomes unavailable, loses nothing, and the next one asks for the rest. An answer
     without a mark has no score; one that is blank has 0 and is not asked about.
 
     Parameters
@@ -95,7 +95,7 @@ def judged(
                 have = sum(key in marks for key in distinct)
                 raise Unavailable(
                     f"the judge's endpoint answered none of the last {in_vain} answers ({code}); {have} of "
-                    f"{len(distinct)} marks are kept, and the same command goes on with the rest"
+                    f"{len(distinct)} ratings are kept, and the same command resumes with the rest"
                 )
     scores = [
         [
@@ -113,7 +113,7 @@ def judged(
         told = ", ".join(f"{code} {count}" for code, count in failures.most_common())
         notes = (
             *notes,
-            f"The judge gave no mark to {sum(failures.values())} of {len(distinct)} distinct answers ({told}); they are "
+            f"The judge gave no rating to {sum(failures.values())} of {len(distinct)} distinct answers ({told}); they are "
             "held by the gates that go by it, and the next run asks again.",
         )
     return replace(made, judge=judge.id, subscores=subscores, notes=notes)

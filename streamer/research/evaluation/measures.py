@@ -100,7 +100,7 @@ def _sizes(halves: Halves) -> tuple[int, int]:
 
 
 def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[StabilityRow]:
-    """Compare how the laws of weights track the budget, and how much their thresholds vary."""
+    """Compare how the weighting schemes track the budget, and how much their thresholds vary."""
     test, calibration = _sizes(halves)
     rows = []
     for law in weighting_schemes():

@@ -132,7 +132,7 @@ def _write(path: Path, content: bytes) -> None:
 def _own_digest() -> str:
     """A hash of what draws and writes: the results may be the same and the page another."""
     digest = hashlib.sha256()
-    room = Path(__file__).parent
-    for path in sorted([*room.glob("*.py"), *room.glob("*.j2")]):
+    folder = Path(__file__).parent
+    for path in sorted([*folder.glob("*.py"), *folder.glob("*.j2")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

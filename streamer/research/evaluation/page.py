@@ -112,7 +112,7 @@ def render_page(evaluation: Evaluation, pictures: Mapping[str, bytes]) -> str:
             ("came", "What came out"),
             ("reduction", "Severity, shipped against held"),
             ("held", "Did the budgets hold?"),
-            *([("calibration", "Which law of weights, and how steady a threshold")] if stability else []),
+            *([("calibration", "Which weighting scheme, and how stable a threshold")] if stability else []),
             ("score", "How good is the score?"),
             *([("scorers", "Which score ships most at the same risk?")] if many_scores else []),
             ("calibrators", "Every calibrator"),

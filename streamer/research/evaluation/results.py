@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 JUDGE_FIELD = "judge_score"
-"""The field of ``meta`` with the judge's score, unless told otherwise."""
+"""The field of ``meta`` with the judge's score, by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class GateRow:
     promised : exposure in the sense in which the method bounds it: each question counts once, however many units it has
         (for `pooled` each unit). The same as `exposure` where all questions have equally many.
     excess : by how many standard errors (`promised.se`) its mean lies above alpha; None where it does not, and where
-        it does by the same in every split (`over` tells which).
+        it does by the same in every split (`over` says which).
     """
 
     unit: str
@@ -79,7 +79,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilityRow:
-    """How a law of weights tracks the budget and how much its threshold varies, unit ``response``.
+    """How a weighting scheme tracks the budget and how much its threshold varies, unit ``response``.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ UNITS: tuple[Unit, ...] = ("best", "response")
 
 
 class Watch(Protocol):
-    """Who is told how far things are."""
+    """What receives progress."""
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a part in which `total` things will be done."""
@@ -56,7 +56,7 @@ class Watch(Protocol):
 
 
 class NoWatch:
-    """Nobody is told."""
+    """Progress goes nowhere."""
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Say nothing."""

@@ -24,13 +24,13 @@ from streamer.scoring.registry import SCORER_NAMES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.labels.judge.labeller import PatientGrader
+    from streamer.labels.kinds.judge import PatientGrader
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
     from streamer.research.evaluation.run import Watch
 
 CACHE = Path(".streamer")
-"""Where scores, marks and results are kept unless told otherwise."""
+"""Where scores, ratings and results are cached by default."""
 
 
 def evaluate(
@@ -73,7 +73,7 @@ def evaluate(
     encoder, device, threads : of the embeddings; see `streamer.research.experiments.stored_encoder.StoredEncoder`.
     cache : folder of what was computed before; None keeps nothing.
     processes : that compute side by side. More than 1 needs a main module that can be imported.
-    watch : told how far things are.
+    watch : receives progress.
 
     Returns
     -------

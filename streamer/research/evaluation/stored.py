@@ -62,7 +62,7 @@ def stored_data_set(
 
 
 def keeps_texts(data: DataSet) -> bool:
-    """Tell whether every text is there, so that other scores can be computed."""
+    """Report whether every text is there, so that other scores can be computed."""
     return all(text != NOT_KEPT for cloud in data.clouds for text in cloud.texts)
 
 

@@ -150,7 +150,7 @@ def calibrator_table(result: DataSetResult, unit: str, alphas: Sequence[float]) 
         [row for alpha in alphas for row in result.calibrators(unit, alpha)],
         title=f"{result.name}: every calibrator, unit {unit}",
         caption=(
-            "Gram energy. hb and betting promise exposure ≤ α in nine of ten calibrations, selective the severity among the "
+            "Gram energy. hb and betting promise exposure ≤ α in nine calibrations out of ten, selective the severity among the "
             "shipped, clt nothing; all others exposure ≤ α on average."
         ),
     )
@@ -162,7 +162,7 @@ def stability_table(result: DataSetResult) -> Table:
         title=f"{result.name}: calibration, unit response",
         caption=(
             "Empirical risk: severity shipped per response on the measured halves, mean ± error. SE of λ is sd / √splits, as "
-            "the paper's stability. The last column draws only the random weights anew and keeps the calibration answers."
+            "the paper's stability. The last column redraws only the random weights and keeps the calibration answers."
         ),
         columns=(
             "method",
@@ -268,7 +268,7 @@ def over_budget_table(evaluation: Evaluation) -> Table:
         title="Did the budgets hold?",
         caption=(
             f"Of {len(cells)} gates whose method promises an exposure of at most α on average, those whose mean over splits "
-            f"lies above it, the ten furthest; methods that decided alike share a line. Each question counts once, however many answers it has (method pooled: each answer), for so the promise is meant. Chance alone reaches {bound:.1f} standard errors somewhere among so many once in a "
+            f"lies above it, the ten furthest; methods that decided alike share a line. Each question counts once, however many answers it has (method pooled: each answer), as the guarantee is defined. Chance alone reaches {bound:.1f} standard errors somewhere among so many once in a "
             "hundred evaluations."
         ),
         columns=("data set", "unit", "method", "α", "exposure risk", "standard errors above"),

@@ -1,4 +1,4 @@
-"""What the modules of this room that are commands (``python -m ...``) read from their command lines."""
+"""What the modules of this package that are commands (``python -m ...``) read from their command lines."""
 
 from __future__ import annotations
 

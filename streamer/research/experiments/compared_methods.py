@@ -18,9 +18,7 @@ from streamer.calibration import (
     LossCurve,
     Threshold,
     calibrate_by_age,
-    calibrate_clt,
     calibrate_high_probability,
-    calibrate_pooled,
     calibrate_selective,
     calibrate_soft,
     prepare_transductive,
@@ -72,12 +70,12 @@ class Labels:
         return self._tables[0]
 
     def level(self, law: str, alpha: float) -> float:
-        """Return lambda as `calibrate_groups` finds it with this law of weights."""
+        """Return lambda as `calibrate_groups` finds it with this weighting scheme."""
         limit = budget_limit(alpha, len(self.groups))
         if limit < 0:
             return math.inf
         if all(len(group.item_ids) == 1 for group in self.groups):
-            law = "mean"  # the one item has all the weight, whatever the law
+            law = "mean"  # the one item has all the weight, whatever the scheme
         if law not in self._curves:
             scores, losses = keyed_losses(
                 self.groups, scheme=weighting_scheme(law, {"eta": ETA, "draws": DRAWS}), seed=self.seed
@@ -153,7 +151,7 @@ class ComparedMethod:
     Attributes
     ----------
     name : as in ``docs/guarantees.md``.
-    run : from labels and a budget alpha in (0, 1) to what becomes of the traffic.
+    run : from labels and a budget alpha in (0, 1) to the outcome of the traffic.
     response_only : True: it says nothing where a batch is one unit.
     """
 
@@ -173,7 +171,7 @@ def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -
 
 
 def by_law(law: str) -> Run:
-    """Return how a method with this law of weights serves."""
+    """Return how a method with this weighting scheme serves."""
     return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
 
 
@@ -192,14 +190,6 @@ def _selective(labels: Labels, alpha: float) -> Threshold:
 def _age(labels: Labels, alpha: float) -> Threshold:
     ages = {group.id: float(age) for age, group in enumerate(reversed(labels.groups))}
     return calibrate_by_age(labels.table(), alpha=alpha, ages=ages, rho=RHO)
-
-
-def _clt(labels: Labels, alpha: float) -> Threshold:
-    return calibrate_clt(labels.table(), alpha=alpha, delta=DELTA)
-
-
-def _pooled(labels: Labels, alpha: float) -> Threshold:
-    return calibrate_pooled(labels.table(), alpha=alpha, largest_group=labels.largest)
 
 
 def _by_specification(name: str) -> Run:
@@ -255,8 +245,6 @@ _OF_THEIR_OWN: dict[str, Run] = {
     **{scheme: by_law(scheme) for scheme in weighting_schemes()},
     **{bound: _indicator(_bound(bound)) for bound in ("hb", "betting")},
     "age": _indicator(_age),
-    "clt": _indicator(_clt),
-    "pooled": _indicator(_pooled),
 }
 """Those that share what is computed once for all budgets."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import Encoder
 
 EMBEDDINGS_FOLDER = Path(".streamer/embeddings")
-"""Where embeddings are kept unless a command is told otherwise."""
+"""Where embeddings are cached by default."""
 _TOGETHER = 512
 
 
@@ -36,7 +36,7 @@ def embedded_texts(
     """Return the rows of texts, from the store where they are there, else encoded and stored.
 
     What has been encoded is stored 512 texts at a time, so that a run that is stopped loses no more than that. A file
-    of the store that is damaged is passed over and its texts are encoded anew. Several runs may share a store.
+    of the store that is damaged is passed over and its texts are encoded again. Several runs may share a store.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def embedded_texts(
     dimension : d, of its rows.
     load_encoder : called only when a text is not there; loading takes seconds.
     folder : made if it is not there; a text is in it as its SHA-256 alone.
-    progress : told how many texts have their rows.
+    progress : called with how many texts have their rows.
 
     Returns
     -------

@@ -65,7 +65,7 @@ class Selection:
 def cloud_embeddings(
     clouds: Sequence[Cloud], embed: Callable[[Sequence[str]], NDArray[np.float32]]
 ) -> Sequence[Embeddings]:
-    """Return the embeddings of each cloud's responses: those that the file brings along, or what `embed` makes of texts.
+    """Return the embeddings of each cloud's responses: those in the file, or what `embed` makes of texts.
 
     Raises `UsageError` when some clouds bring embeddings and others do not, or of another dimension.
     """
@@ -109,7 +109,7 @@ def select(
         )
     if not counted["good"] + counted["bad"]:
         raise UsageError(
-            "no response has a severity, so there are no classes to tell apart; give each a label in [0, 1]"
+            "no response has a severity, so there are no classes to separate; give each a label in [0, 1]"
         )
     if not counted["good"] or not counted["bad"]:
         only = "good" if counted["good"] else "bad"
@@ -120,7 +120,7 @@ def select(
             + (
                 f"severities go from {low:g} to {high:g}; choose a --cut between them"
                 if low < high
-                else f"all severities are {low:g}, so that there are no two classes to tell apart"
+                else f"all severities are {low:g}, so there are no two classes to separate"
             )
         )
     return questions, Selection(questions=len(questions), **{name: counted[name] for name in _COUNTED})

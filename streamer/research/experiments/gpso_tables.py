@@ -163,7 +163,7 @@ def selection_lines(study: GpsoStudy) -> list[str]:
     if used.copied >= classified / 100:
         lines.append(
             f"{used.copied / classified:.0%} of responses have a word-for-word copy among those to the same question: "
-            "within questions, whoever remembers texts does well."
+            "within questions, memorising texts scores well."
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""Logistic regression on embeddings: what anybody would try first where there are labels, to compare GPSO with."""
+"""Logistic regression on embeddings: the usual first choice with labels, to compare GPSO with."""
 
 from __future__ import annotations
 

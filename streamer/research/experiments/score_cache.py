@@ -86,7 +86,7 @@ def every_score(
     """Return the scores of each cloud by each scorer; None for a cloud whose answers are all blank.
 
     Scores are kept in `folder`, one line a cloud, under a hash of its texts (or embeddings) and the encoder's identity.
-    They are rounded to 1e-6, so that what is read back is what was computed; a line that is damaged is computed anew. A
+    They are rounded to 1e-6, so that what is read back is what was computed; a damaged line is computed again. A
     run that is ended keeps what it had.
 
     Parameters
@@ -198,7 +198,7 @@ def cloud_scores(
 
 
 def own_embeddings(clouds: Sequence[Cloud]) -> bool:
-    """Tell whether the clouds bring their embeddings along, all of one dimension."""
+    """Report whether the clouds bring their embeddings along, all of one dimension."""
     dimensions: dict[int, str] = {}
     for cloud in clouds:
         vector = cloud.responses[0].embedding
@@ -223,7 +223,7 @@ def _key(cloud: Cloud, encoder_id: str, answer_pattern: str | None) -> str:
 
 
 def _fits(scores: CloudScores | None, cloud: Cloud) -> bool:
-    """Tell whether a record is one of this cloud, as far as can be seen without computing it."""
+    """Report whether a record is one of this cloud, as far as can be seen without computing it."""
     if scores is None:
         return all(is_blank(text) for text in cloud.texts)
     return all(

@@ -19,7 +19,7 @@ def side_processes(count: int) -> ProcessPoolExecutor:
 
 
 def _end_with_parent() -> None:
-    # A worker of a pool whose owner was killed waits for work for ever: it holds the other end of its queue itself.
+    # A worker of a pool whose owner was killed waits for work forever: it holds the other end of its queue itself.
     threading.Thread(target=_await_parent, daemon=True).start()
 
 

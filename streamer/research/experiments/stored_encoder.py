@@ -20,7 +20,7 @@ UNNORMALISED = "pooled, not normalised"
 
 
 class StoredEncoder:
-    """An encoder that keeps what it has encoded, whoever asks for it: scores and GPSO share one store.
+    """An encoder that caches what it has encoded for all callers: scores and GPSO share one store.
 
     Kept are rows as pooling makes them. GPSO's pipelines without L2 want their lengths, and unit rows follow from them.
 
@@ -29,7 +29,7 @@ class StoredEncoder:
     name : see `streamer.scoring.encoders.registry.find_encoder`.
     device, threads : of the encoder, which is loaded only when the store lacks a text.
     folder : of the store.
-    progress : told how many of how many distinct texts have their rows.
+    progress : called with how many of how many distinct texts have their rows.
     """
 
     def __init__(

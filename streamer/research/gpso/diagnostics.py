@@ -8,7 +8,7 @@ the overlap rule finds the right class with a margin of at least Delta_P**2 / 4.
 
 Deviation: c is 2 sqrt(2), not the paper's 2. The variant of the Davis-Kahan theorem with the gap of *one* of the two
 matrices, which is what gamma is, bounds the sines of the angles by 2 sqrt(r) epsilon / gamma, and the distance of
-projectors is sqrt(2) times that; the paper's 2 comes of a gap between the two matrices, which is not what it divides by.
+projectors is sqrt(2) times that; the paper's 2 comes from a gap between the two matrices, which is not what it divides by.
 
 Where the condition passes, it is no certificate: epsilon, gamma and delta_proto are computed from samples in place of
 the population's, and delta_proto is a dispersion, not an error (see `Prototype.dispersion`).
@@ -72,7 +72,7 @@ def separation(classifier: Classifier) -> float:
 
 
 def diagnose(classifier: Classifier, verdict: Verdict, *, good: bool) -> Diagnostics:
-    """Say of a judged batch, whose class is `good` or not, how it stands to the theorem's condition."""
+    """Say of a judged batch, whose class is `good` or not, whether it meets the theorem's condition."""
     own = classifier.good if good else classifier.bad
     between = separation(classifier)
     epsilon = scatter_difference(verdict.test, own.mean)

@@ -78,9 +78,9 @@ class Figures:
     undecided : outcomes where the method said nothing.
     accuracy_good, accuracy_bad : share right of a question's good ones, averaged over questions; the same of bad ones.
         Each question counts once and not by how many it has: else a method that says "good" wherever most are good, and
-        knows nothing more, would do better than a coin.
-    macro_accuracy : their mean, also called balanced accuracy; .5 on average for whoever cannot tell the classes of a
-        question apart.
+        knows nothing more, would do better than chance.
+    macro_accuracy : their mean, also called balanced accuracy; .5 on average for a classifier without skill within a
+        question.
     accuracy : share right of all; the share of the larger class for whoever always says that.
     auroc : chance that something good scores above something bad, ties one half. Within questions, of pairs judged by
         one fitted classifier, averaged over those; across questions, of any pair.

@@ -6,7 +6,7 @@ know of an answer; the paper does not judge these.
 
 Deviation: the paper judges all that is held out, so that batches of the class that a question has more of are larger.
 The size alone then tells classes apart, for what is said of a batch depends on how many rows steady its projector: on
-labels that mean nothing the paper's way scores above a coin. Here judged batches are of one size, unless told otherwise.
+meaningless labels the paper's way scores above chance. Here judged batches are of one size, unless told otherwise.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def judge_within(
     train_share : of each class's rows, in (0, 1).
     equal_sizes : judge as many rows of the larger class, drawn at random, as the smaller one has held out; False: all.
     seed : of splits and bootstrap; a question's draws depend on its id, not on what else is there.
-    progress : told how many questions are done.
+    progress : called with how many questions are done.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def judge_across(
     folds : questions are left out in so many groups; None: one by one.
     equal_sizes : judge `min_per_class` rows of each batch, drawn at random; False: all. Calibration uses all.
     seed : of who is left out with whom.
-    progress : told how many questions are done.
+    progress : called with how many questions are done.
 
     Returns
     -------

@@ -73,7 +73,7 @@ def bootstrap(
     ----------
     rows : shape (n, d), whose own scatter has at least `rank` directions.
     rank : directions that a replicate must have. Few rows drawn with replacement are often copies of one, which have
-        no deviations: such a draw is made anew, and after 64 draws the rows themselves stand in (the paper does not
+        no deviations: such a draw is repeated, and after 64 draws the rows themselves stand in (the paper does not
         say what it does).
     replicates : the paper's B >= 1.
     rng : randomness.

@@ -44,7 +44,7 @@ class Question:
         return rows
 
     def has(self, least: int) -> bool:
-        """Tell whether both classes have at least `least` rows."""
+        """Report whether both classes have at least `least` rows."""
         right = int(self.good.sum())
         return min(right, len(self.good) - right) >= least
 

@@ -32,7 +32,7 @@ class Pipeline:
     key : ``A`` to ``D``.
     title : the paper's name for it.
     unit_rows : rows are divided by their length first.
-    centred : the batch's mean is taken away, so that only deviations from it are left; a batch of one has none.
+    centred : the batch's mean is subtracted, so that only deviations from it are left; a batch of one has none.
     """
 
     key: str

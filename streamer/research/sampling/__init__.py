@@ -1,6 +1,6 @@
 """Response clouds from language models: the paper's way of making them, at any OpenAI-compatible endpoint.
 
-A plan settles every request beforehand, from a seed; a journal keeps every reply as it comes; the clouds are written
+A plan fixes every request beforehand, from a seed; a journal keeps every reply as it comes; the clouds are written
 from the journal. `sample` does all of it.
 """
 

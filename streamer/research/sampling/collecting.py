@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamer.research.sampling.plan import Request, SamplingPlan
 
 GIVE_UP_AFTER = 20
-"""Requests to one vendor that came to nothing, one after another, past which the run ends: it is away, or refuses."""
+"""Consecutive failed requests to one vendor past which the run ends: it is unavailable, or refuses."""
 
 WIND_DOWN_SECONDS = 10.0
 """How long requests in flight may take when a run is told to stop; their answers are paid for."""

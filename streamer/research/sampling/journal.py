@@ -33,7 +33,7 @@ def read_journal(path: Path, plan: Mapping[str, Any]) -> tuple[Reply, ...]:
 
 
 class Journal:
-    """The journal of one run and of those that go on with it. A context manager; one process at a time.
+    """The journal of one run and of those that resume it. A context manager; one process at a time.
 
     A line that a kill cut in two is removed when the file is opened again: its answer was not kept.
 
@@ -127,7 +127,7 @@ def _parsed(path: Path, lines: Sequence[bytes], plan: Mapping[str, Any]) -> tupl
     except (ValueError, KeyError, TypeError):
         ours, before = False, None
     if not ours:
-        raise UsageError(f"{path} is no journal of this program; give another --out, or move it away")
+        raise UsageError(f"{path} is not a journal of this program; give another --out, or move the file")
     now = json.loads(json.dumps(plan))
     if before != now:
         raise UsageError(

@@ -74,7 +74,7 @@ def check_out(plan: SamplingPlan, out: Path) -> None:
     if not journal_path(out).exists():
         for path in (out, *cloud_paths(plan, out)):
             if path.exists():
-                raise UsageError(f"{path} is there already, without a journal; give another --out")
+                raise UsageError(f"{path} exists already, without a journal; give another --out")
 
 
 def write_clouds(

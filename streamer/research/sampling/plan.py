@@ -1,4 +1,4 @@
-"""Every answer that a run needs, settled before anything is asked: a pure function of prompts, recipe and arms."""
+"""Every answer that a run needs, fixed before anything is asked: a pure function of prompts, recipe and arms."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class SamplingPlan:
             raise UsageError("a plan needs at least one prompt and one model")
         distinct = {(arm.host, arm.model, arm.temperature) for arm in self.arms}
         if len(distinct) < len(self.arms):
-            raise UsageError("the same model is there twice at the same endpoint and temperature")
+            raise UsageError("the same model is given twice for the same endpoint and temperature")
 
     @property
     def clouds_per_prompt(self) -> int:

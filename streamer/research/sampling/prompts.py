@@ -50,7 +50,7 @@ def read_prompts(path: Path | str, *, limit: int | None = None) -> tuple[Prompt,
         object with ``question``, and optionally ``question_id`` and ``references``; other fields are passed over, so
         that a file of response clouds is a file of prompts. Otherwise each line is a prompt. A prompt without a name
         is called by its line: ``line-0007``.
-    limit : take the first so many only.
+    limit : take only this many, the first ones.
 
     Raises
     ------

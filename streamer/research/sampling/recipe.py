@@ -46,7 +46,7 @@ class Mix:
     def counts(self, answers: int) -> dict[Mode, int]:
         """How many of `answers` are of each kind: the shares, rounded by largest remainders (ties: the first kind)."""
         wanted = [share * answers for share in (self.normal, self.enforced, self.noise)]
-        # A share of .29 of 100 is 28.999999999999996 to a computer, and 29 to everybody else.
+        # In floats, .29 of 100 is 28.999999999999996 instead of 29.
         counts = [math.floor(one + 1e-9) for one in wanted]
         by_remainder = sorted(range(3), key=lambda i: (round(counts[i] - wanted[i], 9), i))
         for i in by_remainder[: answers - sum(counts)]:

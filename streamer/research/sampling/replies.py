@@ -114,7 +114,7 @@ class Found(NamedTuple):
 
     @property
     def is_cut_off(self) -> bool:
-        """The answer came to the most tokens that were allowed."""
+        """The answer was cut off at the token limit."""
         return self.choice.finish_reason == "length"
 
     @property

@@ -1,4 +1,4 @@
-"""A whole run: the journal that it goes on with, what is left to ask, and the files that come of it."""
+"""A whole run: the journal that it resumes, what is left to ask, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a run came to.
+    """The result of a run.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class SamplingSession:
         """What is left to send, if every endpoint gives as many answers as it is asked for."""
         plan = self.plan
         missing = self.ledger.missing(plan.batches(), again=again)
-        # A rewording that is not there yet is as long as the question, as far as anybody can tell.
+        # A rewording that is not there yet is assumed to be as long as the question.
         known = {
             (prompt.question_id, number): prompt.question
             for prompt in plan.prompts
@@ -153,7 +153,7 @@ def sample(
     prices: Sequence[Price | None] | None = None,
     most_cost: Decimal | None = None,
 ) -> Sampled:
-    """Make clouds of all prompts, and go on with what an earlier call did not finish.
+    """Make clouds of all prompts, and resume what an earlier call did not finish.
 
     Parameters
     ----------

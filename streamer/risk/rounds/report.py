@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from streamer.gates.audit_rate import day_of
 from streamer.risk.states import RiskInterval, budget_burn
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from streamer.gates.audit_rate import AuditRate
     from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.state import AlarmKind, GateWatch, WatchedAlarm, WatchedSequence
@@ -39,6 +41,46 @@ class AlarmReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How often a gate's decisions are drawn for labelling at present.
+
+    Attributes
+    ----------
+    probability : of a first attempt.
+    base : the gate's own audit probability.
+    raised_until : until when it is above the gate's own, unless it is raised anew; None: it is not.
+    reason : why it is as it is; empty where it was never raised.
+    extra_today : labels that raised rates have asked for today (UTC), of `most`.
+    """
+
+    probability: float
+    base: float
+    raised_until: datetime | None
+    reason: str
+    extra_today: int
+    most: int
+
+    def at(self, now: datetime) -> Drawing:
+        """Return what holds at a later moment if nothing came: a raised rate ends."""
+        if self.raised_until is None or now < self.raised_until:
+            return self
+        return replace(self, probability=self.base, raised_until=None)
+
+    @classmethod
+    def of(cls, rate: AuditRate | None, extra: int, settings: GateSettings, now: datetime) -> Drawing:
+        """Say it of the newest rate, and of the labels that rates of its day asked for."""
+        raised = rate is not None and rate.raises(now)
+        return cls(
+            probability=settings.boosted_probability if raised else settings.audit_probability,
+            base=settings.audit_probability,
+            raised_until=rate.until if raised and rate is not None else None,
+            reason="" if rate is None else rate.reason,
+            extra_today=extra if rate is not None and day_of(rate.since) == day_of(now) else 0,
+            most=settings.audit_boost_most,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RiskReport:
     """A gate's risk in service.
 
@@ -54,6 +96,7 @@ class RiskReport:
     burn : use of the period's budget; None while no time has passed in it.
     late : labels that came after their decision was read, ever.
     unwatched : decisions that no sequence read, because no sample could have taken them, ever.
+    drawing : how often decisions are drawn for labelling; None where that was not asked.
     """
 
     gate: str
@@ -70,6 +113,7 @@ class RiskReport:
     selective: RiskInterval | None = None
     verdict: Verdict = "not known yet"
     burn: BudgetBurn | None = None
+    drawing: Drawing | None = None
 
     def alarm(self, kind: AlarmKind) -> AlarmReport | None:
         """Return the alarm of a kind that is nearest to being raised, or was raised first; None where there is none."""
@@ -80,7 +124,7 @@ class RiskReport:
         return max(mine, key=lambda one: one.evidence_ratio, default=None)
 
 
-def report_of(watch: GateWatch, settings: GateSettings) -> RiskReport:
+def report_of(watch: GateWatch, settings: GateSettings, drawing: Drawing | None = None) -> RiskReport:
     """Say what is known of a gate's risk; `settings` are those in force."""
     sequence = watch.sequence
     common = RiskReport(
@@ -90,6 +134,7 @@ def report_of(watch: GateWatch, settings: GateSettings) -> RiskReport:
         late=watch.late,
         unwatched=watch.unwatched,
         alarms=tuple(_alarm(one) for one in watch.alarms if one.ended is None),
+        drawing=drawing,
     )
     return common if sequence is None else with_sequence(common, sequence)
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from streamer.events.alerts import AlertsV1
+    from streamer.gates.audit_rate import AuditRate
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
@@ -26,6 +27,8 @@ class Standing:
     salt : the secret of its audit draw.
     probe : how far the record reaches.
     acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when somebody acknowledged it.
+    rate : its newest audit rate; None where it never had one.
+    extra : labels that raised rates asked for on the day of `rate`.
     reopened : whether a policy after the one by which an alarm of `watch` closed the gate ships something, also where a
         later one ships nothing again.
     """
@@ -36,6 +39,8 @@ class Standing:
     probe: Probe
     acknowledged: Mapping[str, int]
     reopened: bool = False
+    rate: AuditRate | None = None
+    extra: int = 0
 
 
 class News(NamedTuple):
@@ -63,6 +68,7 @@ class Written:
     watch : where watching stands from now on.
     ended : sequences and alarms that ended on the way and are not in `watch`.
     close : why the gate is to be closed; None: it is not.
+    rate : the audit rate from now on; None: as it is.
     tell : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
     """
 
@@ -70,6 +76,7 @@ class Written:
     ended: Sequence[WatchedSequence | WatchedAlarm]
     close: str | None
     tell: Callable[[int | None, str | None], Sequence[AlertsV1]]
+    rate: AuditRate | None = None
 
 
 class WatchStore(Protocol):

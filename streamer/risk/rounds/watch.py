@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import structlog
 
 from streamer.errors import Unavailable
+from streamer.risk.rounds.audit_rates import next_rate
 from streamer.risk.rounds.drifting import Drifting
 from streamer.risk.rounds.horizon import joined, marked, pruned, settled_number, time_of
 from streamer.risk.rounds.reading import Reading
-from streamer.risk.rounds.report import RiskReport, report_of
+from streamer.risk.rounds.report import Drawing, RiskReport, report_of
 from streamer.risk.rounds.resetting import RESTARTED, reset
 from streamer.risk.rounds.store import Written
 from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
@@ -85,12 +86,14 @@ class _Page(NamedTuple):
     more : whether there is more to read.
     until : up to where the record was settled; None: nowhere yet.
     overdue_at : when the decision that holds up the rest is overdue; None where none does.
+    drawing : how often its decisions are drawn for labelling.
     """
 
     watch: GateWatch
     more: bool
     until: Mark | None = None
     overdue_at: datetime | None = None
+    drawing: Drawing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,7 @@ class RiskWatch:
         if standing is None:
             return False
         page = self._page(standing, now, size)
-        report = report_of(page.watch, standing.policy.settings)
+        report = report_of(page.watch, standing.policy.settings, page.drawing)
         self._observer.show_risk(report)
         # An alarm that could not close its gate tries again in each round.
         if self._is_all(page) and _closing(page.watch, standing.policy) is None:
@@ -243,9 +246,10 @@ class RiskWatch:
     def _as_of_now(self, one: _Quiet, now: datetime) -> RiskReport:
         """Nothing came: all that there is was read, unless something waits for its label."""
         through = self._through
-        if one.overdue_at is not None or through is None or one.report.read_through is None:
-            return one.report
-        return replace(one.report, read_through=max(one.report.read_through, min(now, through.at)))
+        report = replace(one.report, drawing=one.report.drawing and one.report.drawing.at(now))
+        if one.overdue_at is not None or through is None or report.read_through is None:
+            return report
+        return replace(report, read_through=max(report.read_through, min(now, through.at)))
 
     def watch(self, gate: str, *, now: datetime) -> RiskReport | None:
         """Read what is due of one gate and return what is known of its risk; None when its policy cannot be read."""
@@ -259,7 +263,7 @@ class RiskWatch:
             page = self._page(standing, now, self._size)
         if standing is None:
             return None
-        report = report_of(page.watch, standing.policy.settings)
+        report = report_of(page.watch, standing.policy.settings, page.drawing)
         self._observer.show_risk(report)
         return report
 
@@ -274,6 +278,10 @@ class RiskWatch:
         if settled is not None:
             watch, past, more, overdue_at = self._read(watch, standing, settled, now, size)
             ended += past
+        has_read = (watch.alarms, watch.sequence) != (before.alarms, before.sequence)
+        rate = next_rate(
+            standing.rate, standing.extra, watch=watch, policy=policy, has_read=has_read, now=now
+        )
         raised = [one for one in watch.alarms if one.raised_by is not None and one.alert_id is None]
         closing = _closing(watch, policy)
         exposure = None if watch.sequence is None else watch.sequence.state.exposure()
@@ -302,15 +310,19 @@ class RiskWatch:
         watch = replace(
             watch, alarms=tuple(replace(one, alert_id=ids.get(id(one), one.alert_id)) for one in watch.alarms)
         )
-        if reason is None and not _worth_writing(before, watch, now):
-            return _Page(watch, more, settled, overdue_at)
-        written = Written(watch=watch, ended=ended, close=reason, tell=tell)
+        present, extra = (standing.rate, standing.extra) if rate is None else (rate, rate.extra)
+        drawn = Drawing.of(present, extra, policy.settings, now)
+        if reason is None and rate is None and not _worth_writing(before, watch, now):
+            return _Page(watch, more, settled, overdue_at, drawn)
+        written = Written(watch=watch, ended=ended, close=reason, tell=tell, rate=rate)
         if not self._store.write(before, written):
             log.info("watching.overtaken", gate=watch.gate)
             return _Page(before, more=True)
+        if rate is not None:
+            log.info("watching.audit_rate", gate=watch.gate, boosted=rate.boosted, reason=rate.reason)
         for alarm in raised:
             log.warning("watching.alarm", gate=watch.gate, alarm=alarm.kind, number=alarm.number)
-        return _Page(watch, more, settled, overdue_at)
+        return _Page(watch, more, settled, overdue_at, drawn)
 
     def _read(
         self, watch: GateWatch, standing: Standing, settled: Mark, now: datetime, size: int

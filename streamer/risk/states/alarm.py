@@ -85,6 +85,11 @@ class RiskAlarm:
         return self.bets.evidence
 
     @property
+    def known_evidence(self) -> float:
+        """The e-value of the draws whose labels are known."""
+        return self.evidence
+
+    @property
     def raised_at(self) -> int | None:
         """Number of the decision, from 1, that raised the alarm; None while it is quiet."""
         return self.bets.raised_at

@@ -35,7 +35,7 @@ class Encoder(Protocol):
     ) -> NDArray[np.float32]:
         """Unit rows, shape (len(texts), identity.dimension); equal texts have bit-equal rows in every call.
 
-        `progress` is told how many more texts are done, from the calling thread.
+        `progress` is called with how many more texts are done, from the calling thread.
         """
 
 
@@ -90,7 +90,7 @@ class CachedEncoder:
         batches : sequence of sequences of str
             Batches of texts; empty ones are allowed.
         progress : callable, optional
-            Told how many more texts are done, from the calling thread; its total is the number of texts.
+            Called with how many more texts are done, from the calling thread; its total is the number of texts.
 
         Returns
         -------

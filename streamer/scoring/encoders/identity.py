@@ -69,7 +69,7 @@ def embedding_dimension(folder: Path) -> int:
 
     Raises
     ------
-    UsageError : the folder's configuration does not tell.
+    UsageError : the folder's configuration does not say.
     """
     dimension = _hidden_size(_json(folder / "config.json"))
     for module_folder, kind in _modules(folder)[1:]:
@@ -82,7 +82,7 @@ def embedding_dimension(folder: Path) -> int:
     if isinstance(truncated, int):
         dimension = truncated if dimension is None else min(dimension, truncated)
     if not isinstance(dimension, int) or dimension < 1:
-        raise UsageError(f"the configuration in {folder} does not tell the dimension of its vectors")
+        raise UsageError(f"the configuration in {folder} does not give the dimension of its vectors")
     return dimension
 
 
@@ -150,7 +150,7 @@ def _file_hash(path: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _hash_of_version(path: str, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # they are the key that tells a changed file
+    del mtime_ns, size  # part of the key, so that a changed file is noticed
     digest = hashlib.sha256()
     with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -84,7 +84,7 @@ def _load(folder: Path, device: str) -> SentenceTransformer:
 
 
 def _pack(model: SentenceTransformer) -> bool:
-    """Pack the linear layers in place; False: this is not to be used, load the model anew."""
+    """Pack the linear layers in place; False: this is not to be used, load the model again."""
     from streamer.scoring.encoders.packed_linear import pack_linear_layers, packing_is_available
 
     if not packing_is_available():

@@ -27,7 +27,7 @@ _HUB_IGNORED = ["onnx/*", "openvino/*", "*.py"]
 
 @dataclass(frozen=True, slots=True)
 class EncoderFiles:
-    """An encoder whose files are on this disk: `identity` describes what lies in `folder`."""
+    """An encoder whose files are on this disk: `identity` describes the files in `folder`."""
 
     identity: EncoderIdentity
     folder: Path
@@ -50,7 +50,7 @@ def find_encoder(name: str) -> EncoderFiles:
         - the path of a local sentence-transformers folder (anything that is a folder, or starts with ``.``,
           ``/`` or ``~``); its name is the folder's;
         - ``organisation/model`` or ``organisation/model@revision`` on the hub. Without a commit as revision
-          the name moves with its branch; the identity's hash tells what came.
+          the name moves with its branch; the identity's hash shows what was loaded.
 
     Raises
     ------

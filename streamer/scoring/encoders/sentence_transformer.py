@@ -102,7 +102,7 @@ class SentenceTransformerEncoder:
     def encode(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> NDArray[np.float32]:
-        """Rows of shape (len(texts), dimension), unit rows unless told otherwise; see `streamer.scoring.encoders.encoder.Encoder`."""
+        """Rows of shape (len(texts), dimension), unit rows by default; see `streamer.scoring.encoders.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
         with self._lock:
             if self._by_tokens:
@@ -214,7 +214,7 @@ class SentenceTransformerEncoder:
             return rows
 
     def _check(self) -> None:
-        """Run the model once: wrong files are told at start, and the first real call finds it warm."""
+        """Run the model once: wrong files are reported at start, and the first real call finds it warm."""
         made = self._model.get_embedding_dimension()
         if made != self._identity.dimension:
             raise UsageError(

@@ -2,7 +2,7 @@
 
 In the manner of semantic entropy (Farquhar et al. 2024), with clusters of embeddings in the place of entailment
 between answers, so that it needs no second model. It speaks of the prompt: all answers of a batch that are not blank
-score alike, and it cannot tell which of them to show.
+score alike, and it cannot say which of them to show.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The record as evidence: every chained row, with what its link covers, as plain JSON values.
 
-It says what the tables say, and judges nothing: a row that is gone is None. Whoever verifies computes the links and
-the seals anew. The form is described in docs/audit.md.
+It says what the tables say, and judges nothing: a row that is gone is None. Verifiers recompute the links and the
+seals. The form is described in docs/audit.md.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Checkpoints:
         ----------
         make : given where the chains stand (`record_id`, `control`, `partitions`, `gates`) and the newest
             checkpoint; returns the next one, or None.
-        message : how the world is told of it.
+        message : makes the event of it.
 
         Nobody else makes a checkpoint or writes to the control chain meanwhile. Returns what was made.
         """

@@ -1,7 +1,8 @@
 """The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
 
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
-runs, encoders, data gaps, labels that came by a file and their signatures are written by commands; each such row is sealed here, in the
+runs, encoders, data gaps, audit rates, labels that came by a file and their signatures are written by commands and the
+recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
@@ -21,6 +22,7 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
+    audit_rates,
     batches,
     calibration_candidates,
     calibration_inputs,
@@ -53,6 +55,7 @@ SEALED_TABLES = (
     calibration_runs,
     policies,
     policy_events,
+    audit_rates,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 
@@ -233,9 +236,9 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
     """Turn a row into what is sealed of it: plain JSON values, secrets as commitments."""
     plain = {name: _plain(table.c.get(name), value) for name, value in row.items()}
     if table is gates:
-        # A secret until it is revealed: who knows it can tell which batches will be looked at.
+        # Secret until it is revealed: anyone who knows it can predict which batches will be drawn.
         plain["audit_salt"] = salt_commitment(row["name"], row["audit_salt"])
-    # As it will be read back: a tuple becomes a list.
+    # In the form in which it is read back: a tuple becomes a list.
     read: dict[str, Any] = json.loads(canonical_json(plain))
     return read
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 SIX_MONTHS = timedelta(days=184)
-"""The longest that six months can be. Whoever erases sooner must say that he means it."""
+"""Six months at their longest. Erasing earlier needs an explicit option."""
 
 CHUNK = 500
 """Rows that one transaction erases."""
@@ -87,14 +87,14 @@ def prune(
     dry_run
         Count only.
     progress
-        Told after each transaction what was erased, and how many.
+        Called after each transaction with what was erased, and how many rows.
 
     Raises
     ------
     UsageError
         When the age is too small, the database is not migrated, or its user may not erase.
     Unavailable
-        When the database is away.
+        When the database is unavailable.
     """
     if older_than < SIX_MONTHS and not sooner_than_six_months:
         raise UsageError(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.store.calibration.audit_sample import base_probability
 from streamer.store.db.schema import (
     batches,
     calibration_inputs,
@@ -13,6 +14,7 @@ from streamer.store.db.schema import (
     decisions,
     gate_revisions,
     label_revisions,
+    policies,
     responses,
 )
 
@@ -28,7 +30,7 @@ def contradicted_inputs(connection: sa.Connection) -> Iterator[dict[str, Any]]:
 
     Each has ``run``, ``input`` (batch id, attempt, response id) and ``detail``. The score of the unit `batch` and of the
     shape `rank` is not compared: it is of the whole batch. A severity must lie between the least and the largest that was
-    ever given to the response; that a label was left out cannot be told, for it may have come later.
+    ever given to the response; a label that was left out cannot be detected, for it may have come later.
     """
     given = _given()
     found = connection.execute(_query(given).order_by(calibration_inputs.c.run, batches.c.id))
@@ -37,7 +39,8 @@ def contradicted_inputs(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         for wrong, detail in (
             (row["decided"] is None or row["decided"] != row["gate"], "no decision of its gate has it"),
             (not row["sampled"] or not row["drawn"], "the audit sample did not draw it"),
-            (row["sampling_probability"] != row["probability"], "it was drawn with another probability"),
+            (row["extra_draw"], "only a raised audit rate drew it"),
+            (row["base_probability"] != row["probability"], "it was drawn with another probability"),
             (row["compared"] and row["recorded_score"] != row["score"], "its decision has another score"),
             (row["severity"] is not None and row["least"] is None, "nobody gave it a severity"),
             (True, "no labels that were given have this severity as their mean"),
@@ -69,6 +72,9 @@ def _given() -> sa.Subquery:
 
 def _query(given: sa.Subquery) -> sa.Select[Any]:
     compared = gate_revisions.c.unit.in_(("best", "response")) & (gate_revisions.c.shape != "rank")
+    decided_by = policies.alias()
+    decided_under = gate_revisions.alias()
+    base = base_probability(decided_under)
     severity, score = calibration_inputs.c.severity, calibration_inputs.c.score
     beyond = given.c.least.is_(None) | ~severity.between(
         given.c.least - _ROUNDING, given.c.largest + _ROUNDING
@@ -85,7 +91,8 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
             calibration_inputs.c.probability,
             decisions.c.gate.label("decided"),
             decisions.c.sampled,
-            decisions.c.sampling_probability,
+            decisions.c.extra_draw,
+            base.label("base_probability"),
             responses.c.drawn,
             responses.c.score.label("recorded_score"),
             compared.label("compared"),
@@ -100,6 +107,15 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
         )
         .outerjoin(batches, batches.c.id == calibration_inputs.c.batch)
         .outerjoin(decisions, decisions.c.batch == calibration_inputs.c.batch)
+        .outerjoin(
+            decided_by,
+            (decided_by.c.gate == decisions.c.gate) & (decided_by.c.version == decisions.c.policy_version),
+        )
+        .outerjoin(
+            decided_under,
+            (decided_under.c.gate == decided_by.c.gate)
+            & (decided_under.c.revision == decided_by.c.gate_revision),
+        )
         .outerjoin(
             responses,
             (responses.c.batch == calibration_inputs.c.batch)
@@ -119,7 +135,9 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
             | ~decisions.c.sampled
             | responses.c.drawn.is_(None)
             | ~responses.c.drawn
-            | (decisions.c.sampling_probability != calibration_inputs.c.probability)
+            | decisions.c.extra_draw
+            | base.is_(None)
+            | (base != calibration_inputs.c.probability)
             | (compared & (responses.c.score.is_(None) | (responses.c.score != score)))
             | (severity.is_not(None) & beyond)
         )

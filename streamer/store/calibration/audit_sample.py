@@ -32,6 +32,8 @@ def readable(
     conditions = (
         decisions.c.gate == gate,
         decisions.c.sampled,
+        # What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts.
+        ~decisions.c.extra_draw,
         decisions.c.decided_at < older_than,
         decisions.c.unit == settings.unit,
         decisions.c.scorer == settings.scorer,
@@ -42,6 +44,17 @@ def readable(
         return conditions
     # By policy and not by moment: workers date decisions, and their clocks may differ.
     return (*conditions, decisions.c.policy_version >= since_version)
+
+
+def base_probability(settings: sa.FromClause) -> sa.ColumnElement[float]:
+    """The probability with which the gate's own audit draws a decision, also while the rate is raised.
+
+    `settings` : the revision that it was decided under.
+    """
+    return sa.case(
+        (decisions.c.audit_rate.is_(None), decisions.c.sampling_probability),
+        else_=settings.c.audit_probability,
+    )
 
 
 def read_sample(
@@ -64,13 +77,15 @@ def read_sample(
         sa.select(
             batches.c.id,
             batches.c.batch_id,
-            decisions.c.sampling_probability,
+            base_probability(gate_revisions).label("probability"),
             gate_revisions.c.audit_draws,
             responses.c.response_id,
             responses.c.score,
             responses.c.drawn,
             given.c.labels,
             given.c.severity,
+            decisions.c.decided_at,
+            given.c.received_at,
             *_segment_columns(settings),
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
@@ -107,6 +122,57 @@ def read_sample(
     return groups
 
 
+def read_label_delays(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    *,
+    settings: GateSettings,
+    before: datetime,
+    most: int,
+) -> list[float | None]:
+    """How late, in seconds, the labels of the newest `most` draws decided before a moment came, the oldest first.
+
+    None where a drawn response that should have a label of the settings' kind has none. Whatever scored them.
+    """
+    newest = (
+        sa.select(decisions.c.batch, decisions.c.decided_at, batches.c.batch_id)
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .where(
+            decisions.c.gate == gate,
+            decisions.c.sampled,
+            ~decisions.c.extra_draw,
+            batches.c.attempt == 1,
+            decisions.c.decided_at < before,
+        )
+        .order_by(decisions.c.decided_at.desc(), decisions.c.batch.desc())
+        .limit(most)
+        .subquery()
+    )
+    given = severities_given(labels, gate, settings.severity_kind)
+    wanted = (
+        sa.true()
+        if settings.label_floor is None
+        else (responses.c.score > settings.label_floor) | given.c.received_at.is_not(None)
+    )
+    query = (
+        sa.select(newest.c.batch, newest.c.decided_at, given.c.received_at)
+        .join_from(newest, responses, responses.c.batch == newest.c.batch)
+        .outerjoin(
+            given,
+            (given.c.batch_id == newest.c.batch_id) & (given.c.response_id == responses.c.response_id),
+        )
+        .where(responses.c.drawn, responses.c.score.is_not(None), wanted)
+        .order_by(newest.c.decided_at, newest.c.batch)
+    )
+    delays: list[float | None] = []
+    for _, found in groupby(connection.execute(query), key=_BATCH):
+        rows = list(found)
+        came = [row[2] for row in rows if row[2] is not None]
+        delays.append(None if len(came) < len(rows) else (max(came) - rows[0][1]).total_seconds())
+    return delays
+
+
 _BATCH = itemgetter(0)
 
 
@@ -120,20 +186,24 @@ def _group(
         scores = [mean_score(scores)] * len(scores)
     elif settings.shape.of_ranks:
         scores = rank_scores(scores).tolist()
-    items = []
+    items, labelled_at = [], []
     for row, score in zip(rows, scores, strict=True):
-        _, _, _, _, response, _, drawn, labels, severity, *_ = row
+        _, _, _, _, response, _, drawn, labels, severity, _, came, *_ = row
         if not drawn:
             continue
         if several is not None and labels is not None and labels > 1:
             severity = several.get(key, response)
         items.append(SampledItem(response_id=response, score=score, severity=severity))
+        if came is not None:
+            labelled_at.append(came)
     return SampledGroup(
         key=key,
         probability=probability,
         items=tuple(items),
         draws=draws,
         segment=_segment(rows[0]._mapping, settings.segment_by),
+        decided_at=rows[0][9],
+        labelled_at=max(labelled_at, default=None),
         row=number,
     )
 

@@ -1,4 +1,4 @@
-"""Calibration runs: exactly what each read, every calibrator's answer, what became of it and why."""
+"""Calibration runs: exactly what each read, every calibrator's answer, the outcome and why."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
+from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
+from streamer.recalibration.verdict import Held
+from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
-from streamer.store.calibration.audit_sample import read_sample
+from streamer.store.calibration.audit_sample import read_label_delays, read_sample
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import writes_no_evidence
 from streamer.store.db.schema import (
@@ -24,6 +27,7 @@ from streamer.store.db.schema import (
     decisions,
     label_revisions,
     monitor_alarms,
+    policies,
 )
 from streamer.store.policies import proposals
 from streamer.store.risk.alarm_closures import closures
@@ -87,13 +91,21 @@ class Calibrations:
                 severities=severities,
             )
 
+    def label_delays(
+        self, gate: str, *, settings: GateSettings, before: datetime, most: int
+    ) -> list[float | None]:
+        """How late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
+
     def newest_label(self) -> int:
         """Number of the newest label revision of any gate; 0 while there is none."""
         with self._database.reading() as connection:
             return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
 
     def alarm_closure(self, gate: str) -> Since | None:
-        """Where the newest alarm that closed the gate, or should have, begins its sample anew; None if none ever did."""
+        """Where the newest alarm that closed the gate, or should have, restarts its sample; None if none ever did."""
         with self._database.reading() as connection:
             return _alarm_closure(connection, gate)
 
@@ -108,9 +120,43 @@ class Calibrations:
             return set(connection.execute(query).scalars())
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
-        """Kinds, of ``risk`` and ``draws``, of the gate's alarms that stand raised: nobody has acknowledged them."""
+        """Kinds of the gate's alarms that stand raised: nobody has acknowledged them, nothing has ended them."""
         with self._database.reading() as connection:
             return _standing_alarms(connection, gate)
+
+    def known_evidence(self, gate: str) -> float:
+        """Evidence of the gate's risk alarm from the labels that are known; 0 where none reads, or it is raised."""
+        query = sa.select(monitor_alarms.c.state).where(
+            monitor_alarms.c.gate == gate,
+            monitor_alarms.c.kind == "risk",
+            monitor_alarms.c.raised_at.is_(None),
+            monitor_alarms.c.ended.is_(None),
+        )
+        with self._database.reading() as connection:
+            states = connection.execute(query).scalars().all()
+        return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+
+    def waiting(self, gate: str) -> str | None:
+        """Say which labels the gate's newest run has not used yet, and which draws counted as wrong; None: nothing."""
+        runs = calibration_runs.c
+        query = (
+            sa.select(runs.age_cut, runs.missing).where(runs.gate == gate).order_by(runs.id.desc()).limit(1)
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None or row.age_cut is None else AgeCut.from_json(row.age_cut).said(row.missing)
+
+    def held(self, gate: str) -> Held | None:
+        """The wait of a looser threshold that the gate's newest run began, if no policy came since."""
+        runs = calibration_runs.c
+        newest = sa.select(sa.func.max(runs.id)).where(runs.gate == gate).scalar_subquery()
+        since = sa.select(sa.func.max(policies.c.valid_from)).where(policies.c.gate == gate).scalar_subquery()
+        query = sa.select(runs.id, runs.held_until).where(
+            runs.id == newest, runs.held_until.is_not(None), runs.finished_at >= since
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else Held(run=row.id, until=row.held_until)
 
     def record_run(
         self,
@@ -131,7 +177,7 @@ class Calibrations:
         ----------
         why : why it is put in force, for the record.
         expected : version of the policy that must still be in force; None: whichever is.
-        known_alarms : kinds of standing alarms that whoever decided this knew of: raise `PolicyChanged` where another one
+        known_alarms : kinds of raised alarms that the caller knew of: raise `PolicyChanged` where another one
             stands; None: whichever do.
         alert : raised in the same transaction.
 
@@ -139,7 +185,7 @@ class Calibrations:
         ------
         PolicyChanged
             When `expected` is not in force any more, the gate was revised since the run began (its settings are no
-            longer what was calibrated for), or an alarm was raised since that begins its sample anew.
+            longer what was calibrated for), or an alarm was raised since that restarts its sample.
         UsageError
             When the newest policy is not trusted, or there is no key to sign the next one with.
         """
@@ -248,7 +294,7 @@ class Calibrations:
     ) -> tuple[int, Policy]:
         """Write a run, then lock its gate; returns the run's number and the gate's newest policy.
 
-        Everything that takes long comes before the lock: whoever closes the gate meanwhile does not wait.
+        Everything that takes long comes before the lock: closing the gate meanwhile does not wait.
         """
         self._database.take_time(connection)
         writes_no_evidence(connection)
@@ -279,14 +325,14 @@ class Calibrations:
         if (present.settings, present.seed) != (run.gate.settings, run.gate.seed):
             raise UsageError(
                 f"revision {run.gate.revision} of gate {run.gate.gate} was changed in the database while it was calibrated;"
-                " `streamer audit verify` tells more"
+                " `streamer audit verify` says more"
             )
         return present
 
     def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
         """Put the threshold of the gate's newest run in force, under a new version.
 
-        Only the newest: whoever may pick among thresholds after labels were read is promised nothing.
+        Only the newest: a choice among thresholds after labels were read has no guarantee.
 
         Raises
         ------
@@ -312,6 +358,7 @@ class Calibrations:
                 batches.c.gate,
                 batches.c.batch_id,
                 batches.c.attempt,
+                decisions.c.decided_at,
                 calibration_inputs.c.response_id,
                 calibration_inputs.c.score,
                 calibration_inputs.c.severity,
@@ -338,6 +385,7 @@ class Calibrations:
                 ),
                 draws=rows[0]["draws"],
                 segment=rows[0]["segment"],
+                decided_at=rows[0]["decided_at"],
             )
             for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
         ]
@@ -352,7 +400,6 @@ def _alarm_closure(connection: sa.Connection, gate: str) -> Since | None:
 def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
     query = sa.select(monitor_alarms.c.kind).where(
         monitor_alarms.c.gate == gate,
-        monitor_alarms.c.kind.in_(("risk", "draws")),
         monitor_alarms.c.raised_at.is_not(None),
         monitor_alarms.c.ended.is_(None),
     )
@@ -393,6 +440,9 @@ def _write(
             outcome=outcome,
             why=why,
             labels_through=run.labels_through,
+            age_cut=None if run.age_cut is None else run.age_cut.to_json(),
+            suffix=None if run.suffix is None else run.suffix.to_json(),
+            held_until=run.held_until,
         )
         .returning(calibration_runs.c.id)
     ).scalar_one()

@@ -32,7 +32,7 @@ def allocate_ids(connection: sa.Connection, table: sa.Table, count: int) -> list
             sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}
         ).scalar()
         return list(range((last or 0) + 1, (last or 0) + 1 + count))
-    # The transaction gets its number first, so that who looks for rows that are still to come sees that it is under way.
+    # The transaction gets its number first, so that readers of coming rows see that it is under way.
     connection.execute(sa.text("SELECT pg_current_xact_id()"))
     drawn = connection.execute(
         sa.text("SELECT nextval(pg_get_serial_sequence(:name, 'id')) FROM generate_series(1, :count)"),

@@ -35,13 +35,13 @@ SCHEMA = "streamer"
 """The schema that holds all our tables on PostgreSQL."""
 
 BUSY_SECONDS: float = 10
-"""How long a writer waits for another's lock before the database counts as away."""
+"""How long a writer waits for another's lock before the database counts as unavailable."""
 
 FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
 
 LEASED_SECONDS: float = 5
-"""The same under a lease: whoever takes the lease over needs the rows that a stopped process has locked."""
+"""The same under a lease: the next holder needs the rows that a stopped process has locked."""
 
 THINKING_SECONDS: float = 900
 """The same for a transaction that holds nothing others wait for, while it computes."""
@@ -178,7 +178,7 @@ class Database:
     def under(self, check: Callable[[sa.Connection], None]) -> Database:
         """The same database, where whatever writes calls `check` before it commits, and writes nothing if that raises.
 
-        Such a transaction may sit idle for `LEASED_SECONDS` only, whoever is stopped in it: others wait for its locks.
+        Such a transaction may sit idle for `LEASED_SECONDS` only, whichever process is stopped in it: others wait for its locks.
         """
         other = copy(self)
         other._checks = (*self._checks, check)
@@ -246,15 +246,15 @@ class Database:
             ):
                 raise UsageError(f"{self.url.database} is not a SQLite database") from error
             if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
-                raise UsageError(f"{self}: this database user may not do it: {_first_line(error)}") from error
+                raise UsageError(
+                    f"{self}: this database user lacks the rights to do it: {_first_line(error)}"
+                ) from error
             if isinstance(error.orig, _COLLISIONS):
                 raise  # tried again by `writing`
             if not isinstance(error, exc.IntegrityError):
                 if _blames_a_value(error):
                     raise bad_data(error) from None
-                raise DatabaseFault(
-                    f"{self}: {_first_line(error)}; `streamer doctor` looks closer"
-                ) from error
+                raise DatabaseFault(f"{self}: {_first_line(error)}; `streamer doctor` shows more") from error
             if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
                 # PostgreSQL's detail quotes the row, people's texts included; logs must not.
                 bare = type(error.orig)(error.orig.diag.message_primary or "")
@@ -277,7 +277,7 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         except OSError as error:
-            raise UsageError(f"the database {path} cannot be made: {error.strerror}") from None
+            raise UsageError(f"the database {path} cannot be created: {error.strerror}") from None
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -307,7 +307,7 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
 
 
 def _refuse_damage(context: ExceptionContext) -> None:
-    """Tell of what SQLite cannot read without its bytes: they may be people's texts."""
+    """Describe what SQLite cannot read without quoting its bytes: they may be people's texts."""
     error = context.original_exception
     if not isinstance(error, sqlite3.Error):
         return
@@ -336,7 +336,7 @@ def _begin_postgresql(connection: sa.Connection) -> None:
     # In each transaction and for it alone, in one round trip: what a session was set to, a pooler may give to somebody
     # else, and our next transaction a session that was never set.
     options = connection.get_execution_options()
-    # Whatever the server's default: who has waited for a lock must see what was committed meanwhile.
+    # Whatever the server's default: after waiting for a lock, what was committed meanwhile must be visible.
     level = "REPEATABLE READ" if options.get("snapshot", False) else "READ COMMITTED"
     statements = [
         f"BEGIN ISOLATION LEVEL {level}",
@@ -346,7 +346,7 @@ def _begin_postgresql(connection: sa.Connection) -> None:
         f"SET LOCAL idle_in_transaction_session_timeout = {int(_idle_seconds(connection) * 1000)}",
     ]
     if not options.get("only_reads", False):
-        # As with SQLite: what was published must not be forgotten by a crash, whatever the server's habit.
+        # As with SQLite: a crash must not lose what was published, whatever the server's default.
         statements.append(
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
         )
@@ -370,7 +370,7 @@ def _may_pass(error: exc.DBAPIError) -> bool:
         return False  # tried again by `writing`
     if error.connection_invalidated:
         return True
-    # A program limit that a value is beyond (class 54) is an operational error to the driver, and stays one for ever.
+    # A program limit that a value is beyond (class 54) is an operational error to the driver, and stays one forever.
     return not _blames_a_value(error) and isinstance(
         original, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
     )
@@ -388,7 +388,7 @@ def _blames_a_value(error: exc.DBAPIError) -> bool:
 
 def bad_data(error: exc.StatementError) -> BadData:
     """The error for a value that the database refuses, without the value."""
-    if isinstance(error, exc.IntegrityError):  # its first line has names of ours alone
+    if isinstance(error, exc.IntegrityError):  # its first line has only our own names
         return BadData(f"the database refuses a row: {_first_line(error)}")
     state = getattr(error.orig, "sqlstate", None)
     return BadData(

@@ -1,6 +1,6 @@
 """Leases: who leads among recalibrators, and who calibrates a gate. A row each, with an expiry and an epoch.
 
-A lease belongs to whoever holds its row until the row expires; a thread renews it meanwhile. A process that hangs or is cut off
+A lease belongs to the holder of its row until the row expires; a thread renews it meanwhile. A process that hangs or is cut off
 renews nothing, and another one takes the lease over, with the next epoch. Whatever is written under a lease reads the row
 in the transaction that writes, with a lock that a takeover waits for: what was lost cannot be written under any more.
 
@@ -64,7 +64,7 @@ class Leases:
         self._seconds = seconds
 
     def leadership(self) -> ProcessLease:
-        """Whoever holds this leads among the recalibrators of this database."""
+        """The holder leads the recalibrators of this database."""
         return ProcessLease(self._database, LEADER, seconds=self._seconds, sign_of_life=SIGN_OF_LIFE_SECONDS)
 
     @contextmanager
@@ -84,7 +84,7 @@ class Leases:
             if time.monotonic() >= deadline:
                 raise GateBusy(
                     f"another calibration of gate {gate!r} is under way, by {lease.holder}; wait until it is done and run"
-                    f" again (if that process was killed, its claim ends within {self._seconds:.0f} seconds)"
+                    f" again (if that process was killed, its claim expires within {self._seconds:.0f} seconds)"
                 )
             time.sleep(_TRY_AGAIN_SECONDS)
         try:
@@ -102,7 +102,7 @@ class ProcessLease:
 
     Attributes
     ----------
-    holder : who holds it, as far as the last look told.
+    holder : who holds it, as of the last look.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ProcessLease:
         self.holder = self._me
 
     def held(self) -> bool:
-        """Take it if it is free, and tell whether it is ours now. Raises `Unavailable`, and then nobody knows."""
+        """Take it if it is free, and report whether it is ours now. Raises `Unavailable`, and then nobody knows."""
         self._alive_at = time.monotonic()
         if not self._renew(only_if_due=True) and not self._take():
             return False
@@ -129,13 +129,13 @@ class ProcessLease:
         return True
 
     def lapsed(self) -> bool:
-        """Tell, without asking the database, whether it was ours and could not be renewed in time."""
+        """Report, without asking the database, whether it was ours and could not be renewed in time."""
         return self._epoch is not None and time.monotonic() >= self._until
 
     def check(self, connection: sa.Connection) -> None:
         """Raise `LeaseLost` unless it is still ours; nobody takes it over before this transaction has ended.
 
-        For the end of a transaction: whoever wants to take over waits from here on.
+        For the end of a transaction: a takeover waits from here on.
         """
         query = sa.select(leases.c.epoch).where(self._mine(self._epoch))
         if not self._database.sqlite:
@@ -240,12 +240,12 @@ class ProcessLease:
 
         epoch = self._database.writing(work)
         if epoch is None:
-            return False  # another one was faster
+            return False  # another one took it first
         self._epoch, self._until, self.holder = epoch, asked + self._seconds, self._me
         return True
 
     def _free(self, connection: sa.Connection) -> sa.ColumnElement[bool]:
-        # One that ends later than any lease can was written by a clock that has been set back since.
+        # An expiry later than any lease can have was written by a clock that was set back since.
         far = _later(connection, 2 * max(self._seconds, LEASE_SECONDS))
         return sa.or_(leases.c.expires_at <= _now(connection), leases.c.expires_at > far)
 

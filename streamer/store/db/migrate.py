@@ -1,4 +1,4 @@
-"""Bringing a database's schema to this version's, and telling whether it is there.
+"""Upgrading a database's schema to this version's, and checking whether it is.
 
 Alembic is imported where something is migrated or compared: every command and service starts here, and only looks whether
 the revision is right.
@@ -46,7 +46,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """Where a database stands. `revision` is None before the first migration; `drift` names each difference
+    """A database's revision. `revision` is None before the first migration; `drift` names each difference
     between its tables and this version's, as Alembic describes it. `before` is where a migration found it.
     """
 
@@ -64,7 +64,7 @@ class SchemaState:
 def migrate(
     url: str, revision: str = "head", *, insecure: bool = False, lock_seconds: float = LOCK_SECONDS
 ) -> SchemaState:
-    """Bring the database to `revision` (the newest) and say where it stands.
+    """Bring the database to `revision` (the newest) and return its revision.
 
     A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
     to do. It is one transaction: all of it or nothing. On PostgreSQL a table that stays locked for `lock_seconds`
@@ -131,7 +131,7 @@ def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState
 
 
 def check(url: str, *, insecure: bool = False) -> str | None:
-    """Tell in one sentence what is wrong with the database's schema; None when it is this version's.
+    """Say in one sentence what is wrong with the database's schema; None when it is this version's.
 
     Raises as `schema_state` does.
     """
@@ -146,7 +146,7 @@ def check(url: str, *, insecure: bool = False) -> str | None:
 
 
 def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
-    """Tell where a database stands, changing nothing.
+    """Return a database's revision and drift, changing nothing.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def require_file(database: Database) -> None:
     if not database.sqlite or database.url.database is None:
         return
     if not Path(database.url.database).is_file():
-        raise UsageError(f"there is no database {database.url.database}; `streamer db upgrade` makes it")
+        raise UsageError(f"there is no database {database.url.database}; `streamer db upgrade` creates it")
 
 
 def head() -> str:
@@ -244,7 +244,7 @@ def alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[sa
                 connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
             roles.become_owner(connection)
             if _known_revision(connection) != head() and sa.inspect(connection).has_table(progress.name):
-                # Where every commit begins: workers then wait there, and hold nothing that a migration could want.
+                # Every commit locks it first: workers then wait here, and hold nothing that a migration needs.
                 connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
         yield connection
         if not database.sqlite:

@@ -1,4 +1,4 @@
-"""What stands between this program and PostgreSQL: nothing, or a pooler that shares the server's sessions among clients.
+"""What is between this program and PostgreSQL: nothing, or a pooler that shares the server's sessions among clients.
 
 Everything here works with either, since nothing that is set, locked or prepared outlives its transaction.
 """
@@ -22,7 +22,7 @@ _LOOKS = 5
 
 
 def is_pooled(connection: DBAPIConnection) -> bool:
-    """Tell whether a pooler stands between: the session that answers is not the one that was greeted."""
+    """Report whether a pooler is in between: the session that answers is not the one that was greeted."""
     cursor = connection.cursor()
     cursor.execute("SELECT pg_backend_pid()")
     (answering,) = cursor.fetchone() or (None,)
@@ -31,7 +31,7 @@ def is_pooled(connection: DBAPIConnection) -> bool:
 
 
 def pooling(engine: sa.Engine) -> Pooling:
-    """Tell how the server is reached, from the sessions that two connections meet.
+    """Find out how the server is reached, from the sessions that two connections meet.
 
     A pooler that never gave both the same one counts as ``session``: it may have had a free one for each.
     """

@@ -1,7 +1,7 @@
 """Three database roles on PostgreSQL: who owns the tables, who adds to them, who only looks.
 
-Rights follow from the tables that are there: they are granted anew by each migration, so that a new table is the
-app's to read and to add to, and nobody's to change, without anybody thinking of it.
+Rights follow from the tables that are there: each migration grants them again, so that a new table is the
+app's to read and to add to, and nobody's to change, automatically.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RightsMissing(UsageError):
     Parameters
     ----------
     what : who may not do what, one clause.
-    statements : what an administrator must run so that this user can go on.
+    statements : what an administrator must run so that this user can continue.
     """
 
     def __init__(self, what: str, statements: Sequence[str]) -> None:
@@ -98,14 +98,16 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
     database = Database(url, insecure=insecure)
     try:
         if database.sqlite:
-            raise UsageError("SQLite has no roles: whoever may write the file may change everything in it")
+            raise UsageError("SQLite has no roles: anyone who may write the file may change everything in it")
         with database.errors(), database.engine.begin() as connection:
             refused = _make_roles(connection)
             refused += _let_in(connection)
             transfers = _transfers(connection)
             refused += [statement for statement, allowed in transfers if not allowed]
             if refused:
-                raise RightsMissing(f"{database}: this database user may not do it alone", refused)
+                raise RightsMissing(
+                    f"{database}: this database user lacks the rights to do it alone", refused
+                )
             for statement, _ in transfers:
                 connection.exec_driver_sql(statement)
             become_owner(connection)
@@ -118,7 +120,7 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
 def become_owner(connection: sa.Connection) -> None:
     """Act as the role that owns the schema until the transaction ends, where the roles are in use.
 
-    What a migration makes is then owned by one role, whoever ran it.
+    What a migration makes is then owned by one role, whichever user ran it.
 
     Raises
     ------
@@ -129,7 +131,7 @@ def become_owner(connection: sa.Connection) -> None:
         return
     if not _may_become_owner(connection):
         raise RightsMissing(
-            f"this database user may not do it: it cannot act as {ROLES.migrate}, which owns the tables",
+            f"this database user lacks the rights to do it: it cannot act as {ROLES.migrate}, which owns the tables",
             [_membership(connection)],
         )
     connection.exec_driver_sql(f"SET LOCAL ROLE {ROLES.migrate}")
@@ -193,7 +195,7 @@ def _make_roles(connection: sa.Connection) -> list[str]:
     there = set(connection.scalars(sa.text("SELECT rolname FROM pg_catalog.pg_roles")))
     for name in ROLES:
         create = f"CREATE ROLE {name} NOLOGIN;"
-        # Roles are the server's, not the database's: somebody may make them at this moment.
+        # Roles belong to the server, not to the database: another session may be creating them now.
         quietly = (
             f"DO $$ BEGIN {create} EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
         )
@@ -241,7 +243,7 @@ def _run(connection: sa.Connection, statement: str) -> bool:
 
 
 def _may_become_owner(connection: sa.Connection) -> bool:
-    # From PostgreSQL 16 on, whoever creates a role is its member and yet may not act as it.
+    # From PostgreSQL 16 on, the creator of a role is its member and yet may not act as it.
     right = "SET" if _since_16(connection) else "MEMBER"
     query = sa.text("SELECT pg_has_role(oid, :right) FROM pg_catalog.pg_roles WHERE rolname = :name")
     return bool(connection.scalar(query, {"name": ROLES.migrate, "right": right}))

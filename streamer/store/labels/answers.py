@@ -34,6 +34,8 @@ class Answers:
     def audited(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[StoredBatch]:
         """First attempts that the audit sample took, decided before `older_than` under these scores.
 
+        What a raised audit rate alone has drawn is left out.
+
         Where the audit took every batch, those that were held for blank answers are among them: nothing draws these.
         """
         query = (
@@ -70,7 +72,7 @@ class Answers:
                 # The gate's: a batch of blank answers is not embedded, and its decision names none.
                 gate_revisions.c.encoder == settings.encoder,
                 batches.c.attempt == 1,
-                (decisions.c.sampled & responses.c.score.is_not(None))
+                (decisions.c.sampled & ~decisions.c.extra_draw & responses.c.score.is_not(None))
                 | ((decisions.c.reason == "empty_text") & (gate_revisions.c.audit_probability == 1)),
             )
             .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)

@@ -120,7 +120,7 @@ class Judgements:
             return [_stored(row) for row in connection.execute(query).mappings()]
 
     def erase(self, keys: Iterable[BatchKey]) -> int:
-        """Erase what was asked and said about these batches for good; returns how many judgements lost their texts.
+        """Erase permanently what was asked and said about these batches; returns how many judgements lost their texts.
 
         Marks, counts, failures' codes and the seal stay. The seal's key goes with the texts, so that nobody can test
         guesses of them against it.

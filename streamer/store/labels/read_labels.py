@@ -48,7 +48,7 @@ class UnreadLabels:
 
     Attributes
     ----------
-    others : by labellers that the gate does not name.
+    others : by labellers that the gate does not read.
     unsigned : by labellers whose labels it reads, without a signature that is good here.
     """
 

@@ -22,6 +22,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import unlabelled
+from streamer.store.risk.audit_rates import raised_gates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,14 +38,14 @@ SHOWN = (
     batches.c.references,
     decisions.c.gate,
 )
-"""What a page is told of an answer."""
+"""What a page learns about an answer."""
 
 _CANDIDATES = 8
 _FORGOTTEN = timedelta(days=1)
 
 
 def is_of(reviewer: Reviewer) -> sa.ColumnElement[bool]:
-    """Tell of a claim whether this page has it, with this person at it."""
+    """Report whether this page holds a claim, for this person."""
     return (review_claims.c.holder == reviewer.holder) & (review_claims.c.labeller == reviewer.labeller)
 
 
@@ -77,7 +78,7 @@ def beside(query: sa.Select[Any], claim: sa.Subquery, offer: sa.Subquery) -> sa.
 def candidates(
     labels: sa.FromClause, reviewer: Reviewer, gates: Sequence[str], now: datetime
 ) -> sa.Select[Any]:
-    """Select what this page may have, in the order in which it is to get it: first what it has."""
+    """Select what this page may have, in the order in which it is to get it: what it has, then gates in doubt, then others."""
     claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
     own = sa.exists().where(
         review_claims.c.batch == responses.c.batch,
@@ -98,6 +99,8 @@ def candidates(
         .where(decisions.c.gate.in_(gates), responses.c.text.is_not(None), claim.c.batch.is_(None))
         .order_by(
             sa.case((own, 0), (offer.c.skipped_at.is_(None), 1), else_=2),
+            # Whole gates, so that within one the order has nothing to do with draws and answers.
+            sa.case((decisions.c.gate.in_(raised_gates(now)), 0), else_=1),
             offer.c.skipped_at,
             decisions.c.decided_at,
             batches.c.id,
@@ -119,7 +122,7 @@ def take(
     """Claim a response that waits for a severity, or keep it; False when another has it, or it was labelled."""
     if not _claim(connection, row.batch, row.position, reviewer, until=until, now=now):
         return False
-    # Asked once it is ours: whoever had it may have labelled it, and given it up, a moment ago.
+    # Asked once it is ours: its former holder may have labelled it, and given it up, a moment ago.
     waits = unlabelled(labels, sa.literal(1)).where(
         responses.c.batch == row.batch, responses.c.position == row.position
     )

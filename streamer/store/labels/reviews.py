@@ -53,7 +53,7 @@ class Reviews:
     ) -> ReviewItem | None:
         """Claim the oldest decision's answer that nobody labelled or has, what this person skipped last.
 
-        A page that has a claim gets the same item again. None when nothing is to be had.
+        A page that has a claim gets the same item again. None when nothing is left.
         """
         # Looked for without a lock, so that workers can commit meanwhile, and taken in a short transaction.
         for _ in range(_ROUNDS):
@@ -114,7 +114,7 @@ class Reviews:
         return self._database.writing(work)
 
     def skip(self, reviewer: Reviewer, token: str, *, now: datetime) -> None:
-        """Put an item behind everything else that waits for this person, and give the claim up.
+        """Move an item to the end of this person's queue, and give up the claim.
 
         Raises `UnknownItem`.
         """
@@ -179,7 +179,7 @@ class Reviews:
         return self._database.writing(work)
 
     def release(self, reviewer: Reviewer) -> None:
-        """Give up what this page has: the person leaves."""
+        """Release this page's claim: the person leaves."""
         mine = sa.delete(review_claims).where(is_of(reviewer))
         self._database.writing(lambda connection: connection.execute(mine))
 
@@ -244,7 +244,7 @@ def _take_one(
     until: datetime,
     now: datetime,
 ) -> ReviewItem | None:
-    """Take the first of the candidates that is still to be had; None when none is."""
+    """Take the first of the candidates that is still available; None when none is."""
     forget_old(connection, now)
     for row in found:
         if take(connection, labels, row, reviewer, until=until, now=now):

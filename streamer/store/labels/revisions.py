@@ -23,9 +23,10 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.log.resolve_outcomes import add_labels, known_gates
+from streamer.store.risk.audit_rates import raised_gates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from streamer.journal import LabelRevision
@@ -38,7 +39,7 @@ _IDS_A_QUERY = 500
 
 
 class Added(NamedTuple):
-    """What became of labels that were brought: new revisions, identical ones that were there already, new signatures; and
+    """The outcome of labels that were given: new revisions, identical ones that were there already, new signatures; and
     those of all of them that their gate does not read."""
 
     added: int
@@ -51,7 +52,8 @@ class Added(NamedTuple):
 class QueuedResponse:
     """A drawn response that waits for a severity of its gate's kind; `place` orders the queue.
 
-    `text` is None, and `prompt` empty, where the gate keeps no texts.
+    `text` is None, and `prompt` empty, where the gate keeps no texts. `urgent`: its gate's audit rate is raised, because the
+    risk alarm gathers evidence.
     """
 
     key: BatchKey
@@ -61,7 +63,8 @@ class QueuedResponse:
     prompt: str
     text: str | None
     references: tuple[str, ...] | None
-    place: tuple[datetime, int, int]
+    place: tuple[int, datetime, int, int]
+    urgent: bool = False
 
 
 class Severities:
@@ -132,7 +135,7 @@ def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery
     """The labels that are read of each response of a gate's first attempts, by ``batch_id`` and ``response_id``.
 
     ``labels`` counts its revisions, by whoever; ``severity`` is the highest of them. Where there is only one that is the
-    present severity as well; of several `Severities` knows the mean.
+    present severity as well; of several `Severities` knows the mean. ``received_at`` is when the first of them came.
     """
     return (
         sa.select(
@@ -140,6 +143,7 @@ def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery
             labels.c.response_id,
             sa.func.count().label("labels"),
             sa.func.max(labels.c.severity).label("severity"),
+            sa.func.min(labels.c.received_at).label("received_at"),
         )
         .where(labels.c.gate == gate, labels.c.kind == kind, labels.c.attempt == 1)
         .group_by(labels.c.batch_id, labels.c.response_id)
@@ -207,15 +211,29 @@ class Labels:
                     known.add((BatchKey(row.gate, row.batch_id, row.attempt), row.response_id))
         return [label for label in revisions if (label.key, label.response_id) not in known]
 
+    def urgent(self, now: datetime) -> frozenset[str]:
+        """The gates whose audit rate is raised: the risk alarm waits for their labels."""
+        with self._database.reading() as connection:
+            return frozenset(connection.execute(raised_gates(now)).scalars())
+
     def queue(
-        self, gate: str | None = None, *, limit: int = 100, after: QueuedResponse | None = None
+        self,
+        gate: str | None = None,
+        *,
+        limit: int = 100,
+        after: QueuedResponse | None = None,
+        urgent: Collection[str] = (),
     ) -> list[QueuedResponse]:
         """Drawn responses without a severity of their gate's present kind, the oldest decision first.
 
+        Those of the gates `urgent` come before those of others. Within a gate the order stays that of decisions, drawn by a
+        raised rate or not: else whether a label comes in time would depend on what is drawn later, or on its answer.
+
         What scores at or below the gate's label floor is not asked for, nor what no reader would read: see
-        `unlabelled`. `after` goes on behind that one, whatever was labelled or decided meanwhile.
+        `unlabelled`. `after` continues after that one, whatever was labelled or decided meanwhile.
         """
-        place = (decisions.c.decided_at, batches.c.id, responses.c.position)
+        rank = sa.case((decisions.c.gate.in_(sorted(urgent)), 0), else_=1) if urgent else sa.literal(1)
+        place = (rank, decisions.c.decided_at, batches.c.id, responses.c.position)
         conditions = []
         if after is not None:
             reached = (
@@ -238,6 +256,7 @@ class Labels:
                 batches.c.references,
                 batches.c.id,
                 responses.c.position,
+                rank.label("rank"),
             )
             found = connection.execute(query.where(*conditions).order_by(*place).limit(limit)).all()
         return [
@@ -249,7 +268,8 @@ class Labels:
                 prompt=row.prompt,
                 text=row.text,
                 references=None if row.references is None else tuple(row.references),
-                place=(row.decided_at, row.id, row.position),
+                place=(row.rank, row.decided_at, row.id, row.position),
+                urgent=row.gate in urgent,
             )
             for row in found
         ]

@@ -85,6 +85,8 @@ def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[
         for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms")
         if decision[name] is not None
     }
+    if decision["audit_rate"] is not None:
+        own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
     if any(row["uniform"] is not None for row in responses):
         own["uniforms"] = [row["uniform"] for row in responses]
     return own | {

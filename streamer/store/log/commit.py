@@ -1,7 +1,7 @@
-"""The group commit: what became of some records, all in one transaction, exactly once.
+"""The group commit: the outcomes of some records, all in one transaction, exactly once.
 
-The progress rows are locked first, in one order for everybody; they tell whether the lease is still held and
-whether this very commit was made before (its answer was lost). Then keys are settled, everything is written and
+The progress rows are locked first, in one order for everybody; they show whether the lease is still held and
+whether this very commit was made before (its answer was lost). Then keys are resolved, everything is written and
 chained, and progress is moved by compare-and-set. Last, the fence: what was decided must still be what the newest
 policies say.
 """
@@ -54,7 +54,7 @@ def commit_slices(
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` tells the present moment, for deadlines.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def commit_slices(
         for entry in entries
         if entry.decision is not None and isinstance(entry.outcome, Decision)
     ]
-    check_current(connection, decided, clock)  # what is outdated by now need not be written first
+    check_current(connection, decided, clock)  # do not write what is outdated already
 
     ledger: list[dict[str, Any]] = []
     heads: dict[int, tuple[int, bytes]] = {}

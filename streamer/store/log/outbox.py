@@ -1,4 +1,4 @@
-"""Messages that must reach Kafka exactly as stored: written with what they tell of, published afterwards."""
+"""Messages that must reach Kafka exactly as stored: written together with what they announce, published afterwards."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def enqueue(connection: sa.Connection, message: OutboxMessage, now: datetime) ->
 def unpublished_topics(
     connection: sa.Connection, *, queued: bool, ownerless: bool, before: datetime | None
 ) -> list[str]:
-    """The topics of rows that wait in the outbox and, with `queued`, in the queue, whoever has their partitions."""
+    """The topics of rows that wait in the outbox and, with `queued`, in the queue, whichever worker has their partitions."""
     found = set()
     if queued:
         last = ""

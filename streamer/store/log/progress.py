@@ -36,7 +36,7 @@ def take_leases(
     *,
     topic_ids: Mapping[str, str] = NO_IDS,
 ) -> dict[Partition, Lease]:
-    """Raise each partition's epoch by one; whoever wrote under the old one is fenced from now on.
+    """Raise each partition's epoch by one; writers under the old one are fenced from now on.
 
     The topic's id is kept from when it is first known, or from when the first outcome is still to come. Raises
     `TopicRecreated` where the stored one is another.
@@ -124,7 +124,7 @@ def advance(
 
 
 def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datetime) -> None:
-    """Write that offsets are lost for good, and move past them. Safe to repeat."""
+    """Record that offsets are lost permanently, and move past them. Safe to repeat."""
     if gap.partition != lease.partition or not 0 <= gap.from_offset < gap.to_offset:
         raise ValueError(f"{gap} is no gap of {lease.partition}")
     position = lock(connection, [lease.partition]).get(lease.partition)

@@ -1,4 +1,4 @@
-"""Settling what outcomes became: the first of a batch key is its decision, what is known already repeats it."""
+"""Resolving outcomes: the first of a batch key is its decision, and the next ones repeat it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def settle(
     refused += found
     withhold = bool(refused) and _some_gate_keeps_no_texts(connection)
     if withhold:
-        # Whose text a refused message holds cannot be told: it stays in Kafka, where its place is known.
+        # Whose text a refused message holds is unknown: it stays in Kafka, where its place is known.
         refused = [(entry, code, _WITHHELD) for entry, code, _ in refused]
         for entry, code, detail in refused:
             entry.message = dead_letter_message(rows.withheld(entry.record), code, detail)
@@ -228,7 +228,7 @@ def add_labels(
     """Insert labels and signatures that are new. Returns, for each label, the rows that stand for it.
 
     An identical one (same response, kind, labeller, moment and severity) is stored once, with every signature that came
-    with a copy of it: whoever sends an unsigned copy first keeps no signature out.
+    with a copy of it: an unsigned copy that came first keeps no signature out.
     """
     standing = _add_new(
         connection,

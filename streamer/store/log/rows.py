@@ -44,6 +44,8 @@ def check_decision(decision: Decision) -> None:
         raise ValueError(f"{decision.key}: outcome {decision.outcome!r} contradicts the responses' actions")
     if not decision.sampled and any(response.drawn for response in decision.responses):
         raise ValueError(f"{decision.key}: responses are drawn from a batch that is not sampled")
+    if decision.extra_draw and not (decision.sampled and decision.audit_rate is not None):
+        raise ValueError(f"{decision.key}: drawn beyond the base rate, though nothing raised it")
     if decision.policy.gate != decision.key.gate:
         raise ValueError(f"{decision.key}: decided under a policy of gate {decision.policy.gate!r}")
 
@@ -116,6 +118,8 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "timestamp_ms": None
         if decision.policy.settings.decision_deadline_seconds is None
         else decision.record.timestamp_ms,
+        "audit_rate": decision.audit_rate,
+        "extra_draw": bool(decision.extra_draw),
     }
 
 

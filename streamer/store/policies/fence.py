@@ -1,11 +1,11 @@
-"""The fence between decisions and policies: once a policy is minted, nothing is committed that an older one decided.
+"""The fence between decisions and policies: once a policy is written, nothing is committed that an older one decided.
 
-A commit takes its gates' locks, shared, as the last thing it does, and then reads which policies are the newest. Minting
+A commit takes its gates' locks, shared, as the last thing it does, and then reads which policies are the newest. Writing
 takes its gate's lock alone, and lets go of it with its own transaction. So a commit either ends before the new policy is
-there, or waits for it and sees it; a commit that is stuck on something else holds no lock that minting waits for. Only
+there, or waits for it and sees it; a commit that is stuck on something else holds no lock that a policy writer waits for. Only
 where policies keep coming does a commit take the locks first (`keep_newer_out`): else policies that come faster than a
 group is written would keep that group from ever being committed. The locks are advisory ones because these queue: a row
-that commits keep locking in shared mode is never free for minting.
+that commits keep locking in shared mode is never free for a policy writer.
 
 SQLite has one writer at a time, and needs no lock.
 """
@@ -77,7 +77,7 @@ def check_current(
 
 
 def keep_newer_out(connection: sa.Connection, gates: Collection[str]) -> None:
-    """Wait for policies of these gates that are being minted, and let no further one in before this transaction ends."""
+    """Wait for policies of these gates that are being written, and let no further one in before this transaction ends."""
     if gates and connection.dialect.name != "sqlite":
         _take(connection, sa.func.pg_advisory_xact_lock_shared, gates)
 
@@ -94,7 +94,7 @@ def close_to_older(connection: sa.Connection, gate: str) -> None:
 
 def _take(connection: sa.Connection, lock: Callable[..., sa.Function[Any]], gates: Iterable[str]) -> None:
     numbers = sorted({hashlib.sha256(gate.encode()).digest()[0] % _LOCKS for gate in gates})
-    # In one order for everybody.
+    # Always in the same order, against deadlocks.
     number = sa.func.unnest(sa.literal(numbers, postgresql.ARRAY(sa.Integer))).column_valued("number")
     connection.execute(sa.select(lock(_SPACE, number)))
 

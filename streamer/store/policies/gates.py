@@ -107,13 +107,13 @@ class Gates:
             return self._database.writing(work)
         except exc.IntegrityError as error:
             if "pk_gates" in str(error.orig):
-                raise _taken(name) from None  # somebody else was a moment earlier
+                raise _taken(name) from None  # another process created it a moment earlier
             raise
 
     def revise(
         self, name: str, changes: Mapping[str, object], *, by: str, reason: str, now: datetime | None = None
     ) -> GateRevision:
-        """Change settings under a new revision and mint the policy that carries them.
+        """Change settings under a new revision and write the policy that carries them.
 
         A change of what the threshold was calibrated for closes the gate until it is recalibrated;
         another keeps state, threshold, run and guarantee.

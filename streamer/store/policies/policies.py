@@ -1,4 +1,4 @@
-"""Policies: minted one version after the other, never changed; the newest of a gate is the one in force."""
+"""Policies: written one version after the other, never changed; the newest of a gate is the one in force."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from streamer.store.db.schema import policy_events
 from streamer.store.log.outbox import enqueue, is_waiting
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
 from streamer.store.policies.policy_writer import one_version
+from streamer.store.risk.audit_rates import newest_rates
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from streamer.gates.audit_rate import AuditRate
     from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy, OutboxMessage
     from streamer.signing.policies import PolicyVersion
@@ -60,9 +62,13 @@ class Policies:
         return {gate: one.active for gate, one in self.versions(names).items() if one.active is not None}
 
     def versions(self, names: Sequence[str] | None = None) -> dict[str, PolicyVersion]:
-        """The newest policy of each gate (of all when None), not yet trusted."""
+        """The newest policy of each gate (of all when None), not yet trusted, with its newest audit rate."""
         with self._database.reading() as connection:
-            return {one.gate: one for one in read_versions(connection, newest_keys(connection, names))}
+            rates = newest_rates(connection, names)
+            return {
+                one.gate: _at(one, rates.get(one.gate))
+                for one in read_versions(connection, newest_keys(connection, names))
+            }
 
     def before(self, gate: str, version: int, limit: int) -> builtins.list[PolicyVersion]:
         """The policies before a version, the newest first, not yet trusted."""
@@ -156,7 +162,7 @@ class Policies:
             changed = calibrated_for_another(older.settings, present.settings)
             if changed:
                 raise UsageError(
-                    f"policy {version} of {gate} was calibrated for another {', '.join(changed)}; recalibrate instead"
+                    f"policy {version} of {gate} was calibrated for different settings ({', '.join(changed)}); recalibrate instead"
                 )
             return self._mint.next(
                 connection,
@@ -199,7 +205,7 @@ class Policies:
             return self._own_message(connection, policy)
 
     def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
-        """Have the message about a policy published once more, because others overwrote it on its topic.
+        """Have the message about a policy published again, because others overwrote it on its topic.
 
         False, and nothing is enqueued, when the record does not have this policy, or it is not trusted. A message of the
         gate that waits already is enough.
@@ -221,10 +227,18 @@ class Policies:
         return self._mint.message_of(found)
 
 
+def _at(found: PolicyVersion, rate: AuditRate | None) -> PolicyVersion:
+    return (
+        found
+        if found.active is None or rate is None
+        else replace(found, active=replace(found.active, rate=rate))
+    )
+
+
 def _readable(found: PolicyVersion) -> Policy:
     if found.active is None:
         raise UsageError(
             f"policy {found.version} of gate {found.gate} cannot be read by this version; "
-            "`streamer audit verify` tells whether it was changed"
+            "`streamer audit verify` shows whether it was changed"
         )
     return found.active.policy

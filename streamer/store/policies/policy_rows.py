@@ -1,4 +1,4 @@
-"""Policies as rows, with the settings, the seed and the salt that belong to them; what cannot be read is told apart."""
+"""Policies as rows, with the settings, the seed and the salt that belong to them; what cannot be read is marked as such."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a policy comes to be: on top of one that is trusted, signed, with its story and the message about it.
+"""How a policy is written: on top of one that is trusted, signed, with its story and the message about it.
 
-Whoever mints does it in one transaction: the policy, its signature, its events, their links in the control chain and
+A policy is written in one transaction: the policy, its signature, its events, their links in the control chain and
 the outbox row are there together or not at all.
 """
 
@@ -35,8 +35,8 @@ class Mint:
 
     Parameters
     ----------
-    message : how the world is told of a policy, with its signature if it has one.
-    keys : sign what is minted, and tell which policies may be built on.
+    message : makes the event of a policy, with its signature if it has one.
+    keys : sign new policies, and decide which policies may be built on.
     """
 
     def __init__(self, message: PolicyMessage, keys: PolicyKeys = NO_KEYS) -> None:
@@ -106,7 +106,7 @@ class Mint:
             policy_events.c.version == changed.version,
             policy_events.c.event == "superseded",
         )
-        # Somebody may have written past the program that it was.
+        # Someone may have written to the database directly.
         if not connection.execute(sa.select(superseded)).scalar_one():
             _write_event(
                 connection, changed.gate, changed.version, "superseded", by=by, reason=reason, now=now
@@ -154,7 +154,7 @@ class Mint:
         fence.close_to_older(connection, policy.gate)  # last: commits wait from here on
 
     def message_of(self, found: PolicyVersion) -> OutboxMessage | None:
-        """The message about a policy that is trusted, as it was when it was minted; None for one that is not."""
+        """The message about a policy that is trusted, as it was when it was written; None for one that is not."""
         if found.active is None or not self.trusts(found):
             return None
         return self._message(found.active.policy, found.stored_signature())
@@ -171,7 +171,7 @@ class Mint:
             raise UsageError(missing)
 
     def missing_key(self, gate: str, *, signed: bool) -> str | None:
-        """Say why no policy of a gate can be made here for want of a key; None when one can.
+        """Say why no policy of a gate can be made here for lack of a key; None when one can.
 
         `signed` : whether its newest policy is.
         """

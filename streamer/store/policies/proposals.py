@@ -31,6 +31,7 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.why,
     calibration_runs.c.requested_by,
     calibration_runs.c.finished_at,
+    calibration_runs.c.held_until,
     calibration_candidates.c.state,
     calibration_candidates.c.threshold,
     calibration_candidates.c.rule,
@@ -49,6 +50,7 @@ class Proposal:
     cut, rule, guarantee : what the policy would have.
     groups, items, missing : of the run.
     why : why it was not put in force at once; empty when somebody asked for a proposal.
+    held_until : when the service tests it again, to put it in force by itself; None: it waits for a person.
     """
 
     gate: str
@@ -63,6 +65,7 @@ class Proposal:
     by: str
     at: datetime
     why: str = ""
+    held_until: datetime | None = None
 
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:
@@ -91,7 +94,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
                 calibration_runs.c.id == last,
                 calibration_runs.c.id > sa.func.coalesce(in_force, 0),
                 calibration_runs.c.outcome.is_(None) | (calibration_runs.c.outcome != "unchanged"),
-                # What an alarm closed the gate for, older runs have not read apart.
+                # Older runs did not read what made an alarm close the gate.
                 sa.func.coalesce(calibration_runs.c.since_version, 0) >= sa.func.coalesce(alarm, 0),
             )
         )
@@ -113,6 +116,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
         by=row["requested_by"],
         at=row["finished_at"],
         why=row["why"],
+        held_until=row["held_until"],
     )
 
 
@@ -151,7 +155,7 @@ def activate(
     changed = calibrated_for_another(proposal.settings, present.settings)
     if changed:
         raise UsageError(
-            f"run {proposal.run} was calibrated for another {', '.join(changed)} than gate {gate!r} has now; "
+            f"run {proposal.run} was calibrated for different settings than gate {gate!r} has now ({', '.join(changed)}); "
             "recalibrate instead"
         )
     return mint.next(

@@ -14,7 +14,7 @@ from streamer.risk.rounds.store import News, Standing
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
 from streamer.store.policies.policy_rows import newest_keys, read_versions
-from streamer.store.risk import monitored_decisions
+from streamer.store.risk import audit_rates, monitored_decisions
 from streamer.store.risk.alerts import raise_alert
 from streamer.store.risk.monitoring_rows import (
     read_watch,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
+    from streamer.gates.audit_rate import AuditRate
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
@@ -79,6 +80,7 @@ class Monitoring:
                 return None
             watch = read_watch(connection, gate)
             told = [one.alert_id for one in watch.alarms if one.alert_id is not None]
+            rate = audit_rates.newest_rates(connection, [gate]).get(gate)
             return Standing(
                 watch=watch,
                 policy=found[0].active.policy,
@@ -86,7 +88,15 @@ class Monitoring:
                 acknowledged=_acknowledged(connection, told),
                 probe=monitored_decisions.probe(connection),
                 reopened=_reopened(connection, watch),
+                rate=rate,
+                extra=0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since),
             )
+
+    def rate(self, gate: str) -> tuple[AuditRate | None, int]:
+        """The newest audit rate of a gate, and how many labels raised rates asked for on its day."""
+        with self._database.reading(snapshot=True) as connection:
+            rate = audit_rates.newest_rates(connection, [gate]).get(gate)
+            return rate, 0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since)
 
     def watch(self, gate: str) -> GateWatch:
         """Where the watching of a gate stands; a new one where it was never watched."""
@@ -144,6 +154,8 @@ class Monitoring:
             write_alarms(connection, before, watch, written.ended)
             for event in written.tell(closed, refused):
                 raise_alert(connection, event, message=self._message)
+            if written.rate is not None:
+                audit_rates.append(connection, before.gate, written.rate, now)
             return True
 
         return self._database.writing(work)

@@ -130,6 +130,6 @@ class Labellers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._thread.join(30)
+        self._thread.join(240)
         if kind is None:
             self.check()

@@ -56,7 +56,7 @@ def test_verify_says_what_fits_and_what_it_could_not_check(
 ) -> None:
     assert main(["audit", "verify"]) == 0
     printed = capsys.readouterr()
-    assert printed.out == "Everything that could be checked fits.\n"
+    assert printed.out == "Everything that could be checked is consistent.\n"
     assert "younger than the last checkpoint" in printed.err
     (here / "checkpoints.jsonl").rename(here / "elsewhere.jsonl")
     assert main(["audit", "verify", "--json"]) == 0
@@ -130,7 +130,7 @@ def test_a_checkpoint_on_demand(
     assert main(["audit", "checkpoint", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"made": True, "sequence": 4}
     assert main(["audit", "checkpoint"]) == 0
-    assert capsys.readouterr().out == "Nothing has happened since checkpoint 4.\n"
+    assert capsys.readouterr().out == "Nothing was recorded since checkpoint 4.\n"
     assert len((here / "checkpoints.jsonl").read_bytes().splitlines()) == 4
     assert main(["audit", "verify"]) == 0
     assert "younger" not in capsys.readouterr().err

@@ -68,12 +68,12 @@ def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(
         assert store.reports.brought_embeddings("nobody") == (0, 0)
     main(["doctor"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "gate usual: wants encoder any@12345678, workers with these settings run none" in told
+    assert "gate usual: needs encoder any@12345678, workers with these settings run none" in told
     assert "set STREAMER_ENCODER_NAME, or streamer gate set usual --embeddings accept" in told
     assert "gate usual: 3 recent batches brought embeddings, which it refuses" in told
     assert "gate trusting: 2 of 3 recent batches that brought embeddings were held" in told
     assert "publish embedding_encoder 'external:made-up' with embeddings of dimension 8" in told
-    assert "gate trusting: wants encoder" not in told, "no worker needs one"
+    assert "gate trusting: needs encoder" not in told, "no worker needs one"
 
 
 def test_a_batch_that_nothing_embedded_names_no_encoder(here: Path) -> None:

@@ -321,7 +321,7 @@ def test_a_policy_that_ships_more_with_everything_computed_anew(record: Record) 
     [
         # An old threshold under a budget that it was never calibrated for.
         (f"UPDATE gate_revisions SET alpha = 0.01 WHERE gate = 'best' AND revision = (SELECT gate_revision FROM"
-         f" policies WHERE gate = 'best' AND version = {CUT})", "calibrated for another alpha"),
+         f" policies WHERE gate = 'best' AND version = {CUT})", "calibrated for different settings: alpha"),
         ("UPDATE policies SET calibration_run = (SELECT max(id) FROM calibration_runs WHERE gate = 'each') WHERE"
          f" gate = 'best' AND version = {CUT}", "is of the gate each"),
         (f"""UPDATE policies SET rule = '{{"curve":null,"kind":"rank","parameters":{{}}}}' WHERE gate = 'best'"""

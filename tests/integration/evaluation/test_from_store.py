@@ -131,7 +131,7 @@ def test_a_gate_that_keeps_hashes_only_is_evaluated_on_its_scores(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_database_url)
     assert main(["evaluate", "--from-store", "bot", "--scorers", "all"]) == 2
-    assert "texts are not on record" in capsys.readouterr().err
+    assert "texts are not stored" in capsys.readouterr().err
 
 
 def test_the_unit_best_has_labels_of_best_answers_alone(

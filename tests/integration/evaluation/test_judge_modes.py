@@ -92,7 +92,7 @@ def test_a_judge_that_stops_answering_loses_nothing(clouds, tmp_path):
 
     with OpenAIServer(for_ten) as server:
         with pytest.raises(
-            Unavailable, match=rf"rate_limited.*1\d of {DISTINCT} marks are kept|10 of {DISTINCT}"
+            Unavailable, match=rf"rate_limited.*1\d of {DISTINCT} ratings are kept|10 of {DISTINCT}"
         ):
             judged(server, clouds, tmp_path / "cache", concurrency=1, tries=1)
         asked_before = len(server.requests)
@@ -123,12 +123,12 @@ def test_an_answer_without_a_mark_is_held_and_told_of(clouds, tmp_path, bad, cod
             server, clouds, tmp_path / "cache", timeout=0.5 if code == "timed_out" else 5.0, tries=1
         )
     (result,) = found.data_sets
-    (note,) = [note for note in result.notes if "gave no mark" in note]
-    assert re.search(rf"no mark to 2 of {DISTINCT} distinct answers \(({code}) 2\)", note), note
+    (note,) = [note for note in result.notes if "gave no rating" in note]
+    assert re.search(rf"no rating to 2 of {DISTINCT} distinct answers \(({code}) 2\)", note), note
     with OpenAIServer(reply) as server:
         later = judged(server, clouds, tmp_path / "cache")
         assert len(server.requests) == 2, "only what was not marked is asked again"
-    assert not any("gave no mark" in note for note in later.data_sets[0].notes)
+    assert not any("gave no rating" in note for note in later.data_sets[0].notes)
 
 
 def test_damaged_marks_are_asked_for_again(clouds, tmp_path):

@@ -468,7 +468,7 @@ class TestManyCases:
             while not server.requests:
                 time.sleep(0.01)
             judge.close()
-            thread.join(timeout=10)
+            thread.join(timeout=240)
             assert not thread.is_alive()
             judge.close()
             with pytest.raises(UsageError, match="closed"):
@@ -544,4 +544,4 @@ from streamer.labels.judge.client import Judge
 from streamer.labels.judge.endpoint import JudgeEndpoint
 judge = Judge(JudgeEndpoint(base_url="http://127.0.0.1:9/v1", tries=1))
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=dict(os.environ))
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240, env=dict(os.environ))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
-from streamer.labels.severity import ReferencedAnswer, factuality_severities
+from streamer.labels import ReferencedAnswer, factuality_severities
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import pytest
 from streamer import cli
 from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
-from streamer.labels.judge.labeller import GIVE_UP_AFTER
+from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from tests.integration.store.conftest import World
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.services.ports import free_port
@@ -256,7 +256,7 @@ class TestJudge:
                 assert child.poll() is None
                 time.sleep(0.01)
             child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=30)
+            out, err = child.communicate(timeout=240)
         assert child.returncode == cli.INTERRUPTED
         done = len(labels(world))
         assert len(server.requests) - done <= IN_FLIGHT

@@ -12,7 +12,7 @@ from streamer.cli import main
 from streamer.clouds.cloud import read_clouds
 from streamer.labels.cloud_labels import CloudLabelling
 from streamer.labels.filling import Attempted, fill
-from streamer.labels.reference_labellers import LexicalLabeller
+from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.severity import Severity
 
 
@@ -53,7 +53,7 @@ def test_going_on_after_a_kill(capsys: pytest.CaptureFixture[str]) -> None:
     Path("out.jsonl").write_bytes(whole[:-20])
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     assert labels() == {"a": (0.0, 1.0), "b": (None, None), "c": (0.0, 1.0)}
-    assert "2 clouds were there already" in capsys.readouterr().err
+    assert "2 clouds were labelled already" in capsys.readouterr().err
     after = Path("out.jsonl").read_bytes()
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     assert Path("out.jsonl").read_bytes() == after
@@ -68,7 +68,7 @@ def test_two_labellers_do_not_share_a_file(capsys: pytest.CaptureFixture[str]) -
 def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
     asked: list[str] = []
 
-    class Half(LexicalLabeller):
+    class Half(Lexical):
         fails = True
 
         def label(self, tasks: Any) -> Any:
@@ -100,7 +100,7 @@ def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
     ("text", "out", "says"),
     [
         ("not json", "out.jsonl", "line 1 is not JSON"),
-        (row("a", "x", "y") + "\n" + row("a", "x", "y"), "out.jsonl", "there twice"),
+        (row("a", "x", "y") + "\n" + row("a", "x", "y"), "out.jsonl", "occurs twice"),
         (row("a", "x", "y"), "in.jsonl", "names the file that is read"),
         (row("a", "x", "y"), "out.jsonl.gz", "must not end in .gz"),
         (row("a", "x", "y").replace('"label": null', '"label": 1'), "out.jsonl", "'unstated'"),

@@ -64,7 +64,7 @@ class Site:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=240)
         assert not self._thread.is_alive()
         self._listening.close()
 

@@ -46,7 +46,7 @@ class Client:
         method: str = "POST",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=240)
         sent = {"content-type": "application/json", "x-review-key": self.key, "cookie": self.cookie}
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         connection.request(method, path, None if method == "GET" else raw, {**sent, **(headers or {})})

@@ -52,11 +52,11 @@ class Process:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=240)
 
     def stop(self) -> tuple[int, str]:
         self.process.terminate()
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=240)
         return self.process.returncode, out + err
 
 

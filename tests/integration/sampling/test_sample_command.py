@@ -556,7 +556,7 @@ class TestStopped:
         answer = Paid(after=0.05)
         with OpenAIServer(answer) as server:
             with running(server, folder) as process:
-                assert answer.enough.wait(30)
+                assert answer.enough.wait(240)
                 process.kill()
                 process.wait()
                 assert not (folder / "out.jsonl").exists()
@@ -579,9 +579,9 @@ class TestStopped:
         answer = Paid(after=0.1)
         with OpenAIServer(answer) as server:
             with running(server, folder) as process:
-                assert answer.enough.wait(30)
+                assert answer.enough.wait(240)
                 process.send_signal(number)
-                _, said = process.communicate(timeout=20)
+                _, said = process.communicate(timeout=240)
             assert process.returncode == status, said
             assert "in the journal" in said
             first = len(server.requests)
@@ -605,7 +605,7 @@ class TestStopped:
             process.send_signal(signal.SIGTERM)
             time.sleep(0.2)
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=240)
         assert process.returncode in (130, 143), said
         assert [cloud.question_id for cloud in clouds()] == ["q1", "q2"]
         assert "not finished yet" in said
@@ -613,7 +613,7 @@ class TestStopped:
     def test_one_run_at_a_time(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         answer = Paid(after=0.1)
         with OpenAIServer(answer) as server, running(server, folder):
-            assert answer.enough.wait(30)
+            assert answer.enough.wait(240)
             assert sample(server, *SAME) == 2
         assert "another run writes" in capsys.readouterr().err
 

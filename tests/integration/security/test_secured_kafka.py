@@ -217,12 +217,12 @@ def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: Secur
         (
             mtls,
             {"security.protocol": "SSL", "ssl.ca.location": own["ssl.ca.location"]},
-            "client's certificate",
+            "client certificate",
         ),
         (
             mtls,
             own | {"ssl.certificate.location": str(forged.certificate), "ssl.key.location": str(forged.key)},
-            "client's certificate that it trusts",
+            "client certificate that it trusts",
         ),
     ):
         with pytest.raises(UsageError, match=complaint) as caught:

@@ -273,3 +273,25 @@ def world(new_world: Callable[..., World]) -> World:
     made = new_world()
     made.gate()
     return made
+
+
+@pytest.fixture
+def postgres_world(migrated_postgres_url: str) -> Iterator[World]:
+    world = World(migrated_postgres_url)
+    world.gate()
+    yield world
+    world.close()
+
+
+def interrupted(world: World, meanwhile: Callable[[], object]) -> Store:
+    """A store that lets something happen in the middle of a commit that has a dead letter of the store's own."""
+
+    def message(record: Record, code: str, detail: str) -> OutboxMessage:
+        meanwhile()
+        return dead_letter_message(record, code, detail)
+
+    store = open_store(
+        world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=message
+    )
+    world.stores.append(store)
+    return store

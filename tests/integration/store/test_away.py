@@ -17,39 +17,15 @@ import sqlalchemy as sa
 
 from streamer.errors import BadData, Unavailable
 from streamer.journal import OutboxMessage
-from streamer.store import migrate, open_store
+from streamer.store import migrate
 from streamer.store.db import engine
 from tests.faults.site import wait_until
-from tests.integration.store.conftest import World, dead_letter_message, policy_message
+from tests.integration.store.conftest import World, interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from streamer.journal import Record
-    from streamer.store import Store
     from tests.services.postgres import PostgresServer
-
-
-@pytest.fixture
-def postgres_world(migrated_postgres_url: str) -> Iterator[World]:
-    world = World(migrated_postgres_url)
-    world.gate()
-    yield world
-    world.close()
-
-
-def interrupted(world: World, meanwhile: Callable[[], object]) -> Store:
-    """A store that lets something happen in the middle of a commit that has a dead letter of the store's own."""
-
-    def message(record: Record, code: str, detail: str) -> OutboxMessage:
-        meanwhile()
-        return dead_letter_message(record, code, detail)
-
-    store = open_store(
-        world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=message
-    )
-    world.stores.append(store)
-    return store
 
 
 def test_a_locked_sqlite_file_is_unavailable(
@@ -144,11 +120,11 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
 
     frozen = threading.Thread(target=work)
     frozen.start()
-    assert inside.wait(timeout=30)
+    assert inside.wait(timeout=240)
     start = time.monotonic()
     assert world.lease(store=world.open()).epoch == 2
     assert time.monotonic() - start < 3.5
-    frozen.join(timeout=30)
+    frozen.join(timeout=240)
     assert isinstance(said[0], Unavailable)
 
 
@@ -180,7 +156,7 @@ def test_a_deadlock_is_run_again(postgres_world: World) -> None:
                     sa.text("SELECT 1 FROM gates WHERE name = :name FOR UPDATE"), {"name": name}
                 )
                 if turn == 0 and len(runs) <= 2:
-                    barrier.wait(timeout=30)
+                    barrier.wait(timeout=240)
 
         try:
             world.store._database.writing(transaction)
@@ -194,7 +170,7 @@ def test_a_deadlock_is_run_again(postgres_world: World) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=240)
     assert not failures
     assert len(runs) == 3
 

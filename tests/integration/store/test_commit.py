@@ -280,7 +280,7 @@ def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: W
                     world.decision(offset, name, number=number)
                     for offset, name in zip(offsets, names, strict=True)
                 ]
-                barrier.wait(timeout=60)
+                barrier.wait(timeout=240)
                 kinds[number] += world.commit(
                     world.slice(lease, *outcomes, expected=turn * size), store=store
                 )[0]

@@ -177,7 +177,7 @@ def test_closing_waits_for_a_commit_that_has_passed_the_fence(postgres_world: Wo
     store, there = pausing(world, "in_transaction", 1)
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(world.commit, world.slice(lease, world.decision(0, actions=SHIPS)), store=store)
-        assert there.wait(30)
+        assert there.wait(240)
         close(world)
         assert written(world) == [(1, 1)], "it was committed before the closing returned"
         assert commit.result(30) == [["decision"]]
@@ -189,7 +189,7 @@ def test_a_commit_waits_for_a_closing_that_is_under_way_and_is_outdated_by_it(po
     store, there = pausing(world, "in_transaction", 1)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(close, world, store)
-        assert there.wait(30)
+        assert there.wait(240)
         with pytest.raises(Outdated):
             world.commit(world.slice(lease, world.decision(0, actions=SHIPS)))
         assert closing.result(30).state == "closed"
@@ -260,7 +260,7 @@ def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
     store, there = pausing(world, "in_transaction", 5)
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(world.commit, world.slice(lease, world.decision(0, actions=SHIPS)), store=store)
-        assert there.wait(30)
+        assert there.wait(240)
         closed = close(world)
         assert closed.state == "closed"
         with pytest.raises(Unavailable):

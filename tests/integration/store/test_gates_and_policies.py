@@ -203,7 +203,7 @@ def test_the_same_name_created_twice_at_once_is_one_gate(world: World) -> None:
     barrier = threading.Barrier(3)
 
     def work(number: int) -> None:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=240)
         try:
             results.append(
                 stores[number].gates.create("same", SETTINGS, by=str(number), reason="").created_by
@@ -215,7 +215,7 @@ def test_the_same_name_created_twice_at_once_is_one_gate(world: World) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=240)
     assert sum(isinstance(result, str) for result in results) == 1
     assert sum(isinstance(result, UsageError) for result in results) == 2
 

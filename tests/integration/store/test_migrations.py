@@ -159,7 +159,7 @@ def test_no_script_seals_what_is_recorded_already(database_url: str) -> None:
 
 def test_no_command_pays_for_alembic_that_migrates_nothing() -> None:
     code = "import sys, streamer.store; sys.exit('alembic' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
 
 
 def test_up_down_and_up_again_step_by_step(database_url: str) -> None:
@@ -180,7 +180,7 @@ def test_two_migrations_at_once_are_one(database_url: str) -> None:
 
     def work() -> None:
         try:
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=240)
             migrate(database_url)
         except BaseException as error:
             failures.append(error)

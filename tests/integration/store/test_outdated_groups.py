@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from streamer.deciding.decider import BatchDecider
@@ -20,42 +19,22 @@ from streamer.events.topics import Topics
 from streamer.gates.settings import GateSettings
 from streamer.journal import Decision, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
-from streamer.scoring.encoders.identity import EncoderIdentity
-from streamer.store import open_store
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.intake import Fetched, Intake
-from streamer.stream.latency import LatencyLedger
-from streamer.stream.observer import SilentObserver
-from tests.integration.store.conftest import World, dead_letter_message, policy_message
+from streamer.stream.reports import Reports
+from tests.counting_encoder import CountingEncoder
+from tests.integration.store.conftest import World, interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from streamer.journal import OutboxMessage, Outcome
-    from streamer.store import Store
+    from streamer.journal import Outcome
 
 GATES = ("a", "b", "c")
 PARTITION = Partition("log", Topics().responses, 0)
 GROUP = 12
-
-
-class CountingEncoder:
-    """Vectors at random, and how many texts were embedded."""
-
-    identity = EncoderIdentity("counting", "1", "ab" * 32, 8)
-
-    def __init__(self) -> None:
-        self.texts = 0
-
-    def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
-        self.texts += len(texts)
-        return np.random.default_rng(1).normal(size=(len(texts), 8)).astype(np.float32)
 
 
 class CountingDecider(BatchDecider):
@@ -119,11 +98,8 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
                 max_records=1000,
                 max_bytes=2**20,
                 cap=DeadLetterCap(DeadLetterLimits()),
-                ledger=LatencyLedger(),
-                observer=SilentObserver(),
+                reports=Reports(failpoint=failpoint),
                 on_commit=lambda: None,
-                tell=lambda *_: None,
-                failpoint=failpoint,
             )
             running = asyncio.create_task(commits.run())
             await intake.drained()
@@ -140,28 +116,6 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
     assert store.verify_chain() == []
 
 
-def hooked(world: World, hook: Callable[[], None]) -> Store:
-    """A store that calls `hook` in the middle of a commit that has a conflict."""
-
-    def message(refused: Record, code: str, detail: str) -> OutboxMessage:
-        hook()
-        return dead_letter_message(refused, code, detail)
-
-    store = open_store(
-        world.url, clock=world.clock, policy_message=policy_message, dead_letter_message=message
-    )
-    world.stores.append(store)
-    return store
-
-
-@pytest.fixture
-def postgres_world(migrated_postgres_url: str) -> Iterator[World]:
-    world = World(migrated_postgres_url)
-    world.gate()
-    yield world
-    world.close()
-
-
 @pytest.mark.parametrize("firm", [False, True])
 def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: bool) -> None:
     """Else policies that come faster than a group is written would keep it from being committed for ever."""
@@ -175,7 +129,7 @@ def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: boo
             while not closing[0].done() and world.rows(waits) == [(0,)]:
                 time.sleep(0.02)
 
-        store = hooked(world, close)
+        store = interrupted(world, close)
         piece = world.slice(world.lease(), world.decision(0, "b"), world.decision(1, "b", content="other"))
         if firm:
             kinds = store.commit([piece], now=world.clock(), firm=True)

@@ -141,7 +141,7 @@ def test_the_command_asks_first_and_says_what_it_did(
     monkeypatch.setattr("streamer.wiring.database.now", lambda: LATER)
     words = ("db", "prune", "--older-than", "190d", "--json")
     assert main(words) == 2
-    assert "nothing was erased: say --yes" in capsys.readouterr().err
+    assert "nothing was erased: give --yes" in capsys.readouterr().err
     assert main([*words, "--dry-run"]) == 0
     assert json.loads(capsys.readouterr().out)["batches"] == 1
     assert main([*words, "--yes"]) == 0
@@ -165,7 +165,7 @@ def test_on_postgresql_it_takes_the_migrating_role(postgres_database_url: str) -
         name = f"{role}_{url.database}"
         world.tamper(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
         members[role] = url.set(username=name).render_as_string()
-    with pytest.raises(UsageError, match="may not do it: permission denied"):
+    with pytest.raises(UsageError, match="lacks the rights to do it: permission denied"):
         prune(members[roles.app], older_than=OLD, now=LATER)
     assert SECRET in everything(world)
     assert prune(members[roles.migrate], older_than=OLD, now=LATER).batches == 1

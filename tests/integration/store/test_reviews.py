@@ -243,7 +243,7 @@ def test_people_in_several_processes_never_have_the_same(world: World) -> None:
         who = Reviewer(labeller=f"person {number}", holder=f"h{number}")
         reviews = stores[number % 2].reviews
         try:
-            together.wait(timeout=30)
+            together.wait(timeout=240)
             while (item := reviews.next(who, GATES, hold=HOLD, now=NOW)) is not None:
                 shown.append((item.token, who.labeller))
                 reviews.mark(who, Mark(token=item.token, severity=0.0, name="m", count=1), now=NOW)
@@ -254,7 +254,7 @@ def test_people_in_several_processes_never_have_the_same(world: World) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=240)
     assert not failures
     labelled = world.rows("SELECT batch_id, count(*) FROM label_revisions GROUP BY batch_id")
     assert sorted(count for _, count in labelled) == [1] * 24

@@ -192,7 +192,7 @@ def test_the_reading_role_sees_the_views_and_nothing_else(recorded: World, users
 def test_only_the_migrating_role_migrates_and_what_it_makes_is_granted(new_users: Users) -> None:
     users = new_users
     for url in (users.app, users.read, users.nobody):
-        with pytest.raises(UsageError, match="may not do it"):
+        with pytest.raises(UsageError, match="lacks the rights to do it"):
             migrate(url)
     migrate(users.migrate, "0003")
     migrate(users.admin)  # an administrator may, and leaves nothing that is his own
@@ -222,7 +222,7 @@ def test_a_database_that_is_in_use_is_given_to_the_roles(postgres_database_url: 
 
 
 def test_who_may_not_make_roles_is_told(users: Users, tmp_path: Any) -> None:
-    with pytest.raises(UsageError, match="may not do it"):
+    with pytest.raises(UsageError, match="lacks the rights to do it"):
         create_roles(users.nobody)
     with pytest.raises(UsageError, match="SQLite has no roles"):
         create_roles(f"sqlite:///{tmp_path}/it.db")

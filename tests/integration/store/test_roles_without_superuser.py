@@ -208,7 +208,7 @@ def test_what_an_administrator_was_asked_for_is_enough_for_anybody(
     url = site.owner("plain", rights="", owns=owns)
     if migrated_by is not None:
         migrate(str(make_url(url).set(username=migrated_by)))
-    with pytest.raises(RightsMissing, match="may not do it alone") as refusal:
+    with pytest.raises(RightsMissing, match="lacks the rights to do it alone") as refusal:
         create_roles(url)
     assert [line for line in refusal.value.statements if line.startswith("CREATE ROLE")] == [
         f"CREATE ROLE {role} NOLOGIN;" for role in ROLES

@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from streamer.failpoints import disarmed
 from streamer.journal import Lease, OutboxMessage, Partition
 from streamer.stream.health import WorkerHealth
-from streamer.stream.latency import LatencyLedger
 from streamer.stream.relay import Relay
+from streamer.stream.reports import Reports
 from tests.integration.stream.running import Witness
 
 if TYPE_CHECKING:
@@ -41,10 +40,7 @@ class Relaying:
             sources=lambda: {SOURCE: Lease(SOURCE, 1, 0)},
             takes_ownerless=lambda: True,
             max_request_size=1_100_000,
-            ledger=LatencyLedger(),
-            observer=self.health,
-            tell=self.health.part,
-            failpoint=disarmed,
+            reports=Reports(observer=self.health, tell=self.health.part),
         )
 
     def put(self, topic: str, key: bytes, value: bytes = b"v") -> int:
@@ -53,7 +49,7 @@ class Relaying:
         self.relay.wake()
         return row
 
-    async def until(self, condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+    async def until(self, condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
         """Wait for a condition."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -109,7 +109,7 @@ async def a_worker(
         yield worker
     finally:
         worker.stop.set()
-        await asyncio.wait({worker.task}, timeout=20)
+        await asyncio.wait({worker.task}, timeout=240)
     if not worker.task.done():
         raise AssertionError("the worker did not stop")
 

@@ -207,7 +207,7 @@ def test_what_waits_in_memory_is_bounded(broker: TestedBroker) -> None:
     limits = WorkerLimits(reader=ReaderLimits(max_buffered_records=50), max_commit_records=10)
 
     def wait(_records: Sequence[Record]) -> None:
-        go.wait(20)
+        go.wait(240)
 
     async def scenario() -> None:
         await published(broker.connection, source, numbered(1000))
@@ -282,7 +282,7 @@ def test_a_topic_that_ends_before_the_progress_stops_the_worker(broker: TestedBr
         async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
             await asyncio.wait_for(asyncio.shield(worker.task), 20)
 
-    with pytest.raises(WorkerHalted, match="deleted and made anew") as caught:
+    with pytest.raises(WorkerHalted, match="deleted and recreated") as caught:
         asyncio.run(scenario())
     assert caught.value.status is WorkerExit.LOG_RECREATED
 

@@ -60,7 +60,7 @@ def test_what_is_published_can_be_followed_and_measured(broker: TestedBroker) ->
         with Publisher(broker.connection, max_request_size=LIMIT) as publisher:
             for key, value, headers in sent:
                 publisher.send(topic, value, key=key, headers=headers)
-        seen = list(tail.records(limit=1200, seconds=20))
+        seen = list(tail.records(limit=1200, seconds=240))
         assert list(tail.records(idle=0.3)) == []
     assert {(one.key, one.value, one.headers) for one in seen} == set(sent)
     assert len({one.partition for one in seen if one.key == b"7"}) == 1

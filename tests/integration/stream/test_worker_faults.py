@@ -208,7 +208,7 @@ def test_a_topic_that_is_missing_delays_its_own_messages_only(real: TestedBroker
             await worker.until(lambda: journal.outbox[2].published)
             assert not journal.outbox[1].published
             await asyncio.to_thread(real.topic, "later")
-            await worker.until(lambda: journal.outbox[1].published, seconds=40)
+            await worker.until(lambda: journal.outbox[1].published, seconds=240)
             assert worker.witness.parked_rows == []
 
     asyncio.run(scenario())
@@ -304,7 +304,7 @@ def test_the_broker_killed_under_load(own_kafka_broker: KafkaBroker) -> None:
             await asyncio.to_thread(own_kafka_broker.start)
             await published(broker.connection, source, numbered(500, start=2000))
             await published(broker.connection, thresholds, [(b"gate", b"2")])
-            await worker.until(lambda: journal.total() == 2500 and not journal.waiting(), seconds=60)
+            await worker.until(lambda: journal.total() == 2500 and not journal.waiting(), seconds=240)
             await worker.until(lambda: (b"gate", b"2") in followed)
             await worker.until(lambda: not worker.health.unready())
 

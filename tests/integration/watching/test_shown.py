@@ -46,6 +46,8 @@ def test_gauges_are_absent_until_something_is_known_and_there_at_once_after_a_re
     assert {name.partition("{")[0] for name in of_gates(metrics)} == {
         "risk_read_through_timestamp_seconds",
         "late_labels",
+        "audit_probability_ratio",
+        "extra_labels_today",
     }
     traffic.label(traffic.decide(80, rng=np.random.default_rng(51)), lambda _: 1.0)
     first = scraped(watched(traffic))
@@ -99,7 +101,11 @@ def test_one_gates_trouble_is_no_others(
     told: list[str] = []
     monkeypatch.setattr(
         "streamer.risk.rounds.watch.log",
-        type("Log", (), {"exception": lambda self, event, **_: told.append(event)})(),
+        type(
+            "Log",
+            (),
+            {"exception": lambda _self, event, **_: told.append(event), "info": lambda *_, **__: None},
+        )(),
     )
     watcher.round(traffic.store.gates.list(), now=START)
     assert told == ["watching.gate_failed"]
@@ -117,11 +123,11 @@ def test_the_command_line_says_it_in_words(
     light_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     traffic = light_traffic()
-    assert "not looked at yet" in command(traffic, monkeypatch, "risk", GATE)
+    assert "not monitored yet" in command(traffic, monkeypatch, "risk", GATE)
     traffic.label(traffic.decide(80, rng=np.random.default_rng(51)), lambda _: 1.0)
     traffic.watcher().watch(GATE, now=START + DAY)
     text = command(traffic, monkeypatch, "risk")
-    assert "the budget was BROKEN" in text
+    assert "the budget was EXCEEDED" in text
     assert "ALARM: risk" in text
     assert "closed the gate by policy 3" in text
     said = json.loads(command(traffic, monkeypatch, "risk", GATE, "--json"))

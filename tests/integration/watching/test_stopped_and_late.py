@@ -39,7 +39,7 @@ def test_killed_in_and_between_rounds_nothing_is_lost_or_counted_twice(
             [*command, traffic.world.url, now.isoformat(), "10"],
             env=os.environ | {"STREAMER_FAILPOINTS": point},
             capture_output=True,
-            timeout=60,
+            timeout=240,
         )
         assert ended.returncode == -signal.SIGKILL, ended.stderr
     # One round was committed by each: the second process died right after it.
@@ -89,7 +89,7 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
     def wait(point: str) -> None:
         if point == "in_transaction" and threading.current_thread() is late:
             written.set()
-            assert go_on.wait(30)
+            assert go_on.wait(240)
 
     slow = open_store(
         migrated_postgres_url,
@@ -107,7 +107,7 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
     )
     try:
         late.start()
-        assert written.wait(30)
+        assert written.wait(240)
         # Its number is taken and it is not there yet, while ten with larger numbers are.
         made = traffic.decide(10, rng=rng)
         severities = {one.key.batch_id: 0.0 for one in made} | {"early": 1.0}
@@ -122,7 +122,7 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
         )  # type: ignore[union-attr]
     finally:
         go_on.set()
-        late.join(30)
+        late.join(240)
     watcher.watch(GATE, now=START + MINUTE)
     report = watcher.watch(GATE, now=START + MINUTE)
     assert report is not None
@@ -151,7 +151,7 @@ def test_a_run_that_is_being_written_holds_up_no_reading(
     def takes_long(*arguments: Any, **options: Any) -> int:
         number = write(*arguments, **options)
         written.set()
-        assert go_on.wait(30)
+        assert go_on.wait(240)
         return number
 
     monkeypatch.setattr(calibration_runs, "_write", takes_long)
@@ -163,12 +163,12 @@ def test_a_run_that_is_being_written_holds_up_no_reading(
     )
     run.start()
     try:
-        assert written.wait(30)
+        assert written.wait(240)
         traffic.label(traffic.decide(10, rng=rng), lambda _: 0.0)
         report = traffic.watcher().watch(GATE, now=START + DAY)
     finally:
         go_on.set()
-        run.join(30)
+        run.join(240)
     assert report is not None
     assert report.exposure is not None
     assert report.exposure.decisions == 30

@@ -198,7 +198,7 @@ AGES = {"g0": 0.0, "g1": 1.0, "g2": 2.0}
         ),
         (lambda: calibrate_by_age(LABELLED, alpha=0.1, ages=AGES, rho=1.1), "rho must be"),
         (lambda: calibrate_by_age(LABELLED, alpha=0.1, ages=AGES, rho=0), "rho must be"),
-        (lambda: calibrate_by_age(LABELLED * 2, alpha=0.1, ages=AGES, rho=0.9), "is there twice"),
+        (lambda: calibrate_by_age(LABELLED * 2, alpha=0.1, ages=AGES, rho=0.9), "occurs twice"),
         (lambda: calibrate_pooled(LABELLED, alpha=0.1, largest_group=0), "largest_group must be"),
         (
             lambda: calibrate_pooled(some_groups(np.random.default_rng(1), 9), alpha=0.1, largest_group=1),

@@ -105,7 +105,7 @@ def test_a_new_process_finds_the_same_threshold():
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=240
         ).stdout
         for _ in range(2)
     }
@@ -151,7 +151,7 @@ def test_wrong_arguments_are_named(change, message):
 
 def test_a_group_that_is_there_twice_is_refused():
     group = some_groups(np.random.default_rng(0), 1)[0]
-    with pytest.raises(ValueError, match="group 'batch-0' is there twice"):
+    with pytest.raises(ValueError, match="group 'batch-0' occurs twice"):
         calibrate_groups([group, group], alpha=0.1, seed=1)
 
 

@@ -86,7 +86,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     ("content", "options", "says"),
     [
         (lines(CLOUD), {}, "say which with --gate"),
-        (lines(CLOUD), {"gate": "Bad!"}, "no gate name"),
+        (lines(CLOUD), {"gate": "Bad!"}, "not a valid gate name"),
         (lines(EVENT), {"labels": True}, "--labels is for response clouds"),
         (
             lines(CLOUD),

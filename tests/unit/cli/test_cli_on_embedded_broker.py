@@ -2,13 +2,14 @@
 
 import gzip
 import json
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def on_the_broker(
     broker: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    migrated_sqlite_file: Path,
     request: pytest.FixtureRequest,
 ) -> None:
     for name in list(os.environ):
@@ -52,9 +53,11 @@ def on_the_broker(
     monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", bootstrap)
     monkeypatch.setenv("STREAMER_KAFKA_LOG_ID", log_id)
     monkeypatch.setenv("STREAMER_KAFKA_TOPIC_PREFIX", f"{request.node.name}.")
+    # The broker is there, however long it takes to answer on a busy machine.
+    monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES_BOOTSTRAP_TIMEOUT_MS", "120000")
     monkeypatch.chdir(tmp_path)
-    assert main(["db", "upgrade"]) == 0
-    capsys.readouterr()
+    Path(".streamer").mkdir()
+    shutil.copy(migrated_sqlite_file, ".streamer/audit.db")
 
 
 def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,10 +167,13 @@ def away(*words: str) -> subprocess.CompletedProcess[str]:
     """Run a command whose broker is away, in a process of its own: kafka-python leaves sockets to the collector."""
     return subprocess.run(
         [sys.executable, "-m", "streamer.cli", *words],
-        env=os.environ | {"STREAMER_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+        env=os.environ
+        | {
+            "STREAMER_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+            "STREAMER_KAFKA_PROPERTIES_BOOTSTRAP_TIMEOUT_MS": "500",
+        },
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
 
@@ -176,7 +182,7 @@ def test_a_broker_that_is_away_is_no_failure_for_a_gate() -> None:
     done = away("gate", "create", "bot")
     assert done.returncode == cli.DONE
     assert "Gate bot is created" in done.stdout
-    assert "The broker does not answer now; the next worker announces it." in done.stderr
+    assert "The broker is unavailable; the next worker announces it." in done.stderr
 
 
 def test_publishing_to_a_broker_that_is_away_fails_in_one_line() -> None:
@@ -202,22 +208,35 @@ def test_ctrl_c_ends_a_tail_with_130() -> None:
         stderr=subprocess.PIPE,
     )
     assert tail.stdout is not None
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and tail.poll() is None and not tail.stdout.readline():
-        pass
+    first = tail.stdout.readline()
     tail.send_signal(signal.SIGINT)
-    _, err = tail.communicate(timeout=120)
+    _, err = tail.communicate()
+    assert first, err
     assert tail.returncode == cli.INTERRUPTED
     assert b"Traceback" not in err
+
+
+class _CtrlC(logging.Handler):
+    """Sends it once while kafka-python is at work, and swallows the exception as kafka-python does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logging.getLogger("kafka").removeHandler(self)
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_that_the_client_swallows_ends_a_tail_too(caplog: pytest.LogCaptureFixture) -> None:
+    main(["gate", "create", "bot"])
+    with caplog.at_level(logging.DEBUG, "kafka"):
+        logging.getLogger("kafka").addHandler(_CtrlC())
+        assert main(["tail", "thresholds", "--timeout", "5s"]) == cli.INTERRUPTED
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:
     main(["gate", "create", "one"])
     main(["gate", "create", "two"])
     words = f"{sys.executable} -m streamer.cli tail thresholds --from-beginning --timeout 3s --json | head -1"
-    result = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {words}"], capture_output=True, timeout=60, check=False
-    )
+    result = subprocess.run(["bash", "-c", f"set -o pipefail; {words}"], capture_output=True, check=False)
     assert len(result.stdout.splitlines()) == 1
     assert b"Traceback" not in result.stderr
     assert b"Exception ignored" not in result.stderr
@@ -251,7 +270,7 @@ def test_simulated_traffic_comes_with_its_labels(capsys: pytest.CaptureFixture[s
         signal.signal(signal.SIGTERM, before)
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"batches": 6, "labels": 60}
-    assert "Ctrl-C ends it" in captured.err
+    assert "press Ctrl-C to stop" in captured.err
     assert main(["tail", "responses", "--from-beginning", "--count", "6", "--json"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {event["gate"] for event in events} == {"bot"}
@@ -280,6 +299,6 @@ def test_simulated_traffic_says_when_its_severities_cannot_count(capsys: pytest.
 
 def test_simulated_traffic_needs_a_gate_name_and_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--gate", "Not A Name"]) == cli.WRONG_USAGE
-    assert "is no gate name" in capsys.readouterr().err
+    assert "is not a valid gate name" in capsys.readouterr().err
     assert main(["simulate", "--gate", "bot", "--label-after", "soon"]) == cli.WRONG_USAGE
     assert "--label-after must be a time" in capsys.readouterr().err

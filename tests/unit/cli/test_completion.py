@@ -28,7 +28,7 @@ def streamer(folder: Path, *words: str, **environment: str) -> subprocess.Comple
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
@@ -46,7 +46,7 @@ def completed(folder: Path, line: str) -> list[str]:
         env=environment_of(folder),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (asked.returncode, asked.stderr) == (0, "")

@@ -42,7 +42,7 @@ def test_keys_are_read_as_they_are_written(capsys: pytest.CaptureFixture[str]) -
         (None, "labeller: ann\nnothing\n", "each key is a line"),
         (None, ann_pub.replace("ann", "a\u202enn"), "the name of a labeller has an invisible character"),
         (None, ann_pub + ann_pub.replace("ann", "ben"), "one key cannot sign for two labellers"),
-        (ann_pub, None, "the signing key is no unencrypted private key"),
+        (ann_pub, None, "the signing key is not an unencrypted private key"),
         (None, ann, "labels.public_keys"),
     ):
         with pytest.raises(UsageError, match=wrong) as error:
@@ -74,7 +74,7 @@ def test_a_gate_that_names_its_labellers(
     )
     _, _, err = run(capsys, "label", "import", "l.csv")
     assert (
-        "2 labels are not read: 1 by labellers that the gate does not name, 1 without a signature that is valid here"
+        "2 labels are not read: 1 by labellers that the gate does not read, 1 without a signature that a key here verifies"
         in " ".join(err.split())
     )
     status, _, err = run(capsys, "label", "import", "l.csv", "--sign")

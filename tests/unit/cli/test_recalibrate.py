@@ -47,6 +47,9 @@ class Sample:
             for n, severity in enumerate(self._severities)
         ]
 
+    def label_delays(self, gate: str, **_: object) -> list[float | None]:
+        return []
+
     def record_run(self, *_: object, **__: object) -> None:
         raise AssertionError("nothing is recorded here")
 

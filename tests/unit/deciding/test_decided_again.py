@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from streamer.deciding.decider import BatchDecider
@@ -16,42 +15,24 @@ from streamer.events.limits import Limits
 from streamer.events.topics import Topics
 from streamer.journal import ActivePolicy, Decision, Partition, Record, Redelivery
 from streamer.scoring.encoders.encoder import CachedEncoder
-from streamer.scoring.encoders.identity import EncoderIdentity
+from tests.counting_encoder import CountingEncoder
 from tests.unit.deciding.test_decider import active, batch, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
     from streamer.journal import Outcome
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-IDENTITY = EncoderIdentity("counting", "1", "ab" * 32, 8)
 OPEN = replace(
-    active("bot", encoder=IDENTITY.id, audit_probability=0.5, unit="response").policy,
+    active("bot", encoder=CountingEncoder.identity.id, audit_probability=0.5, unit="response").policy,
     version=1,
     state="open",
     threshold=None,
 )
 CLOSED = replace(OPEN, version=2, state="closed")
-
-
-class CountingEncoder:
-    """Vectors at random, and how many texts were embedded."""
-
-    identity = IDENTITY
-
-    def __init__(self) -> None:
-        self.texts = 0
-
-    def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
-        self.texts += len(texts)
-        return np.random.default_rng(1).normal(size=(len(texts), 8)).astype(np.float32)
 
 
 class World:

@@ -323,7 +323,7 @@ HOUR = 3_600_000
         (None, 0, True),
         (None, MS + 59_000, False),  # clocks differ
         (60, MS - HOUR, False),
-        # What lies further ahead than the deadline is long is no date.
+        # A date further ahead than the deadline is long counts as none.
         (None, MS + HOUR, True),
         (61, MS, False),
         (61, MS - HOUR, True),

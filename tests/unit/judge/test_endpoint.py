@@ -13,9 +13,9 @@ from streamer.labels.judge.client import Judge
 from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.kinds.judge import judge_endpoint
 from streamer.labels.llm.record import Exchange, Price, TokenUsage, cost_of
 from streamer.settings.settings import load_settings
-from streamer.wiring import judge_endpoint
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.labels.answer_head import answer_head
-from streamer.labels.lexical import matches, normal_form
-from streamer.labels.severity import (
+from streamer.labels import (
     ReferencedAnswer,
     factuality_severities,
     judge_severity,
     lexical_severity,
 )
+from streamer.labels.answer_head import answer_head
+from streamer.labels.lexical import matches, normal_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

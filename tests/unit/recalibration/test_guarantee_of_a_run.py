@@ -34,6 +34,9 @@ class Sample:
             for n in range(50)
         ]
 
+    def label_delays(self, gate: str, **_: Any) -> Sequence[float | None]:
+        return []
+
 
 @pytest.mark.parametrize(
     ("method", "said"),

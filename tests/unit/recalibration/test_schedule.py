@@ -174,3 +174,39 @@ def test_long_runs_leave_room_for_everything_else() -> None:
     assert not due(schedule, time, standing(run=2, new=500))
     time.pass_(30)
     assert due(schedule, time, standing(run=2, new=500))
+
+
+def opened(one: GateStanding, labels: int) -> GateStanding:
+    policy = replace(one.policy, state="cut", threshold=0.5, calibrated=True)
+    return replace(one, policy=policy, labels=labels)
+
+
+def test_between_runs_every_ten_labels_the_newest_groups_are_looked_at() -> None:
+    time = Time()
+    schedule = Schedule(time)
+
+    def look(labels: int, **settings: Any) -> bool:
+        one = opened(standing(**settings), labels)
+        assert schedule.due(one, now=time.wall) is None
+        return schedule.look_due(one) is not None
+
+    assert not look(500), "what came before this process began was looked at, or a run will"
+    assert not look(509)
+    assert look(510)
+    schedule.looked(opened(standing(), 510))
+    schedule.done("g", 2.0)
+    assert not look(525), "it rests"
+    time.pass_(21)
+    assert look(525)
+    assert not look(525, recalibrate="manual")
+    assert schedule.look_due(replace(standing(), labels=600)) is None, "it ships nothing"
+
+
+def test_when_a_looser_threshold_has_waited_it_is_tested_again() -> None:
+    time = Time()
+    schedule = Schedule(time)
+    one = replace(standing(), held_until=NOW + timedelta(hours=6))
+    assert schedule.due(one, now=NOW + timedelta(hours=5)) is None
+    assert (
+        schedule.due(one, now=NOW + timedelta(hours=6)) == "a looser threshold has waited for one label lag"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from streamer.gates.policy import MONITOR, Policy
 from streamer.gates.rule import INDICATOR, Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.verdict import Closing, Comparison, closing, least_new_groups, verdict
+from streamer.recalibration.verdict import Closing, Comparison, Held, closing, hold, least_new_groups, verdict
 
 AUTO = GateSettings(encoder="e@1", recalibrate="auto", least_groups=100)
 SAME = Comparison(
@@ -220,3 +220,41 @@ def test_who_closed_a_gate_is_read_from_its_policies(
 def test_a_gate_with_a_segment_that_ships_is_not_closed() -> None:
     rule = Segments("language", (("en", Cut("cut", 0.5)),))
     assert closing(policies(CREATED, FOUND_CLOSED | {"rule": rule})) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "against"),
+    [
+        ({"evidence": 0.09}, None),
+        ({"evidence": 0.1}, "the risk alarm's evidence is 0.1, it must be below 0.1"),
+        ({"worse": "of 9 pairs ..."}, "the newest groups are worse: of 9 pairs ..."),
+        ({"alarms": {"drift_scores"}}, "a drift alarm stands"),
+        ({"unskilled": "no skill"}, None),
+    ],
+)
+def test_what_a_looser_threshold_is_tested_by(known: dict[str, Any], against: str | None) -> None:
+    said = verdict(AUTO, LOOSER, cautious=LOOSER, **known)
+    assert said.outcome == ("applied" if against is None else "proposed")
+    assert against is None or against in said.why
+
+
+def test_without_skill_no_gate_opens_by_itself() -> None:
+    closed = Closing(by="calibration", served=None)
+    opened = verdict(AUTO, LOOSER, cautious=LOOSER, closed=closed, evidence=3.0)
+    assert opened.outcome == "applied", "what an alarm read of a closed gate says nothing"
+    said = verdict(AUTO, LOOSER, cautious=LOOSER, closed=closed, unskilled="no skill")
+    assert (said.outcome, "no skill: a gate does not open by itself then" in said.why) == ("proposed", True)
+    proposed = verdict(replace(AUTO, recalibrate="propose"), LOOSER, closed=closed, unskilled="no skill")
+    assert proposed.why == "the gate's rule is propose; no skill"
+
+
+def test_a_wait_begins_once_and_ends() -> None:
+    applied = verdict(AUTO, LOOSER, cautious=LOOSER)
+    now, lag = datetime(2026, 11, 20, tzinfo=UTC), timedelta(hours=6)
+    held = hold(applied, now=now, since=None, lag=lag)
+    assert (held.outcome, held.held_until) == ("proposed", now + lag)
+    wait = Held(run=7, until=now + lag)
+    assert hold(applied, now=now + lag / 2, since=wait, lag=lag).held_until == now + lag
+    over = hold(applied, now=now + lag, since=wait, lag=lag)
+    assert (over.outcome, "since run 7" in over.why) == ("applied", True)
+    assert hold(applied, now=now, since=None, lag=timedelta(0)) == applied, "labels come at once"

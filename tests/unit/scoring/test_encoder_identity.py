@@ -54,7 +54,7 @@ def in_a_new_process(code: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     ).stdout.strip()
 
 
@@ -161,7 +161,7 @@ def test_a_module_outside_the_folder_is_refused(model: Path) -> None:
 def test_an_unknown_dimension_is_told(model: Path) -> None:
     write(model / "config.json", {})
     write(model / "modules.json", [TRANSFORMER])
-    with pytest.raises(UsageError, match="does not tell the dimension"):
+    with pytest.raises(UsageError, match="does not give the dimension"):
         embedding_dimension(model)
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from confluent_kafka import Producer
 
 from streamer.stream.closing import closed_within
 from streamer.stream.embedded_broker import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from tests.services.error_log import ErrorLog
 
 pytestmark = pytest.mark.expected_errors("^aiokafka")
 
@@ -47,3 +53,24 @@ def test_a_consumer_whose_broker_went_away_gives_up() -> None:
         assert await what_is_left(1.0) == set()
 
     asyncio.run(scenario())
+
+
+def test_a_producer_that_is_asking_for_metadata_is_closed_without_an_error(expected_errors: ErrorLog) -> None:
+    """The broker is there, and its answer comes too late for the client that nobody needs any more."""
+    slow = {"bootstrap.servers": "embedded", "test.mock.num.brokers": 1, "test.mock.broker.rtt": 300}
+    broker = Producer({**slow, "log_level": 0})
+    [found] = broker.list_topics(timeout=30).brokers.values()
+
+    async def scenario() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=f"{found.host}:{found.port}", enable_idempotence=True)
+        await producer.start()
+        lost = await producer.send("t", b"the flush waits for this one")
+        asking = producer.client.force_metadata_update()
+        await closed_within(producer, 0.1)
+        assert await what_is_left(1.0) == set()
+        assert await asking is False
+        with pytest.raises(KafkaError):
+            await lost
+
+    asyncio.run(scenario())
+    assert expected_errors.lines == []

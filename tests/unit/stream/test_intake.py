@@ -76,7 +76,7 @@ def test_a_partition_waits_while_its_run_is_committed() -> None:
     intake.offer(fetched(0, partition=TWO), now=1.0)
     (other,) = gathered(intake)
     assert other.lease.partition == TWO
-    intake.settle(first)
+    intake.release(first)
     (second,) = gathered(intake)
     assert (second.expected_offset, second.next_offset) == (1, 2)
     assert intake.committed() == {ONE: 1, TWO: 0}
@@ -110,7 +110,7 @@ def test_a_revoked_run_is_stale_and_gives_its_budget_back() -> None:
     assert not intake.holds(runs[0])
     intake.install([Lease(ONE, 2, 0)], now=2.0)
     assert not intake.holds(runs[0])
-    intake.settle(runs)
+    intake.release(runs)
     assert intake.committed() == {ONE: 0}
     assert budget.room() == 3
 
@@ -123,7 +123,7 @@ def test_drained_waits_for_what_is_being_committed() -> None:
         waiting = asyncio.create_task(intake.drained())
         await asyncio.sleep(0)
         assert not waiting.done()
-        intake.settle(runs)
+        intake.release(runs)
         await asyncio.wait_for(waiting, 1)
 
     asyncio.run(scenario())
@@ -162,7 +162,7 @@ def test_whatever_the_reader_does_the_committed_offsets_are_a_prefix_of_the_log(
         elif step == "commit":
             runs = intake._gather(count, 10**9)
             committed += [one.offset for run in runs for one in run.records]
-            intake.settle(runs)
+            intake.release(runs)
         else:
             for offset in offsets[position : position + count]:
                 budget.fetched(flow, 1, SIZE)

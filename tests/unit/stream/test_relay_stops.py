@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from streamer.stream.connection import KafkaConnection
-from streamer.stream.latency import LatencyLedger
-from streamer.stream.observer import SilentObserver
 from streamer.stream.relay import Relay
+from streamer.stream.reports import Reports
 from tests.integration.stream.memory_journal import MemoryJournal
 
 if TYPE_CHECKING:
@@ -24,10 +23,7 @@ def a_relay(executor: Executor) -> Relay:
         sources=list,
         takes_ownerless=lambda: True,
         max_request_size=1000,
-        ledger=LatencyLedger(),
-        observer=SilentObserver(),
-        tell=lambda _part, _up: None,
-        failpoint=lambda _name: None,
+        reports=Reports(),
         idle_poll=30,
     )
 

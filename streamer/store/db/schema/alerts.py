@@ -1,4 +1,4 @@
-"""What somebody should look at, as it was told, and who has looked; append-only."""
+"""Alerts as they were raised, and who has acknowledged them; append-only."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from streamer.store.db.schema.types import (
     BIGINT,
     REAL,
+    Facts,
     Rule,
     UtcDateTime,
     check,
@@ -54,6 +55,13 @@ calibration_runs = sa.Table(
     ),
     sa.Column("why", sa.Text, nullable=False, server_default=sa.text("''"), comment="why that became of it"),
     sa.Column("labels_through", BIGINT, comment="the newest label revision that it could read"),
+    sa.Column(
+        "age_cut",
+        Facts,
+        comment="from which age on draws counted, and what that was chosen from; JSON",
+    ),
+    sa.Column("suffix", Facts, comment="the newest groups beside older ones; JSON; NULL: not compared"),
+    sa.Column("held_until", UtcDateTime, comment="a looser threshold waits until then, and is tested again"),
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     sized_text("method", 64),
     check("alpha", "alpha > 0 AND alpha < 1"),
@@ -64,6 +72,8 @@ calibration_runs = sa.Table(
     one_of("severities", ("mean", "highest")),
     one_of("outcome", ("applied", "proposed", "unchanged")),
     check("labels_through", "labels_through >= 0"),
+    check("age_cut", "length(age_cut) BETWEEN 2 AND 10000"),
+    check("suffix", "length(suffix) BETWEEN 2 AND 10000"),
     sqlite_autoincrement=True,
 )
 

@@ -108,6 +108,18 @@ decisions = sa.Table(
     sa.Column(
         "timestamp_ms", BIGINT, comment="of its record in Kafka, where the gate has a decision deadline"
     ),
+    sa.Column(
+        "audit_rate",
+        BIGINT,
+        comment="the audit rate that raised the probability above the gate's own; NULL: nothing",
+    ),
+    sa.Column(
+        "extra_draw",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.false(),
+        comment="the gate's own probability would not have drawn it; calibration does not read it",
+    ),
     sa.ForeignKeyConstraint(["batch", "gate"], ["batches.id", "batches.gate"]),
     sa.ForeignKeyConstraint(["gate", "policy_version"], ["policies.gate", "policies.version"]),
     sa.ForeignKeyConstraint(["batch", "selected"], ["responses.batch", "responses.response_id"]),
@@ -127,6 +139,12 @@ decisions = sa.Table(
     sized_text("action_id", 64),
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
+)
+sa.Index(
+    "ix_decisions_extra_draw",
+    decisions.c.audit_rate,
+    postgresql_where=decisions.c.extra_draw,
+    sqlite_where=decisions.c.extra_draw,
 )
 sa.Index(
     "ix_decisions_sampled",

@@ -77,7 +77,7 @@ outcomes = sa.Table(
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id")),
     sa.Column("dead_letter", BIGINT, sa.ForeignKey("dead_letters.id")),
     sa.Column("label", BIGINT, sa.ForeignKey("label_revisions.id")),
-    # No foreign key: SQLite adds none that has a name. That the row is there the chain tells.
+    # No foreign key: SQLite adds none that has a name. The chain shows that the row exists.
     sa.Column("label_signature", BIGINT, comment="the signature that came with the label"),
     sa.Column("recorded_at", UtcDateTime, nullable=False),
     sa.Column("chain_height", BIGINT, nullable=False, comment="from 1, without holes"),

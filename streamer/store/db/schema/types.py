@@ -134,6 +134,19 @@ class Numbers(sa.types.TypeDecorator[dict[str, float]]):
         return None if value is None else json.loads(value)
 
 
+class Facts(sa.types.TypeDecorator[dict[str, Any]]):
+    """Plain values by name, as a JSON object."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, Any] | None, _dialect: sa.Dialect) -> str | None:
+        return None if value is None else json.dumps(value, sort_keys=True, allow_nan=False)
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> dict[str, Any] | None:
+        return None if value is None else json.loads(value)
+
+
 BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """64 bits on both: SQLite's INTEGER is, and only INTEGER may be an identity there."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamer.errors import Unavailable
 from streamer.journal import Partition
-from streamer.stream.housekeeping import Upkeep
+from streamer.stream.housekeeping import Housekeeping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +45,8 @@ def run_until_shown(database: Database) -> tuple[list[object], int]:
         if len(shown) == 4:
             done.set()
 
-    with Upkeep(
-        refresh_policies=refresh, standing=database, show=show, every_seconds=0.001, policies_every=2
+    with Housekeeping(
+        refresh_policies=refresh, reports=database, show=show, every_seconds=0.001, policies_every=2
     ):
         assert done.wait(10)
     return shown, refreshed[0]

@@ -1,0 +1,66 @@
+"""How often a gate's decisions are drawn for labelling: as its settings say, or for a while more often. Pure.
+
+A raised rate draws whatever the base rate draws, and more: a batch is drawn iff its keyed number U is below p. So the base
+draws, U below the gate's own probability, are the same whether the rate is raised or not; calibration reads these alone.
+
+Why a raised p costs no validity: it depends on the past only. A rate is a row, committed before any decision names it, and
+what raised it are labels of decisions that were in the record by then; a decision's own answer and draw have no part in it.
+Each decision keeps its p and names its rate, so that anybody with the gate's salt can draw it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.gates.settings import GateSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRate:
+    """One row of a gate's audit rates; the newest is in force.
+
+    Attributes
+    ----------
+    number : from 1, in the order in which rates of all gates were written; 0 before that.
+    boosted : whether decisions are drawn more often than the gate's audit probability says.
+    since, until : from when it holds, by the recalibrator's clock, and until when, by a worker's: whatever becomes of the
+        recalibrator, a raised rate ends.
+    evidence : of the risk alarm, when it was written.
+    extra : labels that raised rates had asked for since midnight (UTC), when it was written.
+    reason : why, in words.
+    """
+
+    number: int = 0
+    boosted: bool
+    since: datetime
+    until: datetime
+    evidence: float
+    extra: int
+    reason: str
+
+    def raises(self, at: datetime) -> bool:
+        """Whether decisions made at this moment are drawn more often."""
+        return self.boosted and at < self.until
+
+
+def day_of(moment: datetime) -> datetime:
+    """Return when the day (UTC) began that a moment is in: labels beyond the base rate are counted by day."""
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def probability_under(
+    rate: AuditRate | None, settings: GateSettings, *, attempt: int, at: datetime
+) -> tuple[float, int | None]:
+    """Return the probability that a scored batch is drawn with, and the number of the rate if that raises it.
+
+    Later attempts are drawn as ever: neither the alarm nor calibration reads them.
+    """
+    raised = settings.boosted_probability
+    if rate is None or attempt != 1 or not rate.raises(at) or raised == settings.audit_probability:
+        return settings.audit_probability, None
+    return raised, rate.number

@@ -1,0 +1,192 @@
+"""Judge: a language model's ratings give the severities, and every exchange is recorded with them."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from streamer.errors import Unavailable, UsageError
+from streamer.labels.filling import Attempted
+from streamer.labels.judge.endpoint import JudgeEndpoint
+from streamer.labels.judge.marks import AnsweredQuestion, severity_case
+from streamer.labels.llm.record import PASSING, Price
+from streamer.labels.severity import Severity
+from streamer.labels.severity_kind import ProgramKind, option
+from streamer.scoring.blank import is_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from streamer.labels.judge.record import Judgement
+    from streamer.labels.judge.rubric import JudgeCase
+    from streamer.labels.label_files import LabelTask
+    from streamer.settings.settings import Settings
+
+GIVE_UP_AFTER = 20
+"""Consecutive cases that failed because of the endpoint, after which it counts as unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeKind(ProgramKind):
+    """Severity by a judge's rating."""
+
+    name: ClassVar[str] = "judge"
+    place: ClassVar[int] = 3
+    title: ClassVar[str] = "judge, JS"
+    formula: ClassVar[str] = "1 - J / 100"
+    values: ClassVar[str] = "[0, 1], steps of .001"
+    needs: ClassVar[str] = "extra `judge`, an endpoint"
+    use_when: ClassVar[str] = "there are no references, or wording varies too much for the others"
+    needs_references: ClassVar[bool] = False
+    group: ClassVar[str] = "judge"
+    command: ClassVar[
+        str
+    ] = """Have a language model label what waits in the queues of gates of the kind `judge`.
+
+        The endpoint is any that speaks OpenAI's chat protocol; docs/severities.md has the rubric, the settings are in the
+        group `judge`. Each label is stored as soon as its reply arrives, with every request and reply: stop when you
+        like, a second run does the rest. What cannot be judged stays in the queue, and the exit status is 1.
+        """
+
+    model: str | None = option(
+        None, "The model's name at the endpoint; overrides the setting.", metavar="MODEL"
+    )
+    base_url: str | None = option(
+        None, "The endpoint, like https://api.openai.com/v1; overrides the setting.", metavar="URL"
+    )
+    concurrency: int | None = option(
+        None, "Most requests in flight; overrides the setting.", metavar="N", least=1
+    )
+
+    def labeller(self, settings: Settings) -> AbstractContextManager[JudgeLabeller]:
+        """Return the configured judge; what it is asked when the block ends is cancelled."""
+        return _asked(judge_endpoint(settings))
+
+    def priced(self, settings: Settings) -> bool:
+        """Return whether the model's prices are known."""
+        return bool(judge_endpoint(settings).prices)
+
+
+class PatientGrader(Protocol):
+    """What judges any number of cases; `streamer.labels.judge.client.Judge` does.
+
+    Attributes
+    ----------
+    id : model and rubric.
+    """
+
+    id: str
+
+    def finished(self, cases: Iterable[JudgeCase]) -> Generator[list[tuple[int, Judgement]]]:
+        """Yield judgements with the numbers of their cases, all that are ready together."""
+        ...
+
+
+def judge_endpoint(settings: Settings) -> JudgeEndpoint:
+    """Return where the judge is and how it is asked. Raises `UsageError` when nobody has said."""
+    judge = settings.judge
+    if judge.base_url is None or judge.model is None:
+        raise UsageError(
+            "no judge is configured: set STREAMER_JUDGE_BASE_URL (like https://api.openai.com/v1) and "
+            "STREAMER_JUDGE_MODEL, or name them by the options that `streamer label judge` and `streamer evaluate` have "
+            "for them (--help); the key, where the endpoint asks for one, goes "
+            "into a file that STREAMER_JUDGE_API_KEY_FILE names"
+        )
+    prices = {}
+    if judge.price_per_million_input is not None and judge.price_per_million_output is not None:
+        prices[judge.model] = Price(judge.price_per_million_input, judge.price_per_million_output)
+    return JudgeEndpoint(
+        base_url=judge.base_url,
+        model=judge.model,
+        api_key=judge.api_key or "",
+        temperature=judge.temperature,
+        max_tokens=judge.max_tokens,
+        token_limit_name=judge.limit_parameter,
+        seed=judge.seed,
+        json_mode=judge.json_mode,
+        timeout=judge.timeout_seconds,
+        tries=judge.tries,
+        concurrency=judge.concurrency,
+        prices=prices,
+        allow_plaintext=settings.insecure,
+    )
+
+
+class JudgeLabeller:
+    """Severities JS = 1 - J/100 of answers' heads, with references where there are some.
+
+    Parameters
+    ----------
+    judge : who marks; its `id` is the labeller's.
+    """
+
+    kind = "judge"
+    needs_references = False
+
+    def __init__(self, judge: PatientGrader) -> None:
+        self._judge = judge
+        self.id = judge.id
+
+    def label(self, tasks: Iterable[LabelTask]) -> Generator[Sequence[Attempted]]:
+        """Label tasks; one whose answer has no head has severity 1, without asking.
+
+        Raises
+        ------
+        UsageError : the endpoint takes no request at all.
+        Unavailable : it answered none of `GIVE_UP_AFTER` cases one after another, each as often as it is tried.
+        """
+        asked: dict[int, LabelTask] = {}
+        blank: list[Attempted] = []
+
+        def cases() -> Iterator[JudgeCase]:
+            number = 0
+            for task in tasks:
+                case = severity_case(AnsweredQuestion(task.prompt, task.response, task.references or ()))
+                if is_blank(case.candidate):
+                    blank.append(Attempted(task=task, severity=Severity(1.0, 1.0)))
+                    continue
+                asked[number] = task
+                number += 1
+                yield case
+
+        in_vain = 0
+        with closing(self._judge.finished(cases())) as groups:
+            for judgements in groups:
+                attempts = [_attempted(asked.pop(number), judgement) for number, judgement in judgements]
+                yield [*_taken(blank), *attempts]
+                for _, judgement in judgements:
+                    failure = judgement.failure
+                    in_vain = in_vain + 1 if failure and failure.code in PASSING else 0
+                    if failure and in_vain >= GIVE_UP_AFTER:
+                        raise Unavailable(
+                            f"the judge's endpoint answered none of the last {in_vain} cases ({failure.code}: "
+                            f"{failure.detail}); run this again when it does"
+                        )
+        if blank:
+            yield _taken(blank)
+
+
+@contextmanager
+def _asked(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
+    from streamer.labels.judge.client import Judge
+
+    with Judge(endpoint) as judge:
+        yield JudgeLabeller(judge)
+
+
+def _attempted(task: LabelTask, judgement: Judgement) -> Attempted:
+    if judgement.failure is not None:
+        failure = f"{judgement.failure.code}: {judgement.failure.detail}"
+        return Attempted(task=task, severity=None, failure=failure, judgement=judgement)
+    value = judgement.severity
+    if value is None:
+        raise ValueError("a judgement without a failure has a severity")
+    return Attempted(task=task, severity=Severity(value, value), judgement=judgement)
+
+
+def _taken(attempts: list[Attempted]) -> list[Attempted]:
+    taken = attempts.copy()
+    attempts.clear()
+    return taken

@@ -1,0 +1,195 @@
+"""From which age on a draw counts: one cut for labelled and unlabelled draws alike, chosen before a severity is read. Pure.
+
+A draw without its label counts as the worst, and the newest draws have none yet: to count them all costs much, and to leave
+out those without a label breaks the budget as soon as bad answers are labelled later. So draws are in or out by their age
+alone. Those younger than D are not used at all; of the older ones those without a label count 1.
+
+D comes from how late the labels of *earlier* draws were, which are not in the sample; without such draws, from ages alone.
+The groups that are left are then exchangeable whatever labels do: nothing is assumed of when bad answers get theirs. Whoever
+tries several D and takes the one whose threshold ships most has read severities first, and breaks the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamer.gates.settings import Pending
+
+QUANTILE = 0.95
+LEAST_DELAYS = 20
+"""Earlier draws below which their delays say nothing: the largest of fewer is no 95 % quantile."""
+
+MOST_DELAYS = 1000
+"""The newest earlier draws whose delays are looked at."""
+
+Because = Literal[
+    "everything is labelled", "label deadline", "label delays", "age of the middle draw", "asked for"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeCut:
+    """From which age on the draws of a run counted, and what that was chosen from. Kept with the run.
+
+    Attributes
+    ----------
+    pending : what the gate says of draws without a label.
+    seconds : D. A draw that is not older is not used.
+    because : what decided D.
+    draws : of the sample, of any age.
+    waiting : those of them without a label.
+    unused, unused_labelled : draws that are too young, and those of them that have a label.
+    middle_seconds : the age of the middle draw, which D never passes unless a label deadline says so.
+    delays : earlier draws whose label delays were looked at.
+    delay_seconds : the 95 % quantile of these delays; None where there are too few.
+    deadline_seconds : the age at which a label that has not come counts as never coming.
+    window : only the newest so many draws of the age were read; None: all.
+    """
+
+    pending: Pending
+    seconds: float
+    because: Because
+    draws: int
+    waiting: int
+    unused: int
+    unused_labelled: int
+    middle_seconds: float
+    delays: int
+    delay_seconds: float | None
+    deadline_seconds: float
+    window: int | None = None
+
+    def said(self, missing: int) -> str | None:
+        """Say which labels are not used yet, and how many older ones count as wrong; None where there is nothing to say."""
+        parts = []
+        if self.unused:
+            labels, waiting = self.unused_labelled, self.unused - self.unused_labelled
+            few = f"{labels} {'label' if labels == 1 else 'labels'} of the newest {span(self.seconds)}"
+            parts.append(
+                f"{few} {'is' if labels == 1 else 'are'} not used yet"
+                + (f" ({waiting} more wait there)" if waiting else "")
+            )
+        if missing:
+            older = "older one" if missing == 1 else "older ones"
+            counts = f"{missing} {older if self.unused else 'missing'} {'counts' if missing == 1 else 'count'} as wrong"
+            parts.append(counts)
+        return "; ".join(parts) or None
+
+    def to_json(self) -> dict[str, Any]:
+        """The cut as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> AgeCut:
+        """Read what `to_json` gave. Raises `ValueError` for anything else."""
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ValueError(f"not an age cut: {error}") from None
+
+    def contradiction(self, label_deadline_seconds: float) -> str | None:
+        """Say how the cut differs from what it was chosen from; None where it does not."""
+        seconds, because = _seconds(
+            self.pending,
+            waiting=self.waiting,
+            middle=self.middle_seconds,
+            delay=self.delay_seconds,
+            label_deadline=label_deadline_seconds,
+            deadline=self.deadline_seconds,
+        )
+        if (seconds, because) != (self.seconds, self.because):
+            return f"its age cut is {self.seconds!r} s, by its own figures it is {seconds!r} s ({because})"
+        return None
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in words: `90 seconds`, `6 hours`, `2.5 days`."""
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} seconds"
+
+
+def label_lag(delays: Sequence[float | None], *, deadline: float) -> float | None:
+    """Return the 95 % quantile of label delays in seconds; None for too few of them.
+
+    A label that never came (None), or later than the deadline, counts as the deadline.
+    """
+    if len(delays) < LEAST_DELAYS:
+        return None
+    known = sorted(deadline if one is None else min(max(one, 0.0), deadline) for one in delays)
+    return known[math.ceil(QUANTILE * len(known)) - 1]
+
+
+def choose(
+    ages: Sequence[float],
+    waits: Sequence[bool],
+    *,
+    pending: Pending,
+    earlier: Sequence[float | None],
+    label_deadline: float,
+    deadline: float,
+    window: int | None = None,
+) -> AgeCut:
+    """Choose D; no severity is among what it is chosen from.
+
+    Parameters
+    ----------
+    ages : of the sample's draws in seconds, the oldest first; at least one.
+    waits : whether each waits for a label.
+    earlier : how late the labels of draws decided before the sample began came, in seconds; None: never.
+    label_deadline : the gate's own cut; 0: none. A positive one is obeyed as it stands.
+    deadline : when a missing label counts as never coming, and the largest D without earlier draws.
+    """
+    middle = ages[(len(ages) - 1) // 2]
+    earlier = earlier[-MOST_DELAYS:]
+    delay = label_lag(earlier, deadline=deadline)
+    seconds, because = _seconds(
+        pending,
+        waiting=sum(waits),
+        middle=middle,
+        delay=delay,
+        label_deadline=label_deadline,
+        deadline=deadline,
+    )
+    young = [age < seconds for age in ages]
+    return AgeCut(
+        pending=pending,
+        seconds=seconds,
+        because=because,
+        draws=len(ages),
+        waiting=sum(waits),
+        unused=sum(young),
+        unused_labelled=sum(is_young and not wait for is_young, wait in zip(young, waits, strict=True)),
+        middle_seconds=middle,
+        delays=len(earlier),
+        delay_seconds=delay,
+        deadline_seconds=deadline,
+        window=window,
+    )
+
+
+def _seconds(
+    pending: Pending,
+    *,
+    waiting: int,
+    middle: float,
+    delay: float | None,
+    label_deadline: float,
+    deadline: float,
+) -> tuple[float, Because]:
+    if label_deadline > 0:
+        return label_deadline, "label deadline"
+    if pending != "age":
+        return 0.0, "asked for"
+    if waiting == 0:
+        return 0.0, "everything is labelled"
+    wanted, because = (deadline, "label deadline") if delay is None else (delay, "label delays")
+    if wanted < middle:
+        return wanted, because  # type: ignore[return-value]
+    return middle, "age of the middle draw"

@@ -1,0 +1,84 @@
+"""When a gate's decisions are drawn for labelling more often: while the risk alarm gathers evidence, within a cap."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from streamer.gates.audit_rate import AuditRate, day_of
+from streamer.risk.states import RiskAlarm
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streamer.gates.policy import Policy
+    from streamer.risk.rounds.state import GateWatch
+
+LEAST_EVIDENCE = 0.1
+"""From here on more is drawn. In stable streams evidence is rarely so high; where the budget is broken it is, long before
+the alarm."""
+
+LASTS = timedelta(hours=1)
+"""A raised rate ends after so long unless it is written anew: nobody may be left to end it."""
+
+_MOST_EVIDENCE = 1e300
+
+
+def next_rate(
+    present: AuditRate | None,
+    extra: int,
+    *,
+    watch: GateWatch,
+    policy: Policy,
+    has_read: bool,
+    now: datetime,
+) -> AuditRate | None:
+    """Return the audit rate to be written; None while the present one is right.
+
+    Parameters
+    ----------
+    present : the newest one; None where there never was one.
+    extra : labels that raised rates asked for on the day of `present`.
+    watch : the gate as it was just read.
+    policy : the newest.
+    has_read : whether there was anything to read: the rate of a gate without traffic ends, and comes back with it.
+    """
+    midnight = day_of(now) + timedelta(days=1)
+    today = extra if present is not None and day_of(present.since) == day_of(now) else 0
+    alarm = watch.alarm("risk")
+    evidence = 0.0
+    if alarm is not None and isinstance(alarm.state, RiskAlarm):
+        evidence = min(alarm.state.known_evidence, _MOST_EVIDENCE)
+    raised = present is not None and present.raises(now)
+    why_not = _why_not(watch, policy, evidence, today)
+    if why_not is not None:
+        if not raised:
+            return None
+        return AuditRate(boosted=False, since=now, until=now, evidence=evidence, extra=today, reason=why_not)
+    until = min(now + LASTS, midnight)
+    if not has_read or (present is not None and raised and until - present.until < LASTS / 2):
+        return None
+    return AuditRate(
+        boosted=True,
+        since=now,
+        until=until,
+        evidence=evidence,
+        extra=today,
+        reason=f"the risk alarm's evidence is {evidence:.3g}, at least {LEAST_EVIDENCE:g}",
+    )
+
+
+def _why_not(watch: GateWatch, policy: Policy, evidence: float, today: int) -> str | None:
+    """Say why nothing more than the gate's own share is drawn; None where more is."""
+    settings, alarm = policy.settings, watch.alarm("risk")
+    if settings.boosted_probability == settings.audit_probability:
+        return "the gate's settings raise its audit probability no more"
+    if policy.ships_nothing:
+        return "the gate ships nothing"
+    if alarm is not None and alarm.raised_by is not None:
+        return "the risk alarm is raised: it needs no more evidence"
+    if evidence < LEAST_EVIDENCE:
+        return f"the risk alarm's evidence is {evidence:.3g}, below {LEAST_EVIDENCE:g}"
+    if today >= settings.audit_boost_most:
+        return f"{today} extra labels are asked for today, the gate's most is {settings.audit_boost_most}"
+    return None

@@ -1,0 +1,111 @@
+"""The newest run of each gate: found by a few queries for all gates, and kept, for what is written does not change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
+from streamer.store.policies.policy_rows import SETTINGS, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from streamer.gates.settings import GateSettings
+
+_LATE_RUNS = 1000
+"""A run gets its number when it is written and may become visible after so many later ones."""
+
+
+class NewestRun(NamedTuple):
+    """The newest run of a gate, as far as the next one is concerned."""
+
+    number: int
+    finished_at: datetime
+    groups: int
+    candidates: tuple[tuple[str, float | None], ...]
+    settings: GateSettings
+    older_than: datetime
+    since_version: int | None
+    labels_through: int
+    unchanged: bool
+    held_until: datetime | None
+    age_cut_seconds: float
+
+
+class NewestRuns:
+    """The newest run of each gate that has one."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, int] = {}
+        self._runs: dict[str, NewestRun] = {}
+
+    def look(self, connection: sa.Connection) -> dict[str, NewestRun]:
+        """Read those that came, and return all of them by gate."""
+        through = max(self._newest.values(), default=0) - _LATE_RUNS
+        query = sa.select(calibration_runs.c.gate, sa.func.max(calibration_runs.c.id)).where(
+            calibration_runs.c.id > through
+        )
+        for gate, number in connection.execute(query.group_by(calibration_runs.c.gate)):
+            self._newest[gate] = max(number, self._newest.get(gate, 0))
+        unknown = [
+            number
+            for gate, number in self._newest.items()
+            if (known := self._runs.get(gate)) is None or known.number != number
+        ]
+        for start in range(0, len(unknown), 500):
+            self._runs |= dict(_runs(connection, unknown[start : start + 500]))
+        return self._runs
+
+
+def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[str, NewestRun]]:
+    candidates: dict[int, list[tuple[str, float | None]]] = {}
+    for one in connection.execute(
+        sa.select(
+            calibration_candidates.c.run, calibration_candidates.c.method, calibration_candidates.c.threshold
+        )
+        .where(calibration_candidates.c.run.in_(numbers))
+        .order_by(calibration_candidates.c.run, calibration_candidates.c.method)
+    ):
+        candidates.setdefault(one.run, []).append((one.method, one.threshold))
+    query = (
+        sa.select(
+            calibration_runs.c.id,
+            calibration_runs.c.gate.label("of_gate"),
+            calibration_runs.c.finished_at,
+            calibration_runs.c.groups,
+            calibration_runs.c.older_than,
+            calibration_runs.c.since_version,
+            calibration_runs.c.labels_through,
+            calibration_runs.c.outcome,
+            calibration_runs.c.held_until,
+            calibration_runs.c.age_cut,
+            *(gate_revisions.c[name] for name in SETTINGS),
+        )
+        .join(
+            gate_revisions,
+            (gate_revisions.c.gate == calibration_runs.c.gate)
+            & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
+        )
+        .where(calibration_runs.c.id.in_(numbers))
+    )
+    for row in connection.execute(query).mappings():
+        yield (
+            row["of_gate"],
+            NewestRun(
+                number=row["id"],
+                finished_at=row["finished_at"],
+                groups=row["groups"],
+                candidates=tuple(candidates.get(row["id"], ())),
+                settings=settings_of(row),
+                older_than=row["older_than"],
+                since_version=row["since_version"],
+                # A run older than this column has read every label there was: none of them is told apart any more.
+                labels_through=row["labels_through"] or 0,
+                unchanged=row["outcome"] == "unchanged",
+                held_until=row["held_until"],
+                age_cut_seconds=0.0 if row["age_cut"] is None else row["age_cut"]["seconds"],
+            ),
+        )

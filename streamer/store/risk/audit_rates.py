@@ -1,0 +1,80 @@
+"""The audit rates of gates: the newest of each, what they cost, and how one is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.gates.audit_rate import AuditRate, day_of
+from streamer.store.audit import control
+from streamer.store.db.schema import audit_rates, decisions, responses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.store.db.schema.types import Row
+
+
+def newest_rates(connection: sa.Connection, gates: Sequence[str] | None = None) -> dict[str, AuditRate]:
+    """The newest audit rate of each gate (of all when None) that ever had one."""
+    newest = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
+    if gates is not None:
+        newest = newest.where(audit_rates.c.gate.in_(list(gates)))
+    found = connection.execute(sa.select(audit_rates).where(audit_rates.c.id.in_(newest))).mappings()
+    return {row["gate"]: _rate(row) for row in found}
+
+
+def extra_labels(connection: sa.Connection, gate: str, day: datetime) -> int:
+    """How many labels raised rates asked for on the day (UTC) that a moment is in.
+
+    The day is that of the rate that a decision names: workers date decisions, and their clocks may differ.
+    """
+    began = day_of(day)
+    query = (
+        sa.select(sa.func.count())
+        .select_from(audit_rates)
+        .join(decisions, (decisions.c.audit_rate == audit_rates.c.id) & decisions.c.extra_draw)
+        .join(responses, (responses.c.batch == decisions.c.batch) & responses.c.drawn)
+        .where(audit_rates.c.gate == gate, audit_rates.c.since >= began, audit_rates.c.boosted)
+    )
+    return connection.execute(query).scalar_one()
+
+
+def raised_gates(now: datetime) -> sa.Select[Any]:
+    """Select the gates whose audit rate is raised."""
+    newest = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
+    return sa.select(audit_rates.c.gate).where(
+        audit_rates.c.id.in_(newest), audit_rates.c.boosted, audit_rates.c.until > now
+    )
+
+
+def append(connection: sa.Connection, gate: str, rate: AuditRate, now: datetime) -> None:
+    """Write a rate and seal it. Workers follow it once they read it, seconds later."""
+    number = connection.execute(
+        sa.insert(audit_rates)
+        .values(
+            gate=gate,
+            boosted=rate.boosted,
+            since=rate.since,
+            until=rate.until,
+            evidence=rate.evidence,
+            extra=rate.extra,
+            reason=rate.reason,
+        )
+        .returning(audit_rates.c.id)
+    ).scalar_one()
+    control.append(connection, audit_rates, [(number,)], now=now)
+
+
+def _rate(row: Row) -> AuditRate:
+    return AuditRate(
+        number=row["id"],
+        boosted=row["boosted"],
+        since=row["since"],
+        until=row["until"],
+        evidence=row["evidence"],
+        extra=row["extra"],
+        reason=row["reason"],
+    )

@@ -1,0 +1,230 @@
+"""On real records: draws that are too young, thresholds that tighten between runs, looser ones that wait, no skill."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.audit.rederive import contradiction
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
+from streamer.recalibration.run import calibrate_gate
+from tests.integration.store.conftest import START, World
+from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamer.events.alerts import AlertsV1
+
+
+@pytest.fixture
+def site(new_world: Callable[..., World]) -> Callable[..., LabelledGate]:
+    return lambda **settings: LabelledGate(new_world(), **settings)
+
+
+def label_late(
+    one: LabelledGate, numbers: list[int], severity: Callable[[float], float], hours: float
+) -> None:
+    """Labels that are received so many hours after the first decision."""
+    one.world.clock.now = max(one.world.clock.now, START + timedelta(hours=hours))
+    one.label(numbers, severity)
+
+
+def look(one: LabelledGate) -> Any:
+    one.now += timedelta(hours=1)
+    return tighten_by_rule(
+        one.store.calibration, one.store.policies, one.store.gates.get(GATE), clock=one.clock
+    )
+
+
+def replayed(one: LabelledGate, run: int, **changes: Any) -> str | None:
+    """What `audit verify` finds of a stored run."""
+    rows = one.world.rows("SELECT * FROM calibration_runs ORDER BY id")
+    row = next(found for found in rows if found.id == run)._asdict() | changes
+    candidates = [
+        found._asdict() for found in one.world.rows(f"SELECT * FROM calibration_candidates WHERE run = {run}")
+    ]
+    record = one.store.calibration
+    served = {policy.version: Reading.of_policy(policy) for policy in one.store.policies.list(GATE)}
+    moments = {name: moment(row[name]) for name in ("started_at", "older_than")}
+    return contradiction(
+        row, candidates, gate=one.store.gates.get(GATE), inputs=record.inputs, served=served.get, **moments
+    )
+
+
+def moment(value: Any) -> Any:
+    from datetime import UTC, datetime
+
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def test_young_draws_are_not_used_and_older_ones_without_a_label_count_as_wrong(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site()
+    numbers = one.decide(200)
+    one.label([n for n in numbers if n < 160 and n not in (3, 5, 7)], bad_below(0.3))
+    gate = one.store.gates.get(GATE)
+    run = calibrate_gate(one.store.calibration, gate, now=one.clock())
+    assert run.age_cut is not None
+    # No draws came before the sample: half of it is old enough.
+    assert (len(run.groups), run.missing, run.age_cut.because) == (100, 3, "age of the middle draw")
+    assert (run.age_cut.unused, run.age_cut.unused_labelled) == (100, 60)
+    said = run.age_cut.said(run.missing)
+    assert said is not None
+    assert said.startswith("60 labels of the newest")
+    assert said.endswith("(40 more wait there); 3 older ones count as wrong")
+    assert "in or out by their age alone" in run.guarantee
+    one.open()
+    assert replayed(one, 1) is None
+    assert "by its own figures" in str(
+        replayed(one, 1, age_cut=run.age_cut.to_json() | {"seconds": 0.0, "because": "asked for"})
+    )
+    one.label(numbers, bad_below(0.3))
+    assert len(calibrate_gate(one.store.calibration, gate, now=one.clock()).groups) == 200, "nothing waits"
+
+
+@pytest.mark.parametrize(("pending", "groups", "missing"), [("worst", 200, 100), ("labelled-only", 100, 0)])
+def test_other_ways_are_explicit(
+    site: Callable[..., LabelledGate], pending: str, groups: int, missing: int
+) -> None:
+    one = site(pending=pending)
+    one.label(one.decide(200)[:100], bad_below(0.3))
+    one.open()
+    run = one.runs()[-1]
+    found = one.world.rows("SELECT groups, missing FROM calibration_runs")[-1]
+    assert (found.groups, found.missing) == (groups, missing)
+    assert ("breaks the budget if they get them later" in one.policy.guarantee) == (
+        pending == "labelled-only"
+    )
+    assert replayed(one, run.id) is None
+
+
+def test_a_window_reads_the_newest_groups_alone(site: Callable[..., LabelledGate]) -> None:
+    one = site(window=100)
+    one.label(one.decide(150), bad_below(0.9))
+    one.label(one.decide(100), bad_below(0.2))
+    one.open()
+    assert one.policy.threshold is not None
+    assert one.policy.threshold < 0.2
+    assert "Only the newest 100 prompts were read" in one.policy.guarantee
+    assert replayed(one, 1) is None
+
+
+def test_between_runs_a_gate_tightens_where_the_newest_are_worse_and_the_run_can_be_derived_again(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site()
+    one.label(one.decide(300), bad_below(0.3))
+    before = one.open()
+    assert look(one) is None
+    one.label(one.decide(60), bad_below(0.7))
+    done = look(one)
+    assert done is not None
+    assert done.outcome == "applied"
+    assert "the newest groups are worse" in done.why
+    after = one.policy
+    assert after.threshold is not None
+    assert before.threshold is not None
+    assert after.threshold > before.threshold + 0.1
+    assert after.reason == done.why
+    assert "which is stricter than that of all" in after.guarantee
+    run = one.runs()[-1].id
+    assert replayed(one, run) is None
+    assert "pairs" in str(replayed(one, run, suffix=done.run.suffix.to_json() | {"worse": 1}))
+    assert look(one) is None, "nothing new, and nothing stricter"
+
+
+def test_under_the_rule_propose_a_tighter_threshold_waits_for_a_person_once(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site(recalibrate="propose")
+    one.label(one.decide(300), bad_below(0.3))
+    before = one.open()
+    one.label(one.decide(60), bad_below(0.7))
+    assert look(one).outcome == "proposed"
+    assert look(one) is None
+    assert one.policy.version == before.version
+
+
+def test_a_looser_threshold_waits_for_one_label_lag_and_is_tested_again(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site()
+    label_late(one, one.decide(200), bad_below(0.35), hours=6)
+    before = one.open()
+    label_late(one, one.decide(60), bad_below(0.0), hours=6)
+    done = one.run()
+    assert (done.outcome, one.policy.version) == ("proposed", before.version)
+    until = done.run.held_until
+    assert until is not None
+    assert timedelta(hours=5) < until - done.run.started_at <= timedelta(hours=6)
+    assert f"it waits for one label lag, until {until:%Y-%m-%d %H:%M:%SZ}" in done.why
+    proposal = one.store.calibration.proposal(GATE)
+    assert proposal is not None
+    assert proposal.held_until == until
+    (standing,) = one.store.standings.standings(now=one.clock())
+    assert standing.held_until == until
+    # Another run meanwhile keeps the wait, and does not begin it anew.
+    again = one.run()
+    assert (again.outcome, again.run.held_until) == ("proposed", until)
+    one.now = until
+    last = one.run()
+    assert (last.outcome, one.policy.version) == ("applied", before.version + 1)
+    assert "has waited for one label lag" in last.why
+
+
+def test_where_the_newest_labels_are_worse_a_waiting_threshold_is_dropped(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
+    label_late(one, one.decide(200), bad_below(0.35), hours=6)
+    before = one.open()
+    label_late(one, one.decide(200), bad_below(0.0), hours=6)
+    held = one.run().run.held_until
+    assert held is not None
+    one.label(one.decide(60), bad_below(0.6))
+    one.now = held
+    done = one.run()
+    assert done.run.held_until is None
+    assert "it holds more than before" in done.why
+    assert "the newest groups are worse" in done.why
+    assert one.policy.threshold is not None
+    assert before.threshold is not None
+    assert one.policy.threshold > before.threshold
+
+
+def test_a_gate_whose_score_does_not_separate_does_not_open_by_itself(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0, alpha=0.1)
+    numbers = one.decide(300)
+    # One in four is bad, whatever its score.
+    bad = {n for n in numbers if (n * 61 + 7) % 4 == 0}
+    one.label([n for n in numbers if n in bad], lambda _score: 1.0)
+    one.label([n for n in numbers if n not in bad], lambda _score: 0.0)
+    done = one.run()
+    assert done.outcome == "proposed"
+    assert "the score does not tell good answers from bad ones" in done.why
+    assert one.policy.state == "closed"
+
+
+def test_labels_that_are_missing_at_low_scores_are_told_of(site: Callable[..., LabelledGate]) -> None:
+    one = site(monitor_deadline_seconds=3600.0)
+    numbers = one.decide(300)
+    one.label([n for n in numbers if one.score(n) > 0.2], bad_below(0.3))
+    told: list[AlertsV1] = []
+    one.now += timedelta(hours=2)
+    recalibrate_by_rule(
+        one.store.calibration,
+        one.store.policies,
+        one.store.gates.get(GATE),
+        clock=one.clock,
+        raise_alert=told.append,
+    )
+    assert [(found.kind, found.level) for found in told] == [("labels_not_at_random", "ticket")]
+    assert "missing more often at low scores" in told[0].message

@@ -1,0 +1,150 @@
+"""Do the age cut and the suffix test keep what they promise? Seeded Monte Carlo, and variants that must be caught."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from streamer.recalibration.age_cut import choose
+from streamer.recalibration.missing_labels import missing_labels
+from streamer.recalibration.suffix_test import LEAST_EVIDENCE, evidence, order, suffix_test
+
+ALPHA = 0.1
+DRAWS = 300
+REPEATS = 3000
+Z = float(stats.norm.isf(1e-6))
+BAD = 0.2  # an answer of score s is bad with chance 2 BAD (1 - s): the exposure at l is BAD (1 - l)^2
+
+
+def threshold(scores: np.ndarray, losses: np.ndarray) -> float:
+    """The conformal threshold for groups of one answer, in [0, 1]."""
+    order_of_scores = np.argsort(-scores, kind="stable")
+    lost = np.cumsum(losses[order_of_scores])
+    limit = ALPHA * (len(scores) + 1) - 1
+    if limit < 0:
+        return 1.0
+    over = np.flatnonzero(lost > limit + 1e-9)
+    return float(scores[order_of_scores][over[0]]) if len(over) else 0.0
+
+
+def exposures(how: str, *, slow: float) -> np.ndarray:
+    """Exposure of each repetition; labels of bad answers come `slow` times as late as those of good ones."""
+    rng = np.random.default_rng([20261122, round(10 * slow)])
+    span, mean = 1500.0, 120.0
+    found = []
+    for _ in range(REPEATS):
+        scores, earlier_bad = rng.random(DRAWS), rng.random(100) < BAD
+        losses = (rng.random(DRAWS) < 2 * BAD * (1 - scores)).astype(float)
+        ages = np.sort(rng.random(DRAWS))[::-1] * span
+        waits = rng.exponential(np.where(losses > 0, slow, 1.0) * mean) > ages
+        earlier = rng.exponential(np.where(earlier_bad, slow, 1.0) * mean)
+        counted = np.where(waits, 1.0, losses)
+        if how == "age":
+            cut = choose(
+                ages.tolist(),
+                waits.tolist(),
+                pending="age",
+                earlier=earlier.tolist(),
+                label_deadline=0,
+                deadline=5000,
+            )
+            kept = ages >= cut.seconds
+            assert kept.sum() >= DRAWS / 2
+            level = threshold(scores[kept], counted[kept])
+        elif how == "labelled only":
+            level = threshold(scores[~waits], losses[~waits])
+        else:
+            cuts = np.quantile(ages, [0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+            level = min(threshold(scores[ages >= one], counted[ages >= one]) for one in cuts)
+        found.append(BAD * (1 - level) ** 2)
+    return np.array(found)
+
+
+def within_budget(found: np.ndarray) -> bool:
+    return bool(found.mean() <= ALPHA + Z * found.std(ddof=1) / np.sqrt(len(found)))
+
+
+@pytest.mark.parametrize("slow", [1.0, 8.0, 100.0])
+def test_the_age_cut_keeps_the_budget_whenever_bad_answers_get_their_labels(slow: float) -> None:
+    assert within_budget(exposures("age", slow=slow))
+
+
+@pytest.mark.parametrize("how", ["labelled only", "best of several cuts"])
+def test_other_ways_to_treat_missing_labels_are_caught(how: str) -> None:
+    assert not within_budget(exposures(how, slow=8.0))
+
+
+def test_the_age_cut_knows_nothing_of_severities_and_leaves_half() -> None:
+    ages = [400.0, 300.0, 200.0, 100.0]
+    some = [False, False, True, True]
+    earlier = [float(n) for n in range(1, 101)]
+
+    def cut(waits: list[bool], earlier: list[float | None], **more: float) -> float:
+        usual: dict[str, Any] = {"label_deadline": 0.0, "deadline": 1000.0}
+        return choose(ages, waits, pending="age", earlier=earlier, **(usual | more)).seconds
+
+    assert cut(some, list(earlier)) == 95.0
+    assert cut(some, [*earlier, None, None, None, None, None, None, None]) == 300.0, (
+        "never labelled: the deadline"
+    )
+    assert cut(some, []) == 300.0, "no earlier draws: the age of the middle draw"
+    assert cut(some, [], deadline=150.0) == 150.0
+    assert cut([False] * 4, []) == 0.0, "nothing waits: everything is read"
+    assert cut([False] * 4, [], label_deadline=50.0) == 50.0
+
+
+def test_a_suffix_test_seldom_cuts_in_a_stable_stream() -> None:
+    rng = np.random.default_rng(20261122)
+    streams, right, one_sided = 1000, 0, 0
+    for n in range(streams):
+        losses = (rng.random(100) < ALPHA).astype(float)
+        found = suffix_test(losses, order(n, [f"b{i}#1" for i in range(100)]), version=1)
+        assert found is not None
+        right += found.cuts
+        # Wrong on purpose: pairs in which the older group is worse are left out.
+        one_sided += evidence(found.worse, found.worse) >= LEAST_EVIDENCE
+    bound = stats.binom.isf(1e-6, streams, 1 / LEAST_EVIDENCE)
+    assert right <= bound < one_sided
+
+
+def test_a_suffix_test_sees_a_jump_before_the_whole_history_does() -> None:
+    rng = np.random.default_rng(7)
+    seen = []
+    for n in range(100):
+        losses = (rng.random(600) < np.where(np.arange(600) < 400, 0.07, 0.5)).astype(float)
+        drawn = order(n, [f"b{i}#1" for i in range(600)])
+        seen.append(
+            next(
+                count - 400
+                for count in range(400, 601, 10)
+                if (found := suffix_test(losses[:count], drawn[:count], version=1)) is not None and found.cuts
+            )
+        )
+    assert np.median(seen) <= 40
+
+
+def test_the_evidence_is_an_e_value_under_every_number_of_pairs() -> None:
+    for pairs in (1, 5, 30, 200):
+        chances = stats.binom.pmf(np.arange(pairs + 1), pairs, 0.5)
+        mean = sum(chance * evidence(k, pairs) for k, chance in enumerate(chances))
+        assert mean == pytest.approx(1, rel=1e-9)
+
+
+def test_labels_missing_at_random_raise_nothing_and_those_missing_at_low_scores_do() -> None:
+    rng = np.random.default_rng(11)
+    false = 0
+    for _ in range(300):
+        scores = rng.random(1000)
+        false += missing_labels(
+            zip(scores.tolist(), (rng.random(1000) < 0.1).tolist(), strict=True)
+        ).not_at_random
+    assert false <= stats.binom.isf(1e-6, 300, 0.01)
+    scores = rng.random(3000)
+    found = missing_labels(
+        zip(scores.tolist(), (rng.random(3000) < 0.2 * (1 - scores)).tolist(), strict=True)
+    )
+    assert found.not_at_random
+    assert "low scores" in found.said
