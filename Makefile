@@ -34,7 +34,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench docs lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap docs lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: 
 	@failed=; for file in $(BENCHMARKS); do \
 		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || failed="$$failed, $$file"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
+
+swap: $(INSTALLED)  ## Change the answers' source under many gates and count the bad answers that get out, ten minutes
+	@$(MAKE) --silent services
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.e2e.swap $(ARGS)
 
 docs: $(INSTALLED)  ## Write the pages of docs/ and the dashboards that come from the code
 	$(BIN)/python -m streamer.cli.generate_docs

@@ -1,0 +1,95 @@
+"""Change the answers' source under many gates of one service, and count what gets out: `make swap`.
+
+    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after 600] [--step 25] [--short]
+        [--picture FILE.png] [--json FILE] [--beside FILE] [--data FOLDER]
+
+Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. After the change a share of the prompts gets
+answers to another prompt that agree with each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from streamer.scoring.encoders.registry import load_encoder
+from tests.conftest import SHARED_DATA
+from tests.e2e.scenario.population import read_prompts
+from tests.e2e.swap.answers import Answers
+from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Lengths, full_lives
+from tests.e2e.swap.outcomes import Outcome
+from tests.e2e.swap.picture import draw
+from tests.e2e.swap.report import sentences, table
+from tests.e2e.swap.service import ALPHA, Service
+from tests.services.kafka import KafkaBroker, what_kafka_needs
+from tests.services.postgres import PostgresServer, what_postgres_needs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3, help="gates that differ in their seed only")
+    full = Lengths()
+    parser.add_argument("--old", type=int, default=full.old, help="decisions of old gates before the change")
+    parser.add_argument("--after", type=int, default=full.after, help="decisions after it")
+    parser.add_argument("--step", type=int, default=full.step, help="decisions between two pauses")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
+    parser.add_argument("--picture", type=Path, help="draw bad answers over decisions into this PNG")
+    parser.add_argument("--json", type=Path, help="write all outcomes to this file")
+    parser.add_argument(
+        "--beside", type=Path, help="outcomes that --json wrote earlier: dashed in the picture"
+    )
+    parser.add_argument("--data", type=Path, default=SHARED_DATA, help="folder of the response clouds")
+    arguments = parser.parse_args()
+    data = arguments.data / "triviaqa_llama13b_20x.jsonl.gz"
+    if not data.exists():
+        sys.exit(f"no {data.name}: put the response clouds into {arguments.data}")
+    for need in (what_kafka_needs(), what_postgres_needs()):
+        if need:
+            sys.exit(": ".join(need))
+    prompts = read_prompts(
+        data,
+        load_encoder("all-MiniLM-L6-v2", device="cpu"),
+        questions=60 if arguments.short else 200,
+        each=3,
+        answers=4,
+    )
+    answers = [Answers.of(prompt) for prompt in prompts]
+    del prompts
+    broker, database = KafkaBroker(), PostgresServer(durable=False)
+    try:
+        broker.start()
+        database.start()
+        with tempfile.TemporaryDirectory(prefix="streamer-swap-") as folder:
+            outcomes = Service(
+                bootstrap=broker.bootstrap,
+                database_url=database.create_database(),
+                prefix="swap.",
+                directory=Path(folder),
+                answers=answers,
+                lives=SHORT_LIVES if arguments.short else full_lives(arguments.seeds),
+                lengths=SHORT
+                if arguments.short
+                else replace(full, old=arguments.old, after=arguments.after, step=arguments.step),
+                tell=lambda text: print(text, file=sys.stderr, flush=True),
+            ).run()
+    finally:
+        broker.remove()
+        database.remove()
+    print(table(outcomes), sentences(outcomes), sep="\n\n")
+    if arguments.json:
+        arguments.json.write_bytes(msgspec.json.encode(outcomes))
+    if arguments.picture:
+        earlier = (
+            msgspec.json.decode(arguments.beside.read_bytes(), type=list[Outcome]) if arguments.beside else []
+        )
+        draw(outcomes, earlier, ALPHA, arguments.picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

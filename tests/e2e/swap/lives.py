@@ -1,0 +1,85 @@
+"""What each gate lives through, counted in its own decisions."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """One gate's life.
+
+    Attributes
+    ----------
+    swapped : share of prompts that get another prompt's answers after the change; 0: nothing changes.
+    old : whether the gate has served for long when the change comes.
+    never : share of drawn answers that nobody labels.
+    """
+
+    seed: int
+    swapped: float
+    old: bool
+    never: float
+
+    @property
+    def gate(self) -> str:
+        """The name of the gate."""
+        age = "old" if self.old else "young"
+        labels = "gaps" if self.never else "full"
+        return f"swap{self.swapped * 100:.0f}-{age}-{labels}-{self.seed}"
+
+    @property
+    def cell(self) -> tuple[float, bool, float]:
+        """What it has in common with the gates of other seeds."""
+        return (self.swapped, self.old, self.never)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """How long each part of a life is, in decisions of one gate.
+
+    Attributes
+    ----------
+    closed : all drawn and labelled, before the gate opens.
+    young, old : decisions of an open gate before the change.
+    after : decisions after the change.
+    stride : decisions between two pauses for the recalibrator, while old gates grow old.
+    step : the same, shortly before the change and after it: what is told is as fine as this.
+    look : decisions between two looks at `streamer risk`.
+    lag : decisions until the label of a drawn answer is there, exponentially distributed with this mean.
+    audit : share of decisions drawn once the gate is open.
+    """
+
+    closed: int = 325
+    young: int = 100
+    old: int = 1000
+    after: int = 600
+    stride: int = 100
+    step: int = 25
+    look: int = 100
+    lag: float = 50.0
+    audit: float = 0.2
+
+
+NEVER = 0.02
+
+
+def full_lives(seeds: int) -> list[Life]:
+    """Two sizes of change, early and late, with all labels and with gaps, beside controls; each once a seed."""
+    return [
+        Life(seed=seed, swapped=swapped, old=old, never=never)
+        for seed in range(1, seeds + 1)
+        for swapped, old, never in itertools.product((0.5, 0.2, 0.0), (False, True), (0.0, NEVER))
+        if swapped or old  # a young control is an old one that began later
+    ]
+
+
+SHORT_LIVES = (
+    Life(seed=1, swapped=1.0, old=False, never=0.0),
+    Life(seed=2, swapped=1.0, old=False, never=0.0),
+    Life(seed=1, swapped=0.0, old=False, never=0.0),
+    Life(seed=1, swapped=0.0, old=False, never=NEVER),
+)
+
+SHORT = Lengths(closed=100, young=50, after=200, step=50, look=100, lag=5.0, audit=0.5)
