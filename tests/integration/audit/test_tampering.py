@@ -389,7 +389,7 @@ FILES: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str, str]] = {
     "one was changed": (lambda s: [s[0], _changed(s[1], made_at="2020-01-01T00:00:00.000000Z"), s[2]], "checkpoint 2", "not good"),
     "one is signed by another key": (_signed_by_another, "checkpoint 3", "not trusted"),
     "one has another's signature": (lambda s: [s[0], _changed(s[1], signature=json.loads(s[2])["signature"]), s[2]], "checkpoint 2", "not good"),
-    "one is rubbish": (lambda s: [s[0], b"{}", *s[1:]], "line 2", "no checkpoint"),
+    "one is rubbish": (lambda s: [s[0], b"{}", *s[1:]], "line 2", "not a checkpoint"),
     "one has no signature": (lambda s: [s[0], _changed(s[1], signature=""), s[2]], "checkpoint 2", "not good"),
 }  # fmt: skip
 

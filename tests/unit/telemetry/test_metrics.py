@@ -34,7 +34,7 @@ MESSAGE = OutboxMessage("streamer.actions", None, b"{}", ())
 BASE_UNITS = ("_seconds", "_bytes", "_ratio", "_total", "_records", "_info")
 UNITLESS = {
     "monitored_decisions",
-    "monitored_labels",
+    "monitored_labels", "budget_verdict", "open_prompts", "open_labelled_answers",
     "overdue_labels",
     "late_labels",
     "extra_labels_today",
