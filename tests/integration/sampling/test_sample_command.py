@@ -362,7 +362,7 @@ class TestTrouble:
             assert sample(server, "--answers", "2") == 0
         meta = clouds()[0].responses[0].meta
         assert (meta["temperature"], meta["seed"], meta["not_taken"]) == (None, None, ["seed", "temperature"])
-        assert "m takes no seed, no temperature" in capsys.readouterr().err
+        assert "m does not accept seed, temperature" in capsys.readouterr().err
         assert server.requests[-1].body["max_completion_tokens"] == 256
 
 
@@ -489,7 +489,7 @@ class TestWrongUsage:
     ) -> None:
         (folder / "out.jsonl").write_text("mine")
         assert sample("https://api.example.invalid/v1", "--dry-run") == 2
-        assert "there already" in capsys.readouterr().err
+        assert "exists already" in capsys.readouterr().err
         assert sample("https://api.example.invalid/v1", "--dry-run", out="no/where.jsonl") == 2
         assert "no folder" in capsys.readouterr().err
 

@@ -157,7 +157,7 @@ def test_close_and_roll_back(world: World) -> None:
     )
     assert back.version == 4
     world.store.gates.revise("support-bot", {"unit": "batch"}, by="bo", reason="other")
-    with pytest.raises(UsageError, match="another unit"):
+    with pytest.raises(UsageError, match=r"different settings \(unit\)"):
         world.store.policies.rollback("support-bot", 2, by="bo", reason="again")
 
 
