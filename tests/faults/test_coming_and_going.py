@@ -91,7 +91,9 @@ def test_workers_join_and_leave_while_one_stays(site: Site, matrix: Matrix) -> N
 
 def _sizes(site: Site) -> list[tuple[str, int, int]]:
     """Rows and bytes (indexes included) of the ten largest tables."""
-    with psycopg.connect(site.settings.database.url.replace("postgresql+psycopg", "postgresql", 1)) as connection:
+    with psycopg.connect(
+        site.settings.database.url.replace("postgresql+psycopg", "postgresql", 1)
+    ) as connection:
         connection.execute("ANALYZE")
         return [
             (str(name), int(rows), int(size))

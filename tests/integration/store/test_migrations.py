@@ -273,7 +273,7 @@ def test_urls_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("this is no database, but long enough to be looked at as one" * 20)
     with pytest.raises(UsageError, match="not a SQLite database"):
         migrate(f"sqlite:///{tmp_path}/file")
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match="cannot be created"):
         migrate(f"sqlite:///{tmp_path}/file/below/it.db")
 
 

@@ -376,7 +376,7 @@ def test_the_newest_policy_that_is_trusted_says_whose_labels_are_read(world: Wor
     # A revision that no policy carries is in force nowhere.
     columns = "revision, labellers, signed_labels"
     others = ", ".join(
-        name for (name,) in _columns(world) if name not in ("revision", "labellers", "signed_labels")
+        f'"{name}"' for (name,) in _columns(world) if name not in ("revision", "labellers", "signed_labels")
     )
     world.tamper(
         f"INSERT INTO gate_revisions ({columns}, {others}) SELECT 9, NULL, signed_labels, {others}"
