@@ -94,7 +94,7 @@ def test_another_plan_says_what_is_different(tmp_path: Path) -> None:
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "j"
     path.write_bytes(text)
-    with pytest.raises(UsageError, match="no journal"):
+    with pytest.raises(UsageError, match="not a journal"):
         Journal(path, document())
     assert path.read_bytes() == text
 

@@ -40,7 +40,7 @@ def decision(number: int, version: int, **changes: Any) -> LoggedDecision:
     """Drawn, shipped and labelled as fine, unless said."""
     at = START + number * MINUTE
     fields: dict[str, Any] = {
-        "number": number, "batch_id": str(number), "policy_version": version, "settings": SETTINGS, "run": None,
+        "number": number, "batch_id": str(number), "policy_version": version, "settings": SETTINGS, "run": None, "can_ship": True,
         "decided_at": at, "scored": True, "sampled": True, "probability": 0.5, "shipped": 1.0, "drawn": 1, "needed": 1,
         "severities": (0.0,), "labelled_at": at + MINUTE,
     }  # fmt: skip
