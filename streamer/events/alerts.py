@@ -64,7 +64,7 @@ MEANINGS: Final[Mapping[AlertKind, str]] = {
     "drift_scores": "Scores no longer come from where those of calibration came from.",
     "drift_cloud": "Embeddings no longer come from where those of calibration came from.",
     "policy_refused": "A worker refused a policy and continues with the last good one.",
-    "large_step": "A recalibration found a threshold further from the present one than it may set by itself.",
+    "large_step": "A recalibration moved a threshold further than the limit for one step.",
     "gate_closed": "A gate was closed by the program: it ships nothing until it is recalibrated.",
     "no_signing_key": "The recalibrator has no key to sign policies with: no alarm can close the gate.",
     "labels_not_at_random": "Labels are missing more often at some scores than at others.",

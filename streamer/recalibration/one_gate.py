@@ -261,7 +261,7 @@ def _not_at_random(run: CalibrationRun, found: MissingLabels) -> AlertsV1:
         gate,
         "labels_not_at_random",
         f"{settings.severity_kind} labels since version {since}",
-        message=f"Of gate {gate} {found.said}. They count as wrong in calibration, and the risk in service is known less "
+        message=f"Of gate {gate} {found.said}. Calibration treats them as `--pending` says, and the risk in service is known less "
         "well. Look at who labels what, and at the queue: `streamer label queue --gate " + gate + "`.",
         raised_at=run.started_at,
         details={"draws": found.draws, "missing": found.missing, "pairs": found.pairs, "lower": found.lower},

@@ -27,7 +27,8 @@ Outcome = Literal["applied", "proposed", "unchanged"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 MOST_EVIDENCE = 0.1
-"""Evidence of the risk alarm from which on nothing is loosened by itself: it begins near 0 and raises at 1/delta."""
+"""Evidence of the risk alarm from which on nothing is loosened by itself: it begins near one half, falls as good
+labels come, and raises the alarm at 1/delta."""
 
 Closer = Literal["person", "alarm", "calibration", "nobody"]
 """Who closed a gate that ships nothing: a person by `threshold close` or a rollback, the alarm, a calibration whose
@@ -273,6 +274,8 @@ def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
         )
     if "risk" in alarms and (closed is None or closed.by != "alarm"):
         said.append("the risk alarm stands: a person has to look, and acknowledge it")
+    if "selective" in alarms and (closed is None or closed.by != "alarm"):
+        said.append("the selective-risk alarm stands: a person has to look, and acknowledge it")
     if {"drift_scores", "drift_cloud"} & set(alarms):
         said.append("a drift alarm stands: what comes is not what was calibrated on")
     return said

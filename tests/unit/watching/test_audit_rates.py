@@ -11,8 +11,8 @@ import pytest
 from streamer.gates.audit_rate import AuditRate, probability_under
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
+from streamer.risk.rounds.alarms import label_alarm
 from streamer.risk.rounds.audit_rates import LASTS, next_rate
-from streamer.risk.rounds.reading import risk_alarm
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 
@@ -25,7 +25,7 @@ class _Evidence:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.value = 0.0
-        kind = type(risk_alarm(SETTINGS, number=1, after=0, after_policy=0).state)
+        kind = type(label_alarm("risk", SETTINGS, number=1, after=0, after_policy=0).state)
         monkeypatch.setattr(kind, "known_evidence", property(lambda _: self.value))
 
 
@@ -52,7 +52,7 @@ def after(
     made: Policy | None = None,
     **alarm: Any,
 ) -> AuditRate | None:
-    watched: WatchedAlarm = replace(risk_alarm(SETTINGS, number=1, after=0, after_policy=0), **alarm)
+    watched: WatchedAlarm = replace(label_alarm("risk", SETTINGS, number=1, after=0, after_policy=0), **alarm)
     watch = GateWatch(gate="g", alarms=(watched,))
     return next_rate(present, extra, watch=watch, policy=made or policy(), has_read=has_read, now=now)
 

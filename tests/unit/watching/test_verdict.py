@@ -70,7 +70,7 @@ def read(
         page = [decisions[place] for place in piece]
         reading = Reading(watch, now=now, deadline=timedelta(days=1))
         reading.read(page)
-        after, ended, _ = reading.result()
+        after, ended = reading.result()
         after, behind = serve(watch, after, ended, page, fetch)
         while behind:
             after, behind = serve(after, after, [], [], fetch)
@@ -278,7 +278,7 @@ def test_nothing_is_kept_while_the_audit_is_not_drawn_as_logged() -> None:
     watch = read(decisions, now=after(decisions))
     report = report_of(watch, SETTINGS)
     draws = AlarmReport(
-        kind="draws", statistic="", number=1, delta=0.03, evidence_ratio=1.0, raised_at=START, alert_id=None, closed_policy=None
+        kind="draws", statistic="", number=1, delta=0.03, evidence_ratio=1.0, chance=0.03, read=400, raised_at=START, alert_id=None, closed_policy=None
     )  # fmt: skip
     report = with_verdict(replace(report, alarms=(draws,)), watch, policy(2), now=after(decisions))
     assert (report.verdict, report.service and report.service.reason) == (
