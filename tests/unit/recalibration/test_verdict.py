@@ -128,6 +128,8 @@ def test_who_closed_the_gate_decides_who_may_open_it(
     [
         ((), None, None),
         (("risk",), None, "the risk alarm stands"),
+        (("selective",), None, "the selective-risk alarm stands"),
+        (("selective",), "alarm", None),
         (("draws",), None, "the alarm on the audit's draws stands"),
         # The alarm that closed the gate is answered by what was decided since; doubted draws are not.
         (("risk",), "alarm", None),
