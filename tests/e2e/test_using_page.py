@@ -299,7 +299,8 @@ def test_an_evaluation_by_command_and_from_python(
     )
     for words in commands(block):
         out = terminal.run([*words, "--splits", "3"], seconds=100)
-        assert "clouds: " in out and "At a budget of 10 % the gate" in out, out
+        assert "clouds: " in out, out
+        assert "At a budget of 10 % the gate" in out, out
         assert (terminal.folder / "evaluation" / "report.html").is_file()
     (python,) = blocks("python", "Evaluate it")
     monkeypatch.chdir(terminal.folder)
