@@ -45,7 +45,7 @@ def record(migrated_database_url: str, tmp_path: Path) -> Settings:
     settings = settings_for(migrated_database_url, tmp_path)
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
-        scribe.gate(GATE, unit="best", alpha=0.4, audit_probability=P, audit_boost=BOOST)
+        scribe.gate(GATE, unit="best", alpha=0.4, audit_probability=P, audit_boost=BOOST, pending="worst")
         scribe.gate("other", unit="best", audit_probability=P)
         scribe.checkpoint()
         scribe.deliver(event(GATE, n) for n in BASE)
