@@ -6,11 +6,15 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_BLOCK = 64
-"""Bytes of a block of SHA-256."""
+    from numpy.typing import NDArray
+
+_BLOCK, _DIGEST = 64, 32
+"""Bytes of a block and of a digest of SHA-256."""
 
 
 def keyed_bits(salt: bytes, *parts: str) -> int:
@@ -21,26 +25,28 @@ def keyed_bits(salt: bytes, *parts: str) -> int:
     """
     mac = hmac.new(salt, digestmod=hashlib.sha256)
     for part in parts:
-        mac.update(_prefixed(part))
+        mac.update(length_prefixed(part))
     return int.from_bytes(mac.digest()[:8], "big")
 
 
-def keyed_bits_of_each(salt: bytes, parts: Iterable[str], lasts: Iterable[str]) -> list[int]:
-    """Return `keyed_bits(salt, *parts, last)` for each last part; what they share is hashed once."""
+def keyed_bits_of_each(salt: bytes, parts: Iterable[str], lasts: Iterable[bytes]) -> NDArray[np.uint64]:
+    """Return `keyed_bits(salt, *parts, last)` for each last part, given `length_prefixed`; what they share is hashed once."""
     key = (salt if len(salt) <= _BLOCK else hashlib.sha256(salt).digest()).ljust(_BLOCK, b"\0")
     inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key))
     outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
     for part in parts:
-        inner.update(_prefixed(part))
+        inner.update(length_prefixed(part))
     found = []
     for last in lasts:
         message, mac = inner.copy(), outer.copy()
-        message.update(_prefixed(last))
+        message.update(last)
         mac.update(message.digest())
-        found.append(int.from_bytes(mac.digest()[:8], "big"))
-    return found
+        found.append(mac.digest())
+    bits: NDArray[np.uint64] = np.frombuffer(b"".join(found), dtype=">u8")[:: _DIGEST // 8].astype(np.uint64)
+    return bits
 
 
-def _prefixed(part: str) -> bytes:
+def length_prefixed(part: str) -> bytes:
+    """Encode a part with its length before it."""
     encoded = part.encode("utf-8")
     return len(encoded).to_bytes(4, "big") + encoded

@@ -6,18 +6,21 @@ same state to the last bit.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gates.keyed_hash import length_prefixed
 from streamer.risk.rounds.horizon import latest_of
 from streamer.risk.rounds.logged import LoggedDecision, Terms
+from streamer.scoring.cloud import STATISTICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,25 +66,23 @@ class LoggedDecisions(Sequence[LoggedDecision]):
     ----------
     rows : as the record has them; `LoggedRow`s, or tuples like them.
     policies : the facts of the policies that made them, by version.
-    told : decisions that more is known of than the rows say, by number.
     """
 
     def __init__(
         self,
         rows: Sequence[tuple[Any, ...]],
         policies: Mapping[int, PolicyFacts],
-        told: Mapping[int, LoggedDecision] | None = None,
     ) -> None:
         self._rows = rows
         self._policies = policies
-        self._told = told or {}
+        self._told: dict[int, LoggedDecision] = {}
         columns: Any = zip(*rows, strict=True) if rows else [()] * len(LoggedRow._fields)
         of = dict(zip(LoggedRow._fields, columns, strict=True))
         self.numbers: tuple[int, ...] = of["number"]
         self.batch_ids: tuple[str, ...] = of["batch_id"]
         self.policy_versions: tuple[int, ...] = of["policy_version"]
         self.decided_at: tuple[datetime, ...] = of["decided_at"]
-        self.scores: tuple[float | None, ...] = of["score"]
+        self.scores: Floats = np.array(of["score"], dtype=np.float64)  # NaN where it was not scored
         self._clouds: tuple[str | None, ...] = of["cloud"]
         self.sampled: Flags = np.array(of["sampled"], dtype=np.bool_)
         self.probability: Floats = np.array(of["probability"], dtype=np.float64)
@@ -103,17 +104,29 @@ class LoggedDecisions(Sequence[LoggedDecision]):
         if told is not None:
             return told
         policy = self._policies[row.policy_version]
-        cloud = None if row.cloud is None else tuple(json.loads(row.cloud))
         return LoggedDecision(
-            **(row._asdict() | {"cloud": cloud}),
+            number=row.number,
+            batch_id=row.batch_id,
+            policy_version=row.policy_version,
             settings=policy.settings,
             run=policy.run,
             can_ship=policy.can_ship,
+            decided_at=row.decided_at,
+            scored=row.scored,
+            sampled=row.sampled,
+            probability=row.probability,
+            shipped=row.shipped,
+            score=row.score,
+            cloud=None if row.cloud is None else tuple(msgspec.json.decode(row.cloud)),
+            drawn=row.drawn,
+            needed=row.needed,
         )
 
     def told(self, decisions: Iterable[LoggedDecision]) -> LoggedDecisions:
         """Return the same with what is known of these in place of what the rows say."""
-        return LoggedDecisions(self._rows, self._policies, {one.number: one for one in decisions})
+        same = copy(self)
+        same._told = {one.number: one for one in decisions}
+        return same
 
     def drawn(self) -> list[LoggedDecision]:
         """Return those that the audit sample took."""
@@ -144,10 +157,19 @@ class LoggedDecisions(Sequence[LoggedDecision]):
                     yield self[place]
 
     @cached_property
-    def clouds(self) -> list[list[float] | None]:
-        """What the embeddings of each amount to; None where nothing is on record."""
-        found: list[list[float] | None] = json.loads(f"[{','.join(one or 'null' for one in self._clouds)}]")
-        return found
+    def clouds(self) -> tuple[Flags, Floats]:
+        """Which of them have the numbers of the embedding cloud on record, and these: shapes (n,) and (n, statistics)."""
+        found = msgspec.json.decode(f"[{','.join(one or 'null' for one in self._clouds)}]")
+        there = np.array([one is not None and len(one) == len(STATISTICS) for one in found], dtype=np.bool_)
+        numbers = np.zeros((len(found), len(STATISTICS)))
+        if there.any():
+            numbers[there] = [one for one, has in zip(found, there.tolist(), strict=True) if has]
+        return there, numbers
+
+    @cached_property
+    def hashed_ids(self) -> list[bytes]:
+        """The batches as a keyed hash takes them."""
+        return [length_prefixed(one) for one in self.batch_ids]
 
     @cached_property
     def _versions(self) -> NDArray[np.int64]:

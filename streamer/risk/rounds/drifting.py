@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.gates.keyed_hash import keyed_bits_of_each
 from streamer.risk.rounds.alarms import draw_alarm
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.state import AlarmKind, GateWatch
 
     Reference = Callable[[int], LoggedDecisions]
+
+Places = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 SCORE = "score"
 NEW_POLICY = "another policy came into force"
@@ -57,7 +61,7 @@ class Drifting:
             (one.kind, one.statistic): one for one in watch.alarms if one.kind not in LABEL_ALARMS
         }
         self._run, self._policy = watch.drift_run, watch.drift_policy
-        self._places: list[int] = []
+        self._places: list[Places] = []
         self._past: list[WatchedAlarm] = []
 
     def read(self, decisions: LoggedDecisions) -> None:
@@ -67,13 +71,13 @@ class Drifting:
         self._observe_draws(decisions)
         for piece in decisions.of_one_policy():
             run = decisions.policy(piece.start).run
-            places = (np.flatnonzero(decisions.scored[piece.start : piece.stop]) + piece.start).tolist()
-            if not places or run is None or decisions.policy_versions[piece.start] < self._policy:
+            places = np.flatnonzero(decisions.scored[piece.start : piece.stop]) + piece.start
+            if not places.size or run is None or decisions.policy_versions[piece.start] < self._policy:
                 continue
             if run != self._run:
                 self._observe_drift(decisions)
-                self._begin(decisions[places[0]])
-            self._places += places
+                self._begin(decisions[int(places[0])])
+            self._places.append(places)
         self._observe_drift(decisions)
         self._watch = replace(self._watch, seen=decisions.numbers[-1])
 
@@ -124,7 +128,7 @@ class Drifting:
             before = self._alarms.pop((kind, statistic), None)
             if before is not None:
                 self._past.append(replace(before, ended=before.ended or NEW_POLICY))
-            _, numbers = _values(reference, range(len(reference)), statistic)
+            _, numbers = _values(reference, np.arange(len(reference)), statistic)
             if len(numbers) < FEWEST_REFERENCES:
                 if before is not None:  # kept, so that its number is not given again
                     self._alarms[kind, statistic] = self._past.pop()
@@ -140,17 +144,22 @@ class Drifting:
             )
 
     def _observe_drift(self, decisions: LoggedDecisions) -> None:
+        if not self._places:
+            return
+        page = np.concatenate(self._places)
         for place, alarm in list(self._alarms.items()):
             kind, statistic = place
             if kind == "draws" or alarm.run != self._run or alarm.raised_by is not None or alarm.ended:
                 continue
-            places, values = _values(decisions, self._places, statistic)
-            if not places:
+            places, values = _values(decisions, page, statistic)
+            if not places.size:
                 continue
             assert isinstance(alarm.state, DriftAlarm)
             before = alarm.state.bets.seen
-            batch_ids = [decisions.batch_ids[place] for place in places]
-            state = alarm.state.observe(values, self._uniforms(batch_ids, statistic))
+            batches = decisions.hashed_ids
+            if places.size < len(batches):
+                batches = [batches[place] for place in places.tolist()]
+            state = alarm.state.observe(values, self._uniforms(batches, statistic))
             alarm = replace(alarm, state=state)
             if state.raised_at is not None:
                 number = decisions.numbers[places[state.raised_at - before - 1]]
@@ -158,9 +167,11 @@ class Drifting:
             self._alarms[place] = alarm
         self._places = []
 
-    def _uniforms(self, batch_ids: Sequence[str], statistic: str) -> list[float]:
-        bits = keyed_bits_of_each(self._salt, ("drift", statistic, self._watch.gate), batch_ids)
-        return [one / _TWO_TO_64 for one in bits]
+    def _uniforms(self, batches: Sequence[bytes], statistic: str) -> Floats:
+        uniforms: Floats = (
+            keyed_bits_of_each(self._salt, ("drift", statistic, self._watch.gate), batches) / _TWO_TO_64
+        )
+        return uniforms
 
 
 _WATCHED: tuple[tuple[AlarmKind, str], ...] = (
@@ -169,17 +180,11 @@ _WATCHED: tuple[tuple[AlarmKind, str], ...] = (
 )
 
 
-def _values(
-    decisions: LoggedDecisions, places: Sequence[int], statistic: str
-) -> tuple[list[int], list[float]]:
+def _values(decisions: LoggedDecisions, places: Places, statistic: str) -> tuple[Places, Floats]:
     """Return the places that have this number, of those that are given, and their numbers."""
     if statistic == SCORE:
-        found = [(place, score) for place in places if (score := decisions.scores[place]) is not None]
-    else:
-        at, clouds = STATISTICS.index(statistic), decisions.clouds
-        found = [
-            (place, cloud[at])
-            for place in places
-            if (cloud := clouds[place]) is not None and len(cloud) == len(STATISTICS)
-        ]
-    return [place for place, _ in found], [value for _, value in found]
+        found = places[decisions.scored[places]]
+        return found, decisions.scores[found]
+    there, numbers = decisions.clouds
+    found = places[there[places]]
+    return found, numbers[found, STATISTICS.index(statistic)]

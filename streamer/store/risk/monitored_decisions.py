@@ -51,7 +51,7 @@ _LEDGER = (
 )
 _SHIPPED = responses.c.action == "ship"
 _COUNTS = (
-    responses.c.batch,
+    decisions.c.batch,
     sa.func.count(),
     sa.func.count(responses.c.score),
     sa.func.count().filter(_SHIPPED),
@@ -271,7 +271,7 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]])
     of_batch = decisions.c.batch == responses.c.batch
     stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0][0], rows[-1][0]))
     counts = sa.select(*_COUNTS).join_from(decisions, responses, of_batch).where(*stretch)
-    said = {row[0]: row for row in connection.execute(counts.group_by(responses.c.batch))}
+    said = {row[0]: row for row in connection.execute(counts.group_by(decisions.c.batch))}
     means: dict[int, list[float]] = {}
     if any(facts.settings.unit != "best" for facts in made_by.values()):
         scores = sa.select(responses.c.batch, responses.c.score).join_from(decisions, responses, of_batch)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.gates.keyed_hash import keyed_bits, keyed_bits_of_each
+from streamer.gates.keyed_hash import keyed_bits, keyed_bits_of_each, length_prefixed
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.betting import Betting
 from streamer.risk.rounds.columns import LoggedDecisions, LoggedRow, PolicyFacts, Undrawn
@@ -125,4 +125,6 @@ def test_the_latest_time_of_a_run_is_that_of_its_decisions() -> None:
 def test_many_keyed_hashes_are_the_single_ones(salt: bytes) -> None:
     lasts = ["", "batch-1", "b\u00e4tch", "x" * 200]
     each = [keyed_bits(salt, "drift", "score", "g", last) for last in lasts]
-    assert keyed_bits_of_each(salt, ("drift", "score", "g"), lasts) == each
+    found = keyed_bits_of_each(salt, ("drift", "score", "g"), map(length_prefixed, lasts))
+    assert found.tolist() == each
+    assert (found / 2.0**64).tolist() == [one / 2.0**64 for one in each]
