@@ -30,11 +30,13 @@ from streamer.store.db.schema import (
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.store.db.schema.types import Row
+
+    Ask = Callable[[sa.Select[Any]], Iterable[tuple[Any, ...]]]
 
 _MOST_REFERENCES = 5_000
 """More would be read for long and tell little more."""
@@ -52,12 +54,12 @@ _LEDGER = (
 _SHIPPED = responses.c.action == "ship"
 _COUNTS = (
     decisions.c.batch,
-    sa.func.count(),
-    sa.func.count(responses.c.score),
-    sa.func.count().filter(_SHIPPED),
-    sa.func.count().filter(responses.c.drawn),
-    sa.func.count().filter(responses.c.drawn & _SHIPPED),
-    sa.func.max(responses.c.score),
+    sa.func.count().label("responses"),
+    sa.func.count(responses.c.score).label("scored"),
+    sa.func.count().filter(_SHIPPED).label("shipped"),
+    sa.func.count().filter(responses.c.drawn).label("drawn"),
+    sa.func.count().filter(responses.c.drawn & _SHIPPED).label("needed"),
+    sa.func.max(responses.c.score).label("best"),
 )
 """What is asked of the responses of every batch, drawn or not."""
 
@@ -117,7 +119,13 @@ def decided(connection: sa.Connection, gate: str, *, after: int, until: int, lim
         .order_by(decisions.c.batch)
         .limit(limit)
     )
-    return _logged(connection, gate, connection.execute(query).all())
+    rows = connection.execute(query).all()
+    if not rows:
+        return LoggedDecisions([], {})
+    stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0].batch, rows[-1].batch))
+    return _logged(
+        connection, gate, rows, lambda asked: map(tuple, connection.execute(asked.where(*stretch)))
+    )
 
 
 def reference(connection: sa.Connection, run: int) -> LoggedDecisions:
@@ -137,7 +145,7 @@ def reference(connection: sa.Connection, run: int) -> LoggedDecisions:
     )
     rows = connection.execute(query).all()
     gate = sa.select(decisions.c.gate).where(decisions.c.batch.in_([row.batch for row in rows[:1]]))
-    return _logged(connection, connection.execute(gate).scalar() or "", rows)
+    return _logged(connection, connection.execute(gate).scalar() or "", rows, _by_number(connection, rows))
 
 
 def labelled(
@@ -190,7 +198,9 @@ def relabelled(
     query = sa.select(*_LEDGER).join_from(decisions, batches, batches.c.id == decisions.c.batch)
     found = bulk_insert.look_up(connection, query, [decisions.c.batch], [(one,) for one in wanted])
     rows = sorted((tuple(row.values()) for row in found), key=itemgetter(0))
-    return labelled(connection, labels, gate, _logged(connection, gate, rows), until=until)
+    return labelled(
+        connection, labels, gate, _logged(connection, gate, rows, _by_number(connection, rows)), until=until
+    )
 
 
 def backlog(
@@ -263,19 +273,26 @@ def late_labels(
     ).scalar_one()
 
 
-def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]]) -> LoggedDecisions:
-    """Make decisions of rows of the ledger, which are in the order of their numbers."""
+def _by_number(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> Ask:
+    """Ask for decisions far apart: what lies between them is not read."""
+    keys = [(row[0],) for row in rows]
+    return lambda asked: (
+        tuple(row.values()) for row in bulk_insert.look_up(connection, asked, [decisions.c.batch], keys)
+    )
+
+
+def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]], ask: Ask) -> LoggedDecisions:
+    """Make decisions of rows of the ledger, which are in the order of their numbers; `ask` restricts a query to them."""
     if not rows:
         return LoggedDecisions([], {})
     made_by = _policies(connection, gate, sorted({row[2] for row in rows}))
     of_batch = decisions.c.batch == responses.c.batch
-    stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0][0], rows[-1][0]))
-    counts = sa.select(*_COUNTS).join_from(decisions, responses, of_batch).where(*stretch)
-    said = {row[0]: row for row in connection.execute(counts.group_by(decisions.c.batch))}
+    counts = sa.select(*_COUNTS).join_from(decisions, responses, of_batch).group_by(decisions.c.batch)
+    said = {row[0]: row for row in ask(counts)}
     means: dict[int, list[float]] = {}
     if any(facts.settings.unit != "best" for facts in made_by.values()):
         scores = sa.select(responses.c.batch, responses.c.score).join_from(decisions, responses, of_batch)
-        for batch, score in connection.execute(scores.where(*stretch, responses.c.score.is_not(None))):
+        for batch, score in ask(scores.where(responses.c.score.is_not(None))):
             means.setdefault(batch, []).append(score)
     found = []
     for number, batch_id, version, decided_at, sampled, probability, cloud in rows:
