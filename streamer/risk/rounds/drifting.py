@@ -11,10 +11,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamer.gates.keyed_hash import keyed_bits
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.gates.keyed_hash import keyed_bits_of_each
 from streamer.risk.rounds.alarms import draw_alarm
 from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
-from streamer.risk.states import AuditedDecision, AuditedDecisions, DrawAlarm, DriftAlarm
+from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
 from streamer.scoring.cloud import STATISTICS
 
@@ -22,10 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from streamer.risk.rounds.columns import LoggedDecisions
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import AlarmKind, GateWatch
 
-    Reference = Callable[[int], Sequence[LoggedDecision]]
+    Reference = Callable[[int], LoggedDecisions]
+
+Places = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 SCORE = "score"
 NEW_POLICY = "another policy came into force"
@@ -54,23 +61,25 @@ class Drifting:
             (one.kind, one.statistic): one for one in watch.alarms if one.kind not in LABEL_ALARMS
         }
         self._run, self._policy = watch.drift_run, watch.drift_policy
-        self._page: list[LoggedDecision] = []
+        self._places: list[Places] = []
         self._past: list[WatchedAlarm] = []
 
-    def read(self, decisions: Sequence[LoggedDecision]) -> None:
+    def read(self, decisions: LoggedDecisions) -> None:
         """Read these decisions, the next in order."""
         if not decisions:
             return
         self._observe_draws(decisions)
-        for decision in decisions:
-            if not decision.scored or decision.run is None or decision.policy_version < self._policy:
+        for piece in decisions.of_one_policy():
+            run = decisions.policy(piece.start).run
+            places = np.flatnonzero(decisions.scored[piece.start : piece.stop]) + piece.start
+            if not places.size or run is None or decisions.policy_versions[piece.start] < self._policy:
                 continue
-            if decision.run != self._run:
-                self._observe_drift()
-                self._begin(decision)
-            self._page.append(decision)
-        self._observe_drift()
-        self._watch = replace(self._watch, seen=decisions[-1].number)
+            if run != self._run:
+                self._observe_drift(decisions)
+                self._begin(decisions[int(places[0])])
+            self._places.append(places)
+        self._observe_drift(decisions)
+        self._watch = replace(self._watch, seen=decisions.numbers[-1])
 
     def result(self) -> tuple[GateWatch, list[WatchedAlarm]]:
         """Return where the gate stands now, and alarms that ended on the way."""
@@ -83,30 +92,31 @@ class Drifting:
         )
         return watch, self._past
 
-    def _observe_draws(self, decisions: Sequence[LoggedDecision]) -> None:
-        logged = [one for one in decisions if one.scored and one.probability > 0]
-        if not logged:
+    def _observe_draws(self, decisions: LoggedDecisions) -> None:
+        places = np.flatnonzero(decisions.scored & (decisions.probability > 0))
+        if not places.size:
             return
         alarm = self._alarms.get(("draws", ""))
         if alarm is None:
-            alarm = draw_alarm(logged[0].settings.alarm_delta, number=1, after=0)
+            alarm = draw_alarm(decisions.policy(int(places[0])).settings.alarm_delta, number=1, after=0)
         self._alarms["draws", ""] = alarm
-        logged = [one for one in logged if one.number > alarm.after]
-        if alarm.raised_by is not None or not logged:
+        places = places[np.array(decisions.numbers)[places] > alarm.after]
+        if alarm.raised_by is not None or not places.size:
             return
         assert isinstance(alarm.state, DrawAlarm)
-        rows = AuditedDecisions.of_rows(
-            AuditedDecision(
-                # "Certain" and "not taken" contradict one another: that is what this alarm is to see.
-                one.probability if one.sampled else min(one.probability, _BELOW_ONE),
-                sampled=one.sampled,
-            )
-            for one in logged
+        sampled, probability = decisions.sampled[places], decisions.probability[places]
+        rows = AuditedDecisions.of(
+            # "Certain" and "not taken" contradict one another: that is what this alarm is to see.
+            probability=np.where(sampled, probability, np.minimum(probability, _BELOW_ONE)),
+            sampled=sampled,
+            labelled=np.zeros(places.size, dtype=np.bool_),
+            loss=0.0,
         )
         before, state = alarm.state.bets.seen, alarm.state.observe(rows)
         alarm = replace(alarm, state=state)
         if state.raised_at is not None:
-            alarm = replace(alarm, raised_by=logged[state.raised_at - before - 1].number, raised_at=self._now)
+            number = decisions.numbers[places[state.raised_at - before - 1]]
+            alarm = replace(alarm, raised_by=number, raised_at=self._now)
         self._alarms["draws", ""] = alarm
 
     def _begin(self, decision: LoggedDecision) -> None:
@@ -118,7 +128,7 @@ class Drifting:
             before = self._alarms.pop((kind, statistic), None)
             if before is not None:
                 self._past.append(replace(before, ended=before.ended or NEW_POLICY))
-            numbers = [value for one in reference if (value := _number(one, statistic)) is not None]
+            _, numbers = _values(reference, np.arange(len(reference)), statistic)
             if len(numbers) < FEWEST_REFERENCES:
                 if before is not None:  # kept, so that its number is not given again
                     self._alarms[kind, statistic] = self._past.pop()
@@ -133,28 +143,35 @@ class Drifting:
                 state=DriftAlarm.open(numbers, delta=decision.settings.drift_delta / share),
             )
 
-    def _observe_drift(self) -> None:
+    def _observe_drift(self, decisions: LoggedDecisions) -> None:
+        if not self._places:
+            return
+        page = np.concatenate(self._places)
         for place, alarm in list(self._alarms.items()):
             kind, statistic = place
             if kind == "draws" or alarm.run != self._run or alarm.raised_by is not None or alarm.ended:
                 continue
-            read = [(one, value) for one in self._page if (value := _number(one, statistic)) is not None]
-            if not read:
+            places, values = _values(decisions, page, statistic)
+            if not places.size:
                 continue
             assert isinstance(alarm.state, DriftAlarm)
             before = alarm.state.bets.seen
-            state = alarm.state.observe(
-                [value for _, value in read], [self._uniform(one, statistic) for one, _ in read]
-            )
+            batches = decisions.hashed_ids
+            if places.size < len(batches):
+                batches = [batches[place] for place in places.tolist()]
+            state = alarm.state.observe(values, self._uniforms(batches, statistic))
             alarm = replace(alarm, state=state)
             if state.raised_at is not None:
-                number = read[state.raised_at - before - 1][0].number
+                number = decisions.numbers[places[state.raised_at - before - 1]]
                 alarm = replace(alarm, raised_by=number, raised_at=self._now)
             self._alarms[place] = alarm
-        self._page = []
+        self._places = []
 
-    def _uniform(self, decision: LoggedDecision, statistic: str) -> float:
-        return keyed_bits(self._salt, "drift", statistic, self._watch.gate, decision.batch_id) / _TWO_TO_64
+    def _uniforms(self, batches: Sequence[bytes], statistic: str) -> Floats:
+        uniforms: Floats = (
+            keyed_bits_of_each(self._salt, ("drift", statistic, self._watch.gate), batches) / _TWO_TO_64
+        )
+        return uniforms
 
 
 _WATCHED: tuple[tuple[AlarmKind, str], ...] = (
@@ -163,9 +180,11 @@ _WATCHED: tuple[tuple[AlarmKind, str], ...] = (
 )
 
 
-def _number(decision: LoggedDecision, statistic: str) -> float | None:
+def _values(decisions: LoggedDecisions, places: Places, statistic: str) -> tuple[Places, Floats]:
+    """Return the places that have this number, of those that are given, and their numbers."""
     if statistic == SCORE:
-        return decision.score
-    if decision.cloud is None or len(decision.cloud) != len(STATISTICS):
-        return None
-    return decision.cloud[STATISTICS.index(statistic)]
+        found = places[decisions.scored[places]]
+        return found, decisions.scores[found]
+    there, numbers = decisions.clouds
+    found = places[there[places]]
+    return found, numbers[found, STATISTICS.index(statistic)]

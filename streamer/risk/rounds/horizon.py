@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 MOST_MARKS = 64
@@ -101,3 +102,14 @@ def time_of(number: int, said: datetime, marks: tuple[Mark, ...]) -> datetime:
     place = bisect_left(marks, number, key=attrgetter("decisions"))
     moment = max(said, marks[place - 1].at) if place else said
     return min(moment, marks[place].at) if place < len(marks) else moment
+
+
+def latest_of(
+    numbers: Sequence[int], said: Sequence[datetime], marks: tuple[Mark, ...]
+) -> tuple[datetime, datetime]:
+    """Return the latest and the last time of consecutive decisions, of which there is at least one."""
+    last = time_of(numbers[-1], said[-1], marks)
+    places = [bisect_left(marks, number, key=attrgetter("decisions")) for number in (numbers[0], numbers[-1])]
+    if places[0] == places[1]:  # all are cut to the same range
+        return time_of(numbers[-1], max(said), marks), last
+    return max(time_of(number, moment, marks) for number, moment in zip(numbers, said, strict=True)), last

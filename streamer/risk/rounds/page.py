@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import Policy
+    from streamer.risk.rounds.columns import LoggedDecisions
     from streamer.risk.rounds.horizon import Mark
-    from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, WatchedSequence
     from streamer.risk.rounds.store import Calibrated, Standing, WatchStore
 
@@ -145,7 +145,7 @@ class Pages:
         if settled.labels > watch.labels:
             late = self._store.late_labels(gate, after=watch.labels, until=settled.labels, read=watch.read)
             watch = replace(watch, late=watch.late + late, labels=settled.labels)
-        pages: dict[int, list[LoggedDecision]] = {}
+        pages: dict[int, LoggedDecisions] = {}
         for after in (watch.read, watch.seen, watch.bet):
             if after not in pages:
                 pages[after] = self._store.decided(gate, after=after, until=until, limit=size)
@@ -164,10 +164,7 @@ class Pages:
         waiting = betting.waiting(watch)
         if waiting and watch.labels > labels_before:
             betting.learn(self._store.relabelled(gate, waiting, after=labels_before, until=watch.labels))
-        drawn = [one for one in unbet if one.sampled]
-        told = labelled if unbet is page else self._store.labelled(gate, drawn, until=watch.labels)
-        by_number = {one.number: one for one in told}
-        betting.read([by_number.get(one.number, one) for one in unbet])
+        betting.read(labelled if unbet is page else self._store.labelled(gate, unbet, until=watch.labels))
         watch, past = betting.result()
         if len(unbet) < size:
             watch = replace(watch, bet=max(watch.bet, until))
@@ -201,7 +198,7 @@ class Pages:
             overdue.append(betting.overdue_at)
         return watch, [*drifted, *past, *sequences], more, min(overdue, default=None)
 
-    def _again(self, gate: str, after: int, until: int, labels: int, size: int) -> list[LoggedDecision]:
+    def _again(self, gate: str, after: int, until: int, labels: int, size: int) -> LoggedDecisions:
         page = self._store.decided(gate, after=after, until=until, limit=size)
         return self._store.labelled(gate, page, until=labels)
 

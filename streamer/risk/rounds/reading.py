@@ -15,10 +15,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.state import WatchedSequence
-from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence
+from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence, NotSampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ class Reading:
         self._now = now
         self._deadline = deadline
         self._sequence = watch.sequence
-        self._sequence_rows: list[AuditedDecision] = []
+        self._sequence_rows: list[AuditedDecision | NotSampled] = []
         self._unwatched = watch.unwatched
         self._read = watch.read
         self._ended: list[WatchedSequence] = []
@@ -61,22 +62,15 @@ class Reading:
 
     def read(self, decisions: Sequence[LoggedDecision]) -> None:
         """Read these decisions, the next in order, up to the first that is not resolved."""
-        for decision in decisions:
-            moment = time_of(decision.number, decision.decided_at, self._watch.marks)
-            due = self._now - moment >= self._deadline
-            if not decision.watched:
-                self._end_sequence(NO_SAMPLE)
-                self._unwatched += 1
-            elif decision.contradictory:
-                self._unwatched += 1
+        for piece in pieces(decisions):
+            if isinstance(piece, Undrawn):
+                if not self._take_run(piece):
+                    for decision in piece.singles():
+                        self._read_one(decision)
             else:
-                if decision.overdue and not due:
-                    self.blocked_at = moment
+                self._read_one(piece)
+                if self.blocked_at is not None:
                     break
-                if self._take(decision, moment, due=due):
-                    self.blocked_at = moment
-                    break
-            self._read = decision.number
         self._flush_sequence()
 
     def result(self) -> tuple[GateWatch, list[WatchedSequence]]:
@@ -84,7 +78,35 @@ class Reading:
         watch = replace(self._watch, read=self._read, unwatched=self._unwatched, sequence=self._sequence)
         return watch, self._ended
 
+    def _read_one(self, decision: LoggedDecision) -> None:
+        moment = time_of(decision.number, decision.decided_at, self._watch.marks)
+        due = self._now - moment >= self._deadline
+        if not decision.watched:
+            self._end_sequence(NO_SAMPLE)
+            self._unwatched += 1
+        elif decision.contradictory:
+            self._unwatched += 1
+        elif (decision.overdue and not due) or self._take(decision, moment, due=due):
+            self.blocked_at = moment
+            return
+        self._read = decision.number
+
     # -- the interval ---------------------------------------------------------------------------------------
+
+    def _take_run(self, run: Undrawn) -> bool:
+        """Give decisions that were not drawn to the present sequence; False, and nothing is done, where one may end it."""
+        current, terms = self._sequence, run.policy.terms
+        if current is None or current.ended is not None or current.terms != terms:
+            return False
+        latest, moment = run.moments(self._watch.marks)
+        if latest >= _next_period(current, current.began_at):
+            return False
+        if run.probability < current.state.plan.least_probability:
+            return False
+        self._sequence_rows.append(NotSampled(run.probability, run.shipped))
+        self._sequence = replace(current, last=run.last, read_at=moment)
+        self._read = run.last
+        return True
 
     def _take(self, decision: LoggedDecision, moment: datetime, *, due: bool) -> bool:
         """Give a decision to its sequence. Returns True when it has to wait for the judge, and nothing was done."""
@@ -152,7 +174,7 @@ class Reading:
 
     def _flush_sequence(self) -> None:
         if self._sequence is not None and self._sequence_rows:
-            state = self._sequence.state.observe(AuditedDecisions.of_rows(self._sequence_rows))
+            state = self._sequence.state.observe(AuditedDecisions.of_pieces(self._sequence_rows))
             self._sequence = replace(self._sequence, state=state)
             self._sequence_rows = []
 

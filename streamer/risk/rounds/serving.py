@@ -15,18 +15,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer.gates.label_lag import label_lag
+from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.logged import Terms
-from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime, json_form
+from streamer.risk.states import AuditedDecisions, ExposurePlan, NotSampled, OpenTime, json_form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, WatchedSequence
     from streamer.risk.states import AuditedDecision
 
-    Page = Callable[[int, int], list[LoggedDecision]]
+    Page = Callable[[int, int], Sequence[LoggedDecision]]
     """The next decisions with their labels, with numbers above the first and up to the second."""
 
 KIND = "streamer.monitoring.service.v1"
@@ -132,7 +133,7 @@ def serve(
     else:
         until = after.read
     serving = _Serving(service, sequences, after)
-    serving.read([one for one in page if service.read < one.number <= until])
+    serving.read(_between(page, service.read, until))
     return replace(after, service=replace(serving.result(), read=until)), behind
 
 
@@ -148,9 +149,9 @@ def _standing(watch: GateWatch) -> Service:
 
 
 class _Row(NamedTuple):
-    """One decision; `answers` of its shipped ones have a label."""
+    """One decision, or a run of them; `answers` of their shipped ones have a label."""
 
-    decision: AuditedDecision
+    decision: AuditedDecision | NotSampled
     answers: int
     policy: int
     moment: datetime
@@ -169,18 +170,44 @@ class _Serving:
         self._rows: list[_Row] = []
         self._present: list[_Row] = []
 
-    def read(self, decisions: Sequence[LoggedDecision]) -> None:
-        for one in decisions:
-            while self._coming and self._coming[0].first <= one.number:
-                self._enter(self._coming.popleft())
-            if self._of is None or not one.can_ship or not one.watched or one.contradictory:
-                continue
-            if self._terms_of(one) != self._of.terms:
-                continue  # an older policy's, by a worker that had not heard of the newer one yet
-            moment = time_of(one.number, one.decided_at, self._marks)
-            if one.policy_version > self._service.policy:
-                self._another_policy(one.policy_version)
-            self._take(one, moment)
+    def read(self, decisions: Iterable[LoggedDecision | Undrawn]) -> None:
+        for piece in decisions:
+            if not isinstance(piece, Undrawn):
+                self._read_one(piece)
+            elif not self._take_run(piece):
+                for one in piece.singles():
+                    self._read_one(one)
+
+    def _read_one(self, one: LoggedDecision) -> None:
+        while self._coming and self._coming[0].first <= one.number:
+            self._enter(self._coming.popleft())
+        if self._of is None or not one.can_ship or not one.watched or one.contradictory:
+            return
+        if self._terms_of(one) != self._of.terms:
+            return  # an older policy's, by a worker that had not heard of the newer one yet
+        moment = time_of(one.number, one.decided_at, self._marks)
+        if one.policy_version > self._service.policy:
+            self._another_policy(one.policy_version)
+        self._take(one, moment)
+
+    def _take_run(self, run: Undrawn) -> bool:
+        """Take decisions that were not drawn; False, and nothing is done, where a sequence or a stretch begins with one."""
+        if self._coming and self._coming[0].first <= run.last:
+            return False
+        policy, version, service = run.policy, run.policy_version, self._service
+        if self._of is None or not policy.can_ship or policy.terms != self._of.terms:
+            return True
+        if service.period is None or version > service.policy:
+            return False
+        present = version == service.policy
+        if present and (service.present is None or run.probability < _least(service.present)):
+            return False
+        _, moment = run.moments(self._marks)
+        row = _Row(NotSampled(run.probability, run.shipped), 0, version, moment)
+        self._rows.append(row)
+        if present:
+            self._present.append(row)
+        return True
 
     def result(self) -> Service:
         self._flush()
@@ -244,10 +271,21 @@ class _Serving:
         self._rows, self._present = [], []
 
 
+def _between(page: Sequence[LoggedDecision], after: int, until: int) -> Iterator[LoggedDecision | Undrawn]:
+    """Give the decisions with numbers above `after` and up to `until`."""
+    for piece in pieces(page):
+        if isinstance(piece, Undrawn):
+            run = piece.between(after, until)
+            if run is not None:
+                yield run
+        elif after < piece.number <= until:
+            yield piece
+
+
 def _observed(stretch: Stretch | None, rows: Sequence[_Row]) -> Stretch | None:
     if stretch is None or not rows:
         return stretch
-    decisions = AuditedDecisions.of_rows(row.decision for row in rows)
+    decisions = AuditedDecisions.of_pieces(row.decision for row in rows)
     return replace(
         stretch,
         first_policy=min(stretch.first_policy, *(row.policy for row in rows)),

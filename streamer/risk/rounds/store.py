@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamer.events.alerts import AlertsV1
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.policy import Policy
+    from streamer.risk.rounds.columns import LoggedDecisions
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm, WatchedSequence
@@ -109,17 +110,17 @@ class WatchStore(Protocol):
         """How a gate stands; None when its newest policy cannot be read."""
         ...
 
-    def decided(self, gate: str, *, after: int, until: int, limit: int) -> list[LoggedDecision]:
+    def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
         """First attempts with numbers above `after` and up to `until`, the first `limit` of them, without severities."""
         ...
 
-    def labelled(self, gate: str, decisions: Sequence[LoggedDecision], *, until: int) -> list[LoggedDecision]:
+    def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
         """The same decisions with the severities and predictions that labels up to the number `until` give."""
         ...
 
     def relabelled(
         self, gate: str, numbers: Sequence[int], *, after: int, until: int
-    ) -> list[LoggedDecision]:
+    ) -> Sequence[LoggedDecision]:
         """Of these decisions those that labels with numbers above `after` and up to `until` are of, as `labelled` gives them."""
         ...
 
@@ -127,7 +128,7 @@ class WatchStore(Protocol):
         """What a calibration run found of its own sample; None where nothing of it was labelled."""
         ...
 
-    def reference(self, run: int) -> list[LoggedDecision]:
+    def reference(self, run: int) -> LoggedDecisions:
         """The decisions that a calibration run read, in order, without severities."""
         ...
 

@@ -41,6 +41,19 @@ class AuditedDecision(NamedTuple):
     predicted: float = 0.0
 
 
+class NotSampled(NamedTuple):
+    """Consecutive decisions that the audit sample could have taken with one probability, and did not.
+
+    Attributes
+    ----------
+    probability : as in `AuditedDecision`.
+    shipped : of each of them, as in `AuditedDecision`.
+    """
+
+    probability: float
+    shipped: list[float]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditedDecisions:
     """Decisions in columns, one row each, in the order in which they were made.
@@ -118,17 +131,50 @@ class AuditedDecisions:
         ValueError
             As `of` does.
         """
-        listed = list(rows)
-        for place, row in enumerate(listed):
-            if type(row.sampled) is not bool:
-                raise ValueError(f"sampled must be true or false; position {place} holds {row.sampled!r}")
+        return cls.of_pieces(rows)
+
+    @classmethod
+    def of_pieces(cls, pieces: Iterable[AuditedDecision | NotSampled]) -> AuditedDecisions:
+        """Make decisions from single ones and runs of them, in their order; there may be none.
+
+        Raises
+        ------
+        ValueError
+            As `of` does.
+        """
+        probability: list[float] = []
+        sampled: list[bool] = []
+        labelled: list[bool] = []
+        loss: list[float] = []
+        shipped: list[float] = []
+        predicted: list[float] = []
+        for piece in pieces:
+            if isinstance(piece, NotSampled):
+                count = len(piece.shipped)
+                probability += [piece.probability] * count
+                sampled += [False] * count
+                labelled += [False] * count
+                loss += [0.0] * count
+                shipped += piece.shipped
+                predicted += [0.0] * count
+            else:
+                if type(piece.sampled) is not bool:
+                    raise ValueError(
+                        f"sampled must be true or false; position {len(sampled)} holds {piece.sampled!r}"
+                    )
+                probability.append(piece.probability)
+                sampled.append(piece.sampled)
+                labelled.append(piece.loss is not None)
+                loss.append(0.0 if piece.loss is None else piece.loss)
+                shipped.append(piece.shipped)
+                predicted.append(piece.predicted)
         return cls.of(
-            probability=[row.probability for row in listed],
-            sampled=np.array([row.sampled for row in listed], dtype=np.bool_),
-            labelled=np.array([row.loss is not None for row in listed], dtype=np.bool_),
-            loss=[0.0 if row.loss is None else row.loss for row in listed],
-            shipped=[row.shipped for row in listed],
-            predicted=[row.predicted for row in listed],
+            probability=probability,
+            sampled=np.array(sampled, dtype=np.bool_),
+            labelled=np.array(labelled, dtype=np.bool_),
+            loss=loss,
+            shipped=shipped,
+            predicted=predicted,
         )
 
     def __len__(self) -> int:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from itertools import groupby
 from operator import itemgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.gates.gate import mean_score
 from streamer.gates.rule import ships_nothing
+from streamer.risk.rounds.columns import LoggedDecisions, PolicyFacts
 from streamer.risk.rounds.horizon import Probe
-from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.verdict import MOST_COUNTED, Backlog
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import first_unfinished
@@ -30,11 +30,13 @@ from streamer.store.db.schema import (
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from streamer.gates.settings import GateSettings
+    from streamer.risk.rounds.logged import LoggedDecision
     from streamer.store.db.schema.types import Row
+
+    Ask = Callable[[sa.Select[Any]], Iterable[tuple[Any, ...]]]
 
 _MOST_REFERENCES = 5_000
 """More would be read for long and tell little more."""
@@ -46,8 +48,20 @@ _LEDGER = (
     decisions.c.decided_at,
     decisions.c.sampled,
     decisions.c.sampling_probability,
-    decisions.c.cloud,
+    # As it was written: whether anybody asks for the numbers is known later.
+    sa.cast(decisions.c.cloud, sa.Text).label("cloud"),
 )
+_SHIPPED = responses.c.action == "ship"
+_COUNTS = (
+    decisions.c.batch,
+    sa.func.count().label("responses"),
+    sa.func.count(responses.c.score).label("scored"),
+    sa.func.count().filter(_SHIPPED).label("shipped"),
+    sa.func.count().filter(responses.c.drawn).label("drawn"),
+    sa.func.count().filter(responses.c.drawn & _SHIPPED).label("needed"),
+    sa.func.max(responses.c.score).label("best"),
+)
+"""What is asked of the responses of every batch, drawn or not."""
 
 
 def probe(connection: sa.Connection) -> Probe:
@@ -91,9 +105,7 @@ def _gates(
     return frozenset(connection.execute(query).scalars())
 
 
-def decided(
-    connection: sa.Connection, gate: str, *, after: int, until: int, limit: int
-) -> list[LoggedDecision]:
+def decided(connection: sa.Connection, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
     """Read the next first attempts of a gate, in the order of their numbers."""
     query = (
         sa.select(*_LEDGER)
@@ -107,10 +119,16 @@ def decided(
         .order_by(decisions.c.batch)
         .limit(limit)
     )
-    return _logged(connection, gate, connection.execute(query).mappings().all())
+    rows = connection.execute(query).all()
+    if not rows:
+        return LoggedDecisions([], {})
+    stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0].batch, rows[-1].batch))
+    return _logged(
+        connection, gate, rows, lambda asked: map(tuple, connection.execute(asked.where(*stretch)))
+    )
 
 
-def reference(connection: sa.Connection, run: int) -> list[LoggedDecision]:
+def reference(connection: sa.Connection, run: int) -> LoggedDecisions:
     """Read the newest decisions that a calibration run read, in the order of their numbers."""
     read = (
         sa.select(calibration_inputs.c.batch)
@@ -120,34 +138,33 @@ def reference(connection: sa.Connection, run: int) -> list[LoggedDecision]:
         .limit(_MOST_REFERENCES)
     )
     query = (
-        sa.select(*_LEDGER, decisions.c.gate)
+        sa.select(*_LEDGER)
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .where(decisions.c.batch.in_(read))
         .order_by(decisions.c.batch)
     )
-    rows = connection.execute(query).mappings().all()
-    return _logged(connection, rows[0]["gate"], rows) if rows else []
+    rows = connection.execute(query).all()
+    gate = sa.select(decisions.c.gate).where(decisions.c.batch.in_([row.batch for row in rows[:1]]))
+    return _logged(connection, connection.execute(gate).scalar() or "", rows, _by_number(connection, rows))
 
 
 def labelled(
     connection: sa.Connection,
     labels: sa.FromClause,
     gate: str,
-    found: Sequence[LoggedDecision],
+    found: LoggedDecisions,
     *,
     until: int,
-) -> list[LoggedDecision]:
+) -> LoggedDecisions:
     """Add what labels up to a number say: the needed severities, and predictions where a judge has seen all that shipped."""
-    shipped = [one for one in found if one.shipped > 0]
-    kinds = {one.settings.severity_kind for one in shipped}
-    kinds |= {one.settings.judge_kind for one in shipped if one.settings.judge_kind is not None}
-    if not shipped:
-        return list(found)
-    asked = [one for one in shipped if one.sampled or one.settings.judge_kind is not None]
+    asked = found.asked()
+    if not asked:
+        return found
+    kinds = {one.settings.severity_kind for one in asked}
+    kinds |= {one.settings.judge_kind for one in asked if one.settings.judge_kind is not None}
     said, came = _severities(connection, labels, gate, kinds, [one.batch_id for one in asked], until)
-    marks = _marks(connection, [one.number for one in asked])
-    by_number = {one.number: _with(one, marks[one.number], said, came) for one in asked}
-    return [by_number.get(one.number, one) for one in found]
+    marks = _marks(connection, asked)
+    return found.told(_with(one, marks.get(one.number, ()), said, came) for one in asked)
 
 
 def relabelled(
@@ -158,7 +175,7 @@ def relabelled(
     *,
     after: int,
     until: int,
-) -> list[LoggedDecision]:
+) -> Sequence[LoggedDecision]:
     """Read again those of these decisions that labels with numbers above `after` and up to `until` are of."""
     told = connection.execute(
         sa.select(batches.c.id)
@@ -180,8 +197,10 @@ def relabelled(
     wanted = sorted(set(numbers) & set(told))
     query = sa.select(*_LEDGER).join_from(decisions, batches, batches.c.id == decisions.c.batch)
     found = bulk_insert.look_up(connection, query, [decisions.c.batch], [(one,) for one in wanted])
-    rows = sorted(found, key=itemgetter("batch"))
-    return labelled(connection, labels, gate, _logged(connection, gate, rows), until=until)
+    rows = sorted((tuple(row.values()) for row in found), key=itemgetter(0))
+    return labelled(
+        connection, labels, gate, _logged(connection, gate, rows, _by_number(connection, rows)), until=until
+    )
 
 
 def backlog(
@@ -254,40 +273,41 @@ def late_labels(
     ).scalar_one()
 
 
-def _logged(connection: sa.Connection, gate: str, rows: Sequence[Row]) -> list[LoggedDecision]:
-    if not rows:
-        return []
-    made_by = _policies(connection, gate, sorted({row["policy_version"] for row in rows}))
-    marks = _marks(connection, [row["batch"] for row in rows])
-    return [_decision(row, marks[row["batch"]], made_by[row["policy_version"]]) for row in rows]
-
-
-def _decision(row: Row, marks: Sequence[Row], policy: _PolicyFacts) -> LoggedDecision:
-    settings = policy.settings
-    scores = [mark["score"] for mark in marks if mark["score"] is not None]
-    shipped = sum(mark["action"] == "ship" for mark in marks)
-    drawn = [mark for mark in marks if mark["drawn"]]
-    score = None
-    if scores:
-        score = max(scores) if settings.unit == "best" else mean_score(scores)
-    return LoggedDecision(
-        number=row["batch"],
-        batch_id=row["batch_id"],
-        policy_version=row["policy_version"],
-        settings=settings,
-        run=policy.run,
-        can_ship=policy.can_ship,
-        decided_at=row["decided_at"],
-        scored=bool(scores),
-        sampled=row["sampled"],
-        probability=row["sampling_probability"],
-        # Of the units `best` and `batch` one thing ships or nothing does.
-        shipped=shipped / len(marks) if settings.unit == "response" else float(shipped > 0),
-        score=score,
-        cloud=None if row["cloud"] is None else tuple(row["cloud"]),
-        drawn=len(drawn),
-        needed=sum(mark["action"] == "ship" for mark in drawn) if row["sampled"] else 0,
+def _by_number(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> Ask:
+    """Ask for decisions far apart: what lies between them is not read."""
+    keys = [(row[0],) for row in rows]
+    return lambda asked: (
+        tuple(row.values()) for row in bulk_insert.look_up(connection, asked, [decisions.c.batch], keys)
     )
+
+
+def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]], ask: Ask) -> LoggedDecisions:
+    """Make decisions of rows of the ledger, which are in the order of their numbers; `ask` restricts a query to them."""
+    if not rows:
+        return LoggedDecisions([], {})
+    made_by = _policies(connection, gate, sorted({row[2] for row in rows}))
+    of_batch = decisions.c.batch == responses.c.batch
+    counts = sa.select(*_COUNTS).join_from(decisions, responses, of_batch).group_by(decisions.c.batch)
+    said = {row[0]: row for row in ask(counts)}
+    means: dict[int, list[float]] = {}
+    if any(facts.settings.unit != "best" for facts in made_by.values()):
+        scores = sa.select(responses.c.batch, responses.c.score).join_from(decisions, responses, of_batch)
+        for batch, score in ask(scores.where(responses.c.score.is_not(None))):
+            means.setdefault(batch, []).append(score)
+    found = []
+    for number, batch_id, version, decided_at, sampled, probability, cloud in rows:
+        _, count, scored, shipped, drawn, needed, best = said[number]
+        unit = made_by[version].settings.unit
+        found.append(
+            (
+                number, batch_id, version, decided_at, sampled, probability, cloud, scored > 0,
+                # Of the units `best` and `batch` one thing ships or nothing does.
+                shipped / count if unit == "response" else float(shipped > 0),
+                best if unit == "best" or not scored else mean_score(means[number]),
+                drawn, needed if sampled else 0,
+            )
+        )  # fmt: skip
+    return LoggedDecisions(found, made_by)
 
 
 def _with(
@@ -320,13 +340,7 @@ def _with(
     )
 
 
-class _PolicyFacts(NamedTuple):
-    settings: GateSettings
-    run: int | None
-    can_ship: bool
-
-
-def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> dict[int, _PolicyFacts]:
+def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> dict[int, PolicyFacts]:
     query = (
         sa.select(
             policies.c.version,
@@ -348,32 +362,34 @@ def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> 
     )
     found = bulk_insert.look_up(connection, query, [policies.c.version], [(version,) for version in versions])
     return {
-        row["version"]: _PolicyFacts(
-            settings_of(row),
-            row["calibration_run"],
-            not ships_nothing(row["policy_state"], row["rule"]),
+        row["version"]: PolicyFacts(
+            settings=(settings := settings_of(row)),
+            terms=Terms.of(settings),
+            run=row["calibration_run"],
+            can_ship=not ships_nothing(row["policy_state"], row["rule"]),
         )
         for row in found
     }
 
 
-def _marks(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, list[Row]]:
-    """Scores, actions and draws of batches' responses, in event order."""
-    found: dict[int, list[Row]] = {}
+def _marks(connection: sa.Connection, asked: Sequence[LoggedDecision]) -> dict[int, list[Row]]:
+    """Responses of batches in event order: all where a judge is asked, else those alone whose severity is needed."""
+    found: dict[int, list[Row]] = defaultdict(list)
     query = sa.select(
         responses.c.batch,
         responses.c.position,
         responses.c.response_id,
-        responses.c.score,
         responses.c.action,
         responses.c.drawn,
     )
-    rows: list[Any] = list(
-        bulk_insert.look_up(connection, query, [responses.c.batch], [(number,) for number in numbers])
-    )
+    judged = [(one.number,) for one in asked if one.settings.judge_kind is not None]
+    others = [(one.number,) for one in asked if one.settings.judge_kind is None]
+    rows: list[Any] = list(bulk_insert.look_up(connection, query, [responses.c.batch], judged))
+    needed = query.where(responses.c.drawn, _SHIPPED)
+    rows += bulk_insert.look_up(connection, needed, [responses.c.batch], others)
     rows.sort(key=itemgetter("batch", "position"))
-    for number, of_batch in groupby(rows, key=itemgetter("batch")):
-        found[number] = list(of_batch)
+    for row in rows:
+        found[row["batch"]].append(row)
     return found
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.audit_rate import AuditRate
+    from streamer.risk.rounds.columns import LoggedDecisions
     from streamer.risk.rounds.horizon import Mark, Probe
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.report import RiskReport
@@ -133,12 +134,12 @@ class Monitoring:
             rows = connection.execute(query.order_by(monitor_sequences.c.number.desc())).mappings()
             return [sequence_of(row) for row in rows]
 
-    def decided(self, gate: str, *, after: int, until: int, limit: int) -> list[LoggedDecision]:
+    def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
         """The next first attempts, in order, without severities."""
         with self._database.reading(snapshot=True) as connection:
             return monitored_decisions.decided(connection, gate, after=after, until=until, limit=limit)
 
-    def labelled(self, gate: str, decisions: Sequence[LoggedDecision], *, until: int) -> list[LoggedDecision]:
+    def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
         """The same decisions with what labels up to a number say."""
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection, gate)
@@ -146,7 +147,7 @@ class Monitoring:
 
     def relabelled(
         self, gate: str, numbers: Sequence[int], *, after: int, until: int
-    ) -> list[LoggedDecision]:
+    ) -> Sequence[LoggedDecision]:
         """Of these decisions those that labels between two numbers are of, with what labels say of them now."""
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection, gate)
@@ -157,7 +158,7 @@ class Monitoring:
         with self._database.reading(snapshot=True) as connection:
             return calibrated(connection, run)
 
-    def reference(self, run: int) -> list[LoggedDecision]:
+    def reference(self, run: int) -> LoggedDecisions:
         """The decisions that a calibration run read, in order."""
         with self._database.reading(snapshot=True) as connection:
             return monitored_decisions.reference(connection, run)

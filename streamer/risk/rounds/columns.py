@@ -1,0 +1,273 @@
+"""A page of decisions in columns: most were not drawn, and of those a whole run is read at once.
+
+Single decisions are made when they are asked for. Whether a stage takes a run at once or its decisions one by one gives the
+same state to the last bit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.gates.keyed_hash import length_prefixed
+from streamer.risk.rounds.horizon import latest_of
+from streamer.risk.rounds.logged import LoggedDecision, Terms
+from streamer.scoring.cloud import STATISTICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from streamer.gates.settings import GateSettings
+    from streamer.risk.rounds.horizon import Mark
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+class PolicyFacts(NamedTuple):
+    """What reading needs of a policy: its settings and their terms, its calibration run, and whether it ships anything."""
+
+    settings: GateSettings
+    terms: Terms
+    run: int | None
+    can_ship: bool
+
+
+class LoggedRow(NamedTuple):
+    """One decision as it comes from the record; `cloud` is JSON. The rest is as in `LoggedDecision`."""
+
+    number: int
+    batch_id: str
+    policy_version: int
+    decided_at: datetime
+    sampled: bool
+    probability: float
+    cloud: str | None
+    scored: bool
+    shipped: float
+    score: float | None
+    drawn: int
+    needed: int
+
+
+class LoggedDecisions(Sequence[LoggedDecision]):
+    """Decisions of a gate, in the order of their numbers.
+
+    Parameters
+    ----------
+    rows : as the record has them; `LoggedRow`s, or tuples like them.
+    policies : the facts of the policies that made them, by version.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        policies: Mapping[int, PolicyFacts],
+    ) -> None:
+        self._rows = rows
+        self._policies = policies
+        self._told: dict[int, LoggedDecision] = {}
+        columns: Any = zip(*rows, strict=True) if rows else [()] * len(LoggedRow._fields)
+        of = dict(zip(LoggedRow._fields, columns, strict=True))
+        self.numbers: tuple[int, ...] = of["number"]
+        self.batch_ids: tuple[str, ...] = of["batch_id"]
+        self.policy_versions: tuple[int, ...] = of["policy_version"]
+        self.decided_at: tuple[datetime, ...] = of["decided_at"]
+        self.scores: Floats = np.array(of["score"], dtype=np.float64)  # NaN where it was not scored
+        self._clouds: tuple[str | None, ...] = of["cloud"]
+        self.sampled: Flags = np.array(of["sampled"], dtype=np.bool_)
+        self.probability: Floats = np.array(of["probability"], dtype=np.float64)
+        self.scored: Flags = np.array(of["scored"], dtype=np.bool_)
+        self.shipped: Floats = np.array(of["shipped"], dtype=np.float64)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> LoggedDecision: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[LoggedDecision]: ...
+    def __getitem__(self, place: int | slice) -> LoggedDecision | list[LoggedDecision]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        row = LoggedRow._make(self._rows[place])
+        told = self._told.get(row.number)
+        if told is not None:
+            return told
+        policy = self._policies[row.policy_version]
+        return LoggedDecision(
+            number=row.number,
+            batch_id=row.batch_id,
+            policy_version=row.policy_version,
+            settings=policy.settings,
+            run=policy.run,
+            can_ship=policy.can_ship,
+            decided_at=row.decided_at,
+            scored=row.scored,
+            sampled=row.sampled,
+            probability=row.probability,
+            shipped=row.shipped,
+            score=row.score,
+            cloud=None if row.cloud is None else tuple(msgspec.json.decode(row.cloud)),
+            drawn=row.drawn,
+            needed=row.needed,
+        )
+
+    def told(self, decisions: Iterable[LoggedDecision]) -> LoggedDecisions:
+        """Return the same with what is known of these in place of what the rows say."""
+        same = copy(self)
+        same._told = {one.number: one for one in decisions}
+        return same
+
+    def drawn(self) -> list[LoggedDecision]:
+        """Return those that the audit sample took."""
+        return [self[int(place)] for place in np.flatnonzero(self.sampled)]
+
+    def asked(self) -> list[LoggedDecision]:
+        """Return those that shipped something that a label is asked for: of the audit sample, or of a judge."""
+        wanted = (self.sampled | self._judged) & (self.shipped > 0)
+        return [self[int(place)] for place in np.flatnonzero(wanted)]
+
+    def policy(self, place: int) -> PolicyFacts:
+        """Return the facts of the policy that made the decision at a place."""
+        return self._policies[self.policy_versions[place]]
+
+    def of_one_policy(self) -> Iterator[range]:
+        """Give the places of decisions that one policy made one after the other."""
+        yield from self._pieces(np.diff(self._versions) != 0)
+
+    def pieces(self) -> Iterator[LoggedDecision | Undrawn]:
+        """Give runs of decisions that were not drawn, and the decisions between them, in order."""
+        change = (np.diff(self._versions) != 0) | (np.diff(self.probability) != 0)
+        change |= self._plain[1:] != self._plain[:-1]
+        for piece in self._pieces(change):
+            if self._plain[piece.start]:
+                yield Undrawn(self, piece)
+            else:
+                for place in piece:
+                    yield self[place]
+
+    @cached_property
+    def clouds(self) -> tuple[Flags, Floats]:
+        """Which of them have the numbers of the embedding cloud on record, and these: shapes (n,) and (n, statistics)."""
+        found = msgspec.json.decode(f"[{','.join(one or 'null' for one in self._clouds)}]")
+        there = np.array([one is not None and len(one) == len(STATISTICS) for one in found], dtype=np.bool_)
+        numbers = np.zeros((len(found), len(STATISTICS)))
+        if there.any():
+            numbers[there] = [one for one, has in zip(found, there.tolist(), strict=True) if has]
+        return there, numbers
+
+    @cached_property
+    def hashed_ids(self) -> list[bytes]:
+        """The batches as a keyed hash takes them."""
+        return [length_prefixed(one) for one in self.batch_ids]
+
+    @cached_property
+    def _versions(self) -> NDArray[np.int64]:
+        return np.array(self.policy_versions, dtype=np.int64)
+
+    @cached_property
+    def _judged(self) -> Flags:
+        return self._of_policy(lambda facts: facts.settings.judge_kind is not None)
+
+    @cached_property
+    def _plain(self) -> Flags:
+        """Not drawn, though it could have been, and no judge is waited for."""
+        watched = self._of_policy(lambda facts: facts.settings.audit_probability > 0)
+        could = (self.probability > 0) & (self.probability < 1)
+        return self.scored & ~self.sampled & could & watched & ~self._judged
+
+    def _of_policy(self, says: Callable[[PolicyFacts], bool]) -> Flags:
+        marked = [version for version, facts in self._policies.items() if says(facts)]
+        return np.isin(self._versions, marked)
+
+    def _pieces(self, change: Flags) -> Iterator[range]:
+        if not self._rows:
+            return
+        ends = [*(np.flatnonzero(change) + 1).tolist(), len(self)]
+        for start, stop in zip([0, *ends], ends, strict=False):
+            yield range(start, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Undrawn:
+    """Consecutive decisions of one policy that were up for the audit draw at one probability, and were not drawn.
+
+    Attributes
+    ----------
+    page : what they are part of.
+    places : their places there.
+    """
+
+    page: LoggedDecisions
+    places: range
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def first(self) -> int:
+        """The number of the first."""
+        return self.page.numbers[self.places[0]]
+
+    @property
+    def last(self) -> int:
+        """The number of the last."""
+        return self.page.numbers[self.places[-1]]
+
+    @property
+    def policy_version(self) -> int:
+        """The policy that made them."""
+        return self.page.policy_versions[self.places[0]]
+
+    @property
+    def policy(self) -> PolicyFacts:
+        """The facts of that policy."""
+        return self.page.policy(self.places[0])
+
+    @property
+    def probability(self) -> float:
+        """The chance that each was drawn with."""
+        return float(self.page.probability[self.places[0]])
+
+    @property
+    def shipped(self) -> list[float]:
+        """The share of its responses that each shipped."""
+        shares: list[float] = self.page.shipped[self.places.start : self.places.stop].tolist()
+        return shares
+
+    def singles(self) -> list[LoggedDecision]:
+        """Return them one by one."""
+        return self.page[self.places.start : self.places.stop]
+
+    def after(self, number: int) -> LoggedDecision | None:
+        """Return the first with a larger number; None where there is none."""
+        place = bisect_right(self.page.numbers, number, self.places.start, self.places.stop)
+        return self.page[place] if place < self.places.stop else None
+
+    def between(self, after: int, until: int) -> Undrawn | None:
+        """Return those with numbers above `after` and up to `until`; None where there are none."""
+        start, stop = (
+            bisect_right(self.page.numbers, number, self.places.start, self.places.stop)
+            for number in (after, until)
+        )
+        return Undrawn(self.page, range(start, stop)) if start < stop else None
+
+    def moments(self, marks: tuple[Mark, ...]) -> tuple[datetime, datetime]:
+        """Return when the latest and the last of them were made; see `horizon.time_of`."""
+        start, stop = self.places.start, self.places.stop
+        return latest_of(self.page.numbers[start:stop], self.page.decided_at[start:stop], marks)
+
+
+def pieces(decisions: Sequence[LoggedDecision]) -> Iterable[LoggedDecision | Undrawn]:
+    """Give decisions in order, in runs where they are in columns."""
+    return decisions.pieces() if isinstance(decisions, LoggedDecisions) else decisions

@@ -1,0 +1,130 @@
+"""Decisions in columns: whether a run of undrawn ones is read at once or one by one gives the same state to the last bit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer.gates.keyed_hash import keyed_bits, keyed_bits_of_each, length_prefixed
+from streamer.gates.settings import GateSettings
+from streamer.risk.rounds.betting import Betting
+from streamer.risk.rounds.columns import LoggedDecisions, LoggedRow, PolicyFacts, Undrawn
+from streamer.risk.rounds.horizon import Mark, latest_of, time_of
+from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.reading import Reading
+from streamer.risk.rounds.serving import serve
+from streamer.risk.rounds.state import GateWatch
+from streamer.risk.rounds.store import Calibrated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.risk.rounds.logged import LoggedDecision
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+NOW = START + timedelta(days=3)
+MARKS = tuple(Mark(number, 0, 0, START + number * MINUTE) for number in (0, 130, 131, 400, 1000))
+
+
+def facts(*, can_ship: bool = True, **settings: Any) -> PolicyFacts:
+    fields = {"encoder": "e@1", "audit_probability": 0.2, "budget_period_days": 0.2}
+    made = GateSettings(**(fields | settings))
+    return PolicyFacts(settings=made, terms=Terms.of(made), run=7, can_ship=can_ship)
+
+
+POLICIES = {
+    1: facts(can_ship=False),
+    2: facts(),
+    3: facts(alpha=0.2),
+    4: facts(alpha=0.2, judge_kind="judge"),
+    5: facts(audit_probability=0.0),
+    6: facts(alpha=0.2, audit_probability=0.1, on_alarm="report"),
+}
+
+
+def traffic(seed: int) -> LoggedDecisions:
+    rng = np.random.default_rng(seed)
+    rows, told, version = [], {}, 1
+    for number in range(1, 801):
+        if rng.random() < 0.02:
+            version = int(rng.integers(1, 7))
+        by = max(1, version - int(rng.random() < 0.03))  # a worker that has not heard of the newest
+        audit = POLICIES[by].settings.audit_probability
+        probability = float(rng.choice([audit, min(1.0, 2 * audit), 1.0], p=[0.9, 0.08, 0.02]))
+        scored = bool(rng.random() < 0.97)
+        sampled = bool(scored and rng.random() < min(probability, 0.9))
+        shipped = float(rng.choice([0.0, 0.5, 1.0])) * scored
+        said = START + number * MINUTE + timedelta(minutes=float(rng.choice([-90, 0, 0, 90])))
+        needed = int(sampled and shipped > 0)
+        rows.append(
+            LoggedRow(
+                number=number, batch_id=f"b{number}", policy_version=by, decided_at=said, sampled=sampled,
+                probability=probability if scored else 0.0, cloud=json.dumps([0.5, number / 7]), scored=scored,
+                shipped=shipped, score=float(rng.random()) if scored else None, drawn=int(sampled), needed=needed,
+            )
+        )  # fmt: skip
+        if needed and rng.random() < 0.9:
+            told[number] = (float(rng.random() < 0.2), said + MINUTE)
+    page = LoggedDecisions(rows, POLICIES)
+    return page.told(
+        replace(one, severities=(told[one.number][0],), labelled_at=told[one.number][1])
+        for one in page
+        if one.number in told
+    )
+
+
+def read(decisions: Sequence[LoggedDecision], watch: GateWatch) -> Any:
+    deadline = timedelta(days=1)
+    betting = Betting(watch, now=NOW, deadline=deadline, calibrated=lambda _: Calibrated(0.5, 0.4))
+    betting.read(decisions)
+    watch, past = betting.result()
+    reading = Reading(watch, now=NOW, deadline=deadline)
+    reading.read(decisions)
+    after, ended = reading.result()
+    served, _ = serve(watch, after, ended, decisions, lambda *_: decisions)
+    return served, past, ended, reading.blocked_at
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_run_at_once_gives_the_state_of_its_decisions_one_by_one(seed: int) -> None:
+    page, watch = traffic(seed), GateWatch(gate="g", marks=MARKS)
+    assert read(page, watch) == read(list(page), watch)
+    some = [piece for piece in page.pieces() if isinstance(piece, Undrawn)]
+    assert sum(map(len, some)) > 100, "there are runs"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_pieces_of_a_page_are_all_of_it_in_order(seed: int) -> None:
+    page = traffic(seed)
+    found: list[LoggedDecision] = []
+    for piece in page.pieces():
+        found += piece.singles() if isinstance(piece, Undrawn) else [piece]
+        assert not isinstance(piece, Undrawn) or not any(
+            one.sampled or not one.watched for one in piece.singles()
+        )
+    assert found == list(page)
+    assert [place for piece in page.of_one_policy() for place in piece] == list(range(len(page)))
+    assert list(LoggedDecisions([], {}).pieces()) == []
+
+
+def test_the_latest_time_of_a_run_is_that_of_its_decisions() -> None:
+    page = traffic(0)
+    for start, stop in ((0, 50), (100, 300), (129, 131), (700, 800)):
+        numbers, said = page.numbers[start:stop], page.decided_at[start:stop]
+        each = [time_of(number, moment, MARKS) for number, moment in zip(numbers, said, strict=True)]
+        assert latest_of(numbers, said, MARKS) == (max(each), each[-1])
+
+
+@pytest.mark.parametrize("salt", [b"", b"s" * 32, b"s" * 64, b"s" * 65])
+def test_many_keyed_hashes_are_the_single_ones(salt: bytes) -> None:
+    lasts = ["", "batch-1", "b\u00e4tch", "x" * 200]
+    each = [keyed_bits(salt, "drift", "score", "g", last) for last in lasts]
+    found = keyed_bits_of_each(salt, ("drift", "score", "g"), map(length_prefixed, lasts))
+    assert found.tolist() == each
+    assert (found / 2.0**64).tolist() == [one / 2.0**64 for one in each]
