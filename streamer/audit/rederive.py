@@ -85,7 +85,10 @@ def contradiction(
         suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
     except ValueError as error:
         return str(error)
-    groups = inputs(run["id"])
+    try:
+        groups = inputs(run["id"])
+    except UsageError as error:
+        return f"its inputs cannot be calibrated: {error}"
     sample = [one for one in groups if one.decided_at is None or one.decided_at < older_than]
     young = [one for one in groups if one.decided_at is not None and one.decided_at >= older_than]
     if cut is not None and (wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than)):
