@@ -17,6 +17,7 @@ WORDS = {
 }
 ALARMS = {
     "risk": "risk",
+    "selective": "selective risk",
     "draws": "audit draws",
     "drift_scores": "drift of scores",
     "drift_cloud": "drift of embeddings",
@@ -28,11 +29,11 @@ def sentence(report: "RiskReport") -> str:
     gate = report.gate
     if not report.watched:
         return (
-            f"{gate}: not watched, because its audit probability is 0; "
+            f"{gate}: not monitored, because its audit probability is 0; "
             f"`streamer gate set {gate} --audit-probability 0.05` draws a sample."
         )
     if report.read_through is None or report.service is None:
-        return f"{gate}: not looked at yet; `streamer recalibrator` does."
+        return f"{gate}: not monitored yet; `streamer recalibrator` does that."
     raised = [one for one in report.alarms if one.raised_at is not None]
     alarms = "" if not raised else " ALARM: " + ", ".join(ALARMS[one.kind] for one in raised) + "."
     closed = f" The gate is closed (policy {report.service.policy})." if report.service.closed else ""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.cli.verdicts import sentence
+from streamer.cli.verdicts import ALARMS, sentence
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.reading import Reading
 from streamer.risk.rounds.report import AlarmReport, RiskReport, report_of
 from streamer.risk.rounds.serving import MOST_DELAYS, Service, serve
-from streamer.risk.rounds.state import GateWatch
+from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch
 from streamer.risk.rounds.verdict import Backlog, Figures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 
@@ -286,6 +286,10 @@ def test_nothing_is_kept_while_the_audit_is_not_drawn_as_logged() -> None:
         "draws are in doubt",
     )
     assert "not drawn at the rate that is logged" in sentence(report)
+
+
+def test_every_alarm_has_a_name_in_the_sentence() -> None:
+    assert set(ALARMS) == {*LABEL_ALARMS, "draws", "drift_scores", "drift_cloud"}
 
 
 def test_open_time_is_the_exposure_of_what_shipped() -> None:
