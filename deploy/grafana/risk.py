@@ -308,7 +308,8 @@ WARNINGS = Row(
             kind="state-timeline",
             unit="none",
             width=8,
-            description="risk: expected severity passed budget and tolerance. draws: the audit sample is not drawn as "
+            description="risk: expected severity passed budget and tolerance. selective: what ships is no better than if "
+            "everything shipped. draws: the audit sample is not drawn as "
             "logged, so no figure holds. drift: scores or embeddings are not those of calibration.",
             names={0.0: ("quiet", FINE), 1.0: ("RAISED", BAD)},
             least=None,
@@ -324,6 +325,19 @@ WARNINGS = Row(
             steps=((None, BAD),),
             queries=(
                 Query(expr=f"1000 * {led('alarm_raised_timestamp_seconds', 'alarm')}", legend="{{alarm}}"),
+            ),
+        ),
+        Panel(
+            title="Decisions drawn for labelling",
+            width=24,
+            unit="percentunit",
+            description="Probability with which a decision is drawn at present: raised while the risk alarm gathers evidence, "
+            "until the day's extra labels (right axis) reach the gate's cap.",
+            queries=(
+                Query(expr=led("audit_probability_ratio"), legend="probability", colour=BLUE),
+                Query(
+                    expr=led("extra_labels_today"), legend="extra labels today", colour=ORANGE, unit="short"
+                ),
             ),
         ),
     ),

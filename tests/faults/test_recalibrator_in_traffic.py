@@ -60,7 +60,7 @@ def test_labels_on_the_topic_become_a_proposal_a_policy_and_decisions(site: Site
         lambda: recalibrator.metrics().get(f"streamer_proposal_pending{shown}") == 1, "it is shown", 30
     )
     said = site.command("threshold", "show", GATE).stderr
-    assert "It waits for a person: the gate's rule is propose." in said.replace("\n", " ")
+    assert "It waits for a person: the gate's rule is propose" in said.replace("\n", " ")
     found = site.command("doctor").stdout
     assert "which waits for a person: the gate's rule is propose" in found.replace("\n", " ")
     site.command("threshold", "activate", GATE, "--by", "ana")

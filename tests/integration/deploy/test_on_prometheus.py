@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tests.services.prometheus import Prometheus
 
 GATES = ("support-bot", "search.v2")
-ALARMS = ("risk", "draws", "drift_scores", "drift_cloud")
+ALARMS = ("risk", "selective", "draws", "drift_scores", "drift_cloud")
 LED = {
-    "exposure_budget_ratio": 0.05, "exposure_risk_ratio": 0.03, "exposure_risk_lower_ratio": 0.02, "exposure_risk_upper_ratio": 0.045,
+    "audit_probability_ratio": 0.2, "extra_labels_today": 40, "exposure_budget_ratio": 0.05, "exposure_risk_ratio": 0.03, "exposure_risk_lower_ratio": 0.02, "exposure_risk_upper_ratio": 0.045,
     "selective_risk_ratio": 0.08, "selective_risk_lower_ratio": 0.06, "selective_risk_upper_ratio": 0.11,
     "budget_used_ratio": 0.4, "budget_used_lower_ratio": 0.3, "budget_used_upper_ratio": 0.5,
     "budget_remaining_seconds": 1.2e6, "budget_remaining_soonest_seconds": 9e5,
