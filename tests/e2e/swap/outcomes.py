@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
+from tests.e2e.swap.lives import Life  # noqa: TC001 - msgspec reads the annotations of what --json wrote
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.store.reports import DecisionSummary
-    from tests.e2e.swap.lives import Life
 
 
 @dataclass(frozen=True, kw_only=True)
