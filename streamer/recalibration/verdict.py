@@ -276,7 +276,7 @@ def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
         said.append("the risk alarm stands: a person has to look, and acknowledge it")
     if "selective" in alarms and (closed is None or closed.by != "alarm"):
         said.append("the selective-risk alarm stands: a person has to look, and acknowledge it")
-    if {"drift_scores", "drift_cloud"} & set(alarms):
+    if {"drift_scores", "drift_cloud"} & set(alarms) and (closed is None or closed.by != "alarm"):
         said.append("a drift alarm stands: what comes is not what was calibrated on")
     return said
 

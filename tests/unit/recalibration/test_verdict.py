@@ -133,6 +133,8 @@ def test_who_closed_the_gate_decides_who_may_open_it(
         (("draws",), None, "the alarm on the audit's draws stands"),
         # The alarm that closed the gate is answered by what was decided since; doubted draws are not.
         (("risk",), "alarm", None),
+        (("drift_scores",), None, "a drift alarm stands"),
+        (("drift_scores", "risk"), "alarm", None),
         (("risk", "draws"), "alarm", "the alarm on the audit's draws stands"),
         (("risk",), "calibration", "the risk alarm stands"),
     ],
