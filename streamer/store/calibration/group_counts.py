@@ -24,7 +24,7 @@ _MOST_SECONDS = 0.25
 """So long one look may count groups that were counted before; the rest waits for the next."""
 
 _OLD_SECONDS = 60.0
-"""A count that is older is made anew although no label came."""
+"""A count that is older is repeated although no label came."""
 
 
 class Asked(NamedTuple):

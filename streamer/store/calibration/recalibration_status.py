@@ -1,7 +1,7 @@
 """How every gate stands between two runs: a few queries for all gates, and a count where something came.
 
 What does not change is kept: policies by their versions, runs by their numbers, a gate's count until a label of it comes.
-Counts are made anew in turn all the same: for batches that grow old enough to be read, labels that came before their
+Counts are repeated in turn all the same: for batches that grow old enough to be read, labels that came before their
 batch, and rows that became visible after later ones.
 """
 
