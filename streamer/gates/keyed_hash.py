@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_BLOCK, _DIGEST = 64, 32
-"""Bytes of a block and of a digest of SHA-256."""
+_DIGEST = 32
+"""Bytes of a digest of SHA-256."""
 
 
 def keyed_bits(salt: bytes, *parts: str) -> int:
@@ -31,18 +31,15 @@ def keyed_bits(salt: bytes, *parts: str) -> int:
 
 def keyed_bits_of_each(salt: bytes, parts: Iterable[str], lasts: Iterable[bytes]) -> NDArray[np.uint64]:
     """Return `keyed_bits(salt, *parts, last)` for each last part, given `length_prefixed`; what they share is hashed once."""
-    key = (salt if len(salt) <= _BLOCK else hashlib.sha256(salt).digest()).ljust(_BLOCK, b"\0")
-    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key))
-    outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
+    shared = hmac.new(salt, digestmod=hashlib.sha256)
     for part in parts:
-        inner.update(length_prefixed(part))
-    found = []
+        shared.update(length_prefixed(part))
+    found = bytearray()
     for last in lasts:
-        message, mac = inner.copy(), outer.copy()
-        message.update(last)
-        mac.update(message.digest())
-        found.append(mac.digest())
-    bits: NDArray[np.uint64] = np.frombuffer(b"".join(found), dtype=">u8")[:: _DIGEST // 8].astype(np.uint64)
+        mac = shared.copy()
+        mac.update(last)
+        found += mac.digest()
+    bits: NDArray[np.uint64] = np.frombuffer(bytes(found), dtype=">u8")[:: _DIGEST // 8].astype(np.uint64)
     return bits
 
 

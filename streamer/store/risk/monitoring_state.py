@@ -86,7 +86,7 @@ class Monitoring:
                 return None
             watch = read_watch(connection, gate)
             told = [one.alert_id for one in watch.alarms if one.alert_id is not None]
-            rate = audit_rates.newest_rates(connection, [gate]).get(gate)
+            rate, extra = _rate(connection, gate)
             return Standing(
                 watch=watch,
                 policy=found[0].active.policy,
@@ -95,14 +95,13 @@ class Monitoring:
                 probe=monitored_decisions.probe(connection),
                 reopened=_reopened(connection, watch),
                 rate=rate,
-                extra=0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since),
+                extra=extra,
             )
 
     def rate(self, gate: str) -> tuple[AuditRate | None, int]:
         """The newest audit rate of a gate, and how many labels raised rates asked for on its day."""
         with self._database.reading(snapshot=True) as connection:
-            rate = audit_rates.newest_rates(connection, [gate]).get(gate)
-            return rate, 0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since)
+            return _rate(connection, gate)
 
     def watch(self, gate: str) -> GateWatch:
         """Where the watching of a gate stands; a new one where it was never watched."""
@@ -120,8 +119,7 @@ class Monitoring:
             backlog = monitored_decisions.backlog(
                 connection, labels, gate, policy.settings.severity_kind, after=watch.read
             )
-            rate = audit_rates.newest_rates(connection, [gate]).get(gate)
-            extra = 0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since)
+            rate, extra = _rate(connection, gate)
         drawing = Drawing.of(rate, extra, policy.settings, now)
         return with_verdict(
             report_of(watch, policy.settings, drawing), watch, policy, now=now, backlog=backlog
@@ -212,6 +210,11 @@ class Monitoring:
             present, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
         )
         return self._mint.next(connection, closed, by=MONITOR, reason=reason, now=now).version
+
+
+def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:
+    rate = audit_rates.newest_rates(connection, [gate]).get(gate)
+    return rate, 0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since)
 
 
 def _acknowledged(connection: sa.Connection, told: Collection[str]) -> dict[str, int]:
