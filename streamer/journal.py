@@ -223,7 +223,7 @@ class Journal(Protocol):
         ...
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
-        """Write a `data_gap` row and move progress past it. Raises `Fenced`."""
+        """Write a `data_gap` row and move progress past it. Safe to repeat. Raises `Fenced`."""
         ...
 
     def commit(

@@ -55,10 +55,13 @@ class MemoryJournal:
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
         self.before("record_gap")
         with self._lock:
-            if self.progress[gap.partition] != (lease.epoch, gap.from_offset):
-                raise Fenced(f"{gap.partition} is at {self.progress[gap.partition]}")
-            self.gaps.append(gap)
-            self.progress[gap.partition] = (lease.epoch, gap.to_offset)
+            repeated = gap in self.gaps and self.progress[gap.partition] == (lease.epoch, gap.to_offset)
+            if not repeated:
+                if self.progress[gap.partition] != (lease.epoch, gap.from_offset):
+                    raise Fenced(f"{gap.partition} is at {self.progress[gap.partition]}")
+                self.gaps.append(gap)
+                self.progress[gap.partition] = (lease.epoch, gap.to_offset)
+        self.after("record_gap")
 
     def commit(
         self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
