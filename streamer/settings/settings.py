@@ -116,16 +116,20 @@ class EncoderSettings(_Group):
         "all-MiniLM-L6-v2",
         min_length=1,
         description=(
-            "Encoder of new gates and of this worker: a packaged name, a folder, or `organisation/model@revision`. "
-            "`none`: a worker for events that bring embeddings or scores."
+            "Encoder of new gates and of this worker: a packaged name, a folder, or `organisation/model@revision`, and "
+            "`+ctranslate2` or `+sentence-transformers` for its engine. `none`: a worker for events that bring embeddings or scores."
         ),
     )
-    device: str = Field("cpu", min_length=1, description="`cpu`, `cuda`, `cuda:1`, `mps`.")
+    device: str = Field(
+        "cpu",
+        min_length=1,
+        description="`cpu`; with the engine sentence-transformers also `cuda`, `cuda:1`, `mps`.",
+    )
     cache_texts: int = Field(
         100_000, ge=0, description="Number of latest texts whose vectors are cached in memory."
     )
     threads: int | None = Field(
-        None, ge=1, description="CPU threads of the encoder; by default the library's."
+        None, ge=1, description="CPU threads of the encoder; by default as many as it may use, at most 32."
     )
 
 

@@ -32,7 +32,7 @@ from tests.promql import RULE_FILES, expressions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.encoder import Encoder
     from streamer.store import Store
     from tests.services.kafka import KafkaBroker
     from tests.services.prometheus import Prometheus
@@ -125,7 +125,7 @@ def test_from_the_first_label_to_an_alarm_and_back(
     postgres_database_url: str,
     topic_prefix: str,
     prometheus: Prometheus,
-    real_encoder: SentenceTransformerEncoder,
+    real_encoder: Encoder,
     triviaqa_path: Path,
     tmp_path: Path,
 ) -> None:

@@ -19,7 +19,7 @@ from tests.e2e.swap.service import ALPHA, Service
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.encoder import Encoder
     from tests.services.kafka import KafkaBroker
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -69,7 +69,7 @@ def test_gates_whose_answers_change_are_closed_and_the_others_stay_open(
     kafka_broker: KafkaBroker,
     postgres_database_url: str,
     topic_prefix: str,
-    real_encoder: SentenceTransformerEncoder,
+    real_encoder: Encoder,
     triviaqa_path: Path,
     tmp_path: Path,
 ) -> None:

@@ -10,19 +10,20 @@ import pytest
 from streamer.scoring.encoders.registry import load_encoder
 
 if TYPE_CHECKING:
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.encoder import Encoder
 
 pytestmark = pytest.mark.encoder
 
 TEXTS = ["Paris", "The capital of France is Paris, and has been for a long time.", "", "no " * 60]
 
 
-def test_lengths_are_those_of_the_mean_over_tokens(real_encoder: SentenceTransformerEncoder) -> None:
+@pytest.mark.parametrize("engine", ["ctranslate2", "sentence-transformers"])
+def test_lengths_are_those_of_the_mean_over_tokens(real_encoder: Encoder, engine: str) -> None:
     from sentence_transformers import SentenceTransformer
 
     from streamer.scoring.encoders.registry import find_encoder
 
-    plain = load_encoder("all-MiniLM-L6-v2", device="cpu", unit=False)
+    plain = load_encoder(f"all-MiniLM-L6-v2+{engine}", device="cpu", unit=False)
     rows = plain.encode(TEXTS)
     lengths = np.linalg.norm(rows, axis=1)
     assert (np.abs(lengths - 1) > 0.1).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamer.errors import UsageError
-from streamer.scoring.encoders.encoder import EncoderIdentity
+from streamer.scoring.encoders.encoder import Encoder, EncoderIdentity
 from streamer.scoring.encoders.registry import encoder_identity, find_encoder, load_encoder
 from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
@@ -56,7 +56,7 @@ def reference(folder: Path) -> Any:
     return SentenceTransformer(str(folder), device="cpu")
 
 
-def alone_and_together(encoder: SentenceTransformerEncoder) -> None:
+def alone_and_together(encoder: Encoder) -> None:
     together = encoder.encode(TEXTS)
     for text, row in zip(TEXTS, together, strict=True):
         assert encoder.encode([text])[0].tobytes() == row.tobytes()
@@ -75,7 +75,7 @@ def test_a_model_with_a_dense_head_and_without_normalisation(save: Callable[...,
 
 def test_a_model_that_pads_on_the_left(save: Callable[..., Path]) -> None:
     folder = save(pooling="mean", dense=False)
-    encoder = load_encoder(str(folder), device="cpu", threads=1)
+    encoder = SentenceTransformerEncoder(folder, encoder_identity(str(folder)), device="cpu", threads=1)
     right = encoder.encode(TEXTS)
     encoder._model.tokenizer.padding_side = "left"
     alone_and_together(encoder)
@@ -140,9 +140,68 @@ def test_devices_that_are_not_here(device: str, says: str) -> None:
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(UsageError, match=says):
-        load_encoder(device=device)
+        load_encoder("all-MiniLM-L6-v2+sentence-transformers", device=device)
 
 
-def test_at_least_one_thread() -> None:
+@pytest.mark.parametrize("engine", ["ctranslate2", "sentence-transformers"])
+def test_at_least_one_thread(engine: str) -> None:
     with pytest.raises(UsageError, match="at least 1 thread"):
-        load_encoder(device="cpu", threads=0)
+        load_encoder(f"all-MiniLM-L6-v2+{engine}", device="cpu", threads=0)
+
+
+# -- CTranslate2 ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_bert_is_run_by_ctranslate2_and_gives_the_reference_s_vectors(
+    save: Callable[..., Path],
+) -> None:
+    folder = save(pooling="mean", dense=False)
+    encoder = load_encoder(str(folder), threads=2)
+    assert encoder.identity.id == encoder_identity(f"{folder}+sentence-transformers").id + "+ctranslate2"
+    expected = reference(folder).encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=0, atol=1e-6)
+    alone_and_together(encoder)
+    encoder.close()
+
+
+def test_what_ctranslate2_cannot_run_is_refused_when_it_is_asked_for(save: Callable[..., Path]) -> None:
+    folder = save(pooling="cls", dense=False)
+    assert encoder_identity(str(folder)).engine == ""
+    with pytest.raises(UsageError, match=r"is not a plain BERT .*: leave out \+ctranslate2"):
+        load_encoder(f"{folder}+ctranslate2")
+
+
+def test_a_gpu_is_for_sentence_transformers() -> None:
+    with pytest.raises(UsageError, match=r"name the encoder all-MiniLM-L6-v2\+sentence-transformers"):
+        load_encoder(device="cuda")
+
+
+@pytest.mark.parametrize(
+    "missing", ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.bias"]
+)
+def test_a_tensor_that_is_missing_is_told(save: Callable[..., Path], missing: str) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = save(pooling="mean", dense=False)
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: one for name, one in weights.items() if name != missing}, folder / "model.safetensors")
+    with pytest.raises(UsageError, match=f"cannot be loaded: it has no '{missing}'"):
+        load_encoder(str(folder))
+
+
+def test_vectors_of_a_plain_bert_that_are_not_finite_are_found_at_start(save: Callable[..., Path]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = save(pooling="mean", dense=False)
+    weights = load_file(folder / "model.safetensors")
+    weights["encoder.layer.0.output.dense.bias"][:] = np.nan
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(UsageError, match="not finite"):
+        load_encoder(str(folder))
+
+
+def test_a_damaged_plain_bert_is_told(save: Callable[..., Path]) -> None:
+    folder = save(pooling="mean", dense=False)
+    (folder / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        load_encoder(str(folder))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.encoder import Encoder
 
 pytestmark = pytest.mark.encoder
 
@@ -47,9 +47,14 @@ WORDS = [
 ]
 
 
+@pytest.fixture(scope="module", params=["ctranslate2", "sentence-transformers"])
+def name(request: pytest.FixtureRequest) -> str:
+    return f"{DEFAULT_ENCODER}+{request.param}"
+
+
 @pytest.fixture(scope="module")
-def encoder() -> Iterator[SentenceTransformerEncoder]:
-    encoder = load_encoder(DEFAULT_ENCODER, device="cpu", threads=2)
+def encoder(name: str) -> Iterator[Encoder]:
+    encoder = load_encoder(name, device="cpu", threads=2)
     yield encoder
     encoder.close()
 
@@ -63,9 +68,7 @@ def texts() -> list[str]:
     return list(dict.fromkeys([*made, "", " ", "\n\t", "a", "A", "é", "e\u0301", "x" * 5000, "ab " * 400]))
 
 
-def test_neighbours_order_and_size_of_a_call_do_not_matter(
-    encoder: SentenceTransformerEncoder, texts: list[str]
-) -> None:
+def test_neighbours_order_and_size_of_a_call_do_not_matter(encoder: Encoder, texts: list[str]) -> None:
     together = dict(zip(texts, encoder.encode(texts), strict=True))
     rng = np.random.default_rng(11)
     order = [texts[i] for i in rng.permutation(len(texts))]
@@ -78,15 +81,13 @@ def test_neighbours_order_and_size_of_a_call_do_not_matter(
 
 
 @pytest.mark.parametrize("text", ["Paris", "The capital of France is Paris, I think.", "word " * 300])
-def test_every_position_of_a_micro_batch_gives_the_same_bits(
-    encoder: SentenceTransformerEncoder, text: str
-) -> None:
+def test_every_position_of_a_micro_batch_gives_the_same_bits(encoder: Encoder, text: str) -> None:
     alone = encoder.encode([text])[0].tobytes()
     assert {row.tobytes() for row in encoder.encode([text] * 40)} == {alone}
 
 
-def test_the_number_of_threads_does_not_matter(encoder: SentenceTransformerEncoder, texts: list[str]) -> None:
-    one, three = (load_encoder(device="cpu", threads=threads) for threads in (1, 3))
+def test_the_number_of_threads_does_not_matter(name: str, encoder: Encoder, texts: list[str]) -> None:
+    one, three = (load_encoder(name, device="cpu", threads=threads) for threads in (1, 3))
     try:
         expected = encoder.encode(texts[::3]).tobytes()
         assert one.encode(texts[::3]).tobytes() == expected
@@ -96,7 +97,7 @@ def test_the_number_of_threads_does_not_matter(encoder: SentenceTransformerEncod
         three.close()
 
 
-def test_torch_settings_of_the_process_stay_and_do_not_matter(encoder: SentenceTransformerEncoder) -> None:
+def test_torch_settings_of_the_process_stay_and_do_not_matter(name: str, encoder: Encoder) -> None:
     import torch
 
     present = torch.get_num_threads()
@@ -105,7 +106,7 @@ def test_torch_settings_of_the_process_stay_and_do_not_matter(encoder: SentenceT
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
         assert encoder.encode(["Lyon", "Paris"])[::-1].tobytes() == expected
-        another = load_encoder(device="cpu", threads=1)
+        another = load_encoder(name, device="cpu", threads=1)
         assert another.encode(["Paris", "Lyon"]).tobytes() == expected
         another.close()
         assert torch.get_num_threads() == 1
@@ -114,9 +115,7 @@ def test_torch_settings_of_the_process_stay_and_do_not_matter(encoder: SentenceT
         torch.set_num_threads(present)
 
 
-def test_vectors_agree_with_sentence_transformers(
-    encoder: SentenceTransformerEncoder, texts: list[str]
-) -> None:
+def test_vectors_agree_with_sentence_transformers(encoder: Encoder, texts: list[str]) -> None:
     from sentence_transformers import SentenceTransformer
 
     reference = SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
@@ -127,20 +126,20 @@ def test_vectors_agree_with_sentence_transformers(
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
 
 
-def test_no_texts(encoder: SentenceTransformerEncoder) -> None:
+def test_no_texts(name: str, encoder: Encoder) -> None:
     assert encoder.encode([]).shape == (0, 384)
-    assert encoder.identity == encoder_identity(DEFAULT_ENCODER)
+    assert encoder.identity == encoder_identity(name)
 
 
-def test_progress_adds_up(encoder: SentenceTransformerEncoder) -> None:
+def test_progress_adds_up(encoder: Encoder) -> None:
     told: list[int] = []
-    encoder.encode([f"number {number}" for number in range(100)], progress=told.append)
+    encoder.encode(["number " * (1 + number % 3) + str(number) for number in range(100)], progress=told.append)
     assert sum(told) == 100
     assert len(told) > 1
 
 
 def test_a_progress_that_raises_ends_the_call_and_not_the_encoder(
-    encoder: SentenceTransformerEncoder,
+    encoder: Encoder,
 ) -> None:
     def interrupt(done: int) -> None:
         raise KeyboardInterrupt
@@ -150,7 +149,7 @@ def test_a_progress_that_raises_ends_the_call_and_not_the_encoder(
     assert encoder.encode(["after"]).shape == (1, 384)
 
 
-def test_calls_from_several_threads_get_their_own_vectors(encoder: SentenceTransformerEncoder) -> None:
+def test_calls_from_several_threads_get_their_own_vectors(encoder: Encoder) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     parts = [[f"answer {number} of {part}" for number in range(part + 3)] for part in range(8)]
@@ -160,13 +159,13 @@ def test_calls_from_several_threads_get_their_own_vectors(encoder: SentenceTrans
 
 
 def test_another_process_writes_nothing_and_finds_the_same_bits(
-    encoder: SentenceTransformerEncoder, texts: list[str]
+    name: str, encoder: Encoder, texts: list[str]
 ) -> None:
     code = (
         "import hashlib, json, sys\n"
         "from streamer.scoring.encoders.registry import load_encoder\n"
         "texts = json.load(sys.stdin)\n"
-        "rows = load_encoder(device='cpu', threads=1).encode(texts[::-1])[::-1]\n"
+        f"rows = load_encoder('{name}', device='cpu', threads=1).encode(texts[::-1])[::-1]\n"
         "print(hashlib.sha256(rows.tobytes()).hexdigest())"
     )
     run = subprocess.run(
@@ -184,7 +183,7 @@ def test_another_process_writes_nothing_and_finds_the_same_bits(
 
 @pytest.mark.shared_data
 def test_real_answers_scored_with_others_or_alone(
-    encoder: SentenceTransformerEncoder, triviaqa_path: Path, gsm8k_path: Path
+    encoder: Encoder, triviaqa_path: Path, gsm8k_path: Path
 ) -> None:
     def batches(path: Path, count: int) -> list[list[str]]:
         with gzip.open(path, "rt", encoding="utf-8") as lines:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER, embedded_texts
+from streamer.scoring.encoders.ctranslate2_encoder import unit_rows
 from streamer.scoring.encoders.registry import find_encoder, load_encoder
 
 if TYPE_CHECKING:
@@ -64,14 +65,18 @@ class StoredEncoder:
 
     def embed(self, batches: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
         """The unit vectors of every batch, on a CPU to the last bit those of `streamer.scoring.encoders.encoder.CachedEncoder`."""
+        splits = np.cumsum([len(batch) for batch in batches])[:-1]
+        lengths = self.rows([text for batch in batches for text in batch])
+        if self._files.bert is not None:
+            return np.split(unit_rows(lengths), splits)
         import torch
 
-        rows = torch.from_numpy(self.rows([text for batch in batches for text in batch]))
+        rows = torch.from_numpy(lengths)
         with torch.inference_mode():
             # Once for each layer of the model's own that normalises at its end, and once as every encoder here does.
             for _ in range(1 + self._normalising_layers()):
                 rows = torch.nn.functional.normalize(rows, dim=1)
-        return np.split(rows.numpy(), np.cumsum([len(batch) for batch in batches])[:-1])
+        return np.split(rows.numpy(), splits)
 
     def _normalising_layers(self) -> int:
         try:

@@ -24,15 +24,18 @@ class EncoderIdentity:
     Attributes
     ----------
     name : the model's name without its revision, for example ``all-MiniLM-L6-v2``.
-    revision : where the weights came from (a package's version, a hub commit, or ``local``).
+    revision : where the weights came from (a package's version, a hub commit, or ``local``), and for an engine of its own
+        that engine's version and backend.
     weight_hash : SHA-256 of the weights, 64 lower-case hex digits; see `weight_hash`.
     dimension : length of a vector, >= 1.
+    engine : what runs the weights; empty for sentence-transformers, the reference.
     """
 
     name: str
     revision: str
     weight_hash: str
     dimension: int
+    engine: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{64}", self.weight_hash):
@@ -42,8 +45,9 @@ class EncoderIdentity:
 
     @property
     def id(self) -> str:
-        """``name@hash``, what a gate's settings and every action event carry."""
-        return f"{self.name}@{self.weight_hash[:HASH_PREFIX]}"
+        """``name@hash`` or ``name@hash+engine``, what a gate's settings and every action event carry."""
+        engine = f"+{self.engine}" if self.engine else ""
+        return f"{self.name}@{self.weight_hash[:HASH_PREFIX]}{engine}"
 
 
 def weight_hash(folder: Path) -> str:
@@ -71,14 +75,14 @@ def embedding_dimension(folder: Path) -> int:
     ------
     UsageError : the folder's configuration does not say.
     """
-    dimension = _hidden_size(_json(folder / "config.json"))
-    for module_folder, kind in _modules(folder)[1:]:
-        config = _json(module_folder / "config.json") if kind != "Normalize" else {}
+    dimension = _hidden_size(read_json(folder / "config.json"))
+    for module_folder, kind in module_kinds(folder)[1:]:
+        config = read_json(module_folder / "config.json") if kind != "Normalize" else {}
         if kind == "Pooling":
             dimension = _pooled_size(config, dimension)
         elif kind == "Dense":
             dimension = config.get("out_features")
-    truncated = _json(folder / "config_sentence_transformers.json").get("truncate_dim")
+    truncated = read_json(folder / "config_sentence_transformers.json").get("truncate_dim")
     if isinstance(truncated, int):
         dimension = truncated if dimension is None else min(dimension, truncated)
     if not isinstance(dimension, int) or dimension < 1:
@@ -87,7 +91,7 @@ def embedding_dimension(folder: Path) -> int:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    places = dict.fromkeys(place for place, _ in _modules(folder))
+    places = dict.fromkeys(place for place, _ in module_kinds(folder))
     found: list[Path] = []
     for place in places:
         safe = sorted(place.glob("*.safetensors"))
@@ -102,8 +106,8 @@ def _weight_files(folder: Path) -> list[Path]:
     return found
 
 
-def _modules(folder: Path) -> list[tuple[Path, str]]:
-    """The folder and the kind (last part of the class name) of each module, in order."""
+def module_kinds(folder: Path) -> list[tuple[Path, str]]:
+    """Return the folder and the kind (last part of the class name) of each module, in order."""
     listing = folder / "modules.json"
     if not listing.is_file():
         return [(folder, "Transformer")]
@@ -136,7 +140,8 @@ def _pooled_size(config: dict[str, Any], dimension: int | None) -> int | None:
     return one * max(modes, 1) if isinstance(one, int) else None
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty when there is no file, or something else in it."""
     if not path.is_file():
         return {}
     value = json.loads(path.read_text("utf-8"))

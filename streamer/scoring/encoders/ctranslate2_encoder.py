@@ -1,0 +1,154 @@
+"""Texts to unit vectors with CTranslate2 on CPU, each vector a function of its text alone."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from streamer.errors import UsageError
+from streamer.scoring.encoders.plain_bert import load_model, load_tokenizer
+from streamer.scoring.encoders.threads import encoder_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from streamer.scoring.encoders.identity import EncoderIdentity
+    from streamer.scoring.encoders.plain_bert import PlainBert
+
+log = structlog.get_logger(__name__)
+
+_TOKENS = 1024
+"""Of one pass, at most: more gain nothing, and leave threads without work at a call's end."""
+_LEAST_TOKENS = 16
+"""Of one pass: the library multiplies by another routine where a matrix has fewer than four rows."""
+_PROBE = "The capital of France is Paris, and it has been for a very long time, as everybody knows. " * 24
+_PROBE_WORDS = (0, 1, 4, 5, 12, 24, 60, 400)
+_PROBE_ROWS = (2, 3, 7, 20)
+
+
+def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`rows` at length 1, shape kept; a row of zeros stays. Each row by itself, to the last bit."""
+    made: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
+    return made
+
+
+class CTranslate2Encoder:
+    """A plain BERT with mean pooling whose vectors do not depend on what else is encoded, or in which order.
+
+    A pass holds texts of one length in tokens, so nothing is padded, and runs on one thread; a small one is filled up
+    with its last text. Where a row's bits still
+    depend on how many rows there are, which is tried when the model is loaded, each text has a pass to itself. Rows
+    are bit-equal between calls, orders, processes and thread counts on one kind of CPU and one version of CTranslate2.
+
+    Parameters
+    ----------
+    model : see `streamer.scoring.encoders.plain_bert.plain_bert`.
+    identity : of what lies in the model's folder.
+    threads : CPU threads, >= 1; None: as many as this process may use, at most 32.
+    unit : False leaves out the normalisation, so that rows keep the length that pooling gives them.
+
+    Raises
+    ------
+    UsageError : the model cannot be loaded, does not have the identity's dimension, or makes vectors that are not
+        finite.
+
+    Notes
+    -----
+    Calls from several threads are safe and run one after another: one call already uses all threads.
+    """
+
+    device = "cpu"
+
+    def __init__(
+        self, model: PlainBert, identity: EncoderIdentity, *, threads: int | None = None, unit: bool = True
+    ) -> None:
+        threads = encoder_threads(threads)
+        self._identity = identity
+        self._tokenizer = load_tokenizer(model)
+        self._model = load_model(model, self._tokenizer, threads=threads)
+        self._unit = unit
+        self._tokens = _TOKENS
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
+        self._check()
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        """Of the files that were loaded, and of this engine."""
+        return self._identity
+
+    def encode(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        """Rows of shape (len(texts), dimension), unit rows by default; see `streamer.scoring.encoders.encoder.Encoder`."""
+        vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
+        with self._lock:
+            tokens = [one.ids for one in self._tokenizer.encode_batch(list(texts))]
+
+            def run(members: Sequence[int]) -> int:
+                vectors[members] = self._forward([tokens[index] for index in members])
+                return len(members)
+
+            futures = [self._pool.submit(run, members) for members in self._passes(tokens)]
+            try:
+                for future in as_completed(futures):
+                    done = future.result()
+                    if progress is not None:
+                        progress(done)
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+        return vectors
+
+    def close(self) -> None:
+        """End the worker threads; later calls of `encode` fail. Waits for the running one."""
+        with self._lock:
+            self._pool.shutdown()
+
+    def _passes(self, tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+        """Every index of `tokens` once, with others of its length; the longest texts first."""
+        by_length: defaultdict[int, list[int]] = defaultdict(list)
+        for index, of_text in enumerate(tokens):
+            by_length[len(of_text)].append(index)
+        for length, members in sorted(by_length.items(), reverse=True):
+            rows = max(1, self._tokens // length)
+            yield from (members[start : start + rows] for start in range(0, len(members), rows))
+
+    def _forward(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Rows of texts of one length."""
+        length = len(tokens[0])
+        missing = -(-_LEAST_TOKENS // length) - len(tokens)
+        filled = [*tokens, *([tokens[-1]] * missing)]
+        hidden = np.asarray(self._model.forward_batch(filled).last_hidden_state)[: len(tokens)]
+        rows: NDArray[np.float32] = hidden.sum(axis=1) / np.float32(length)
+        return unit_rows(rows) if self._unit else rows
+
+    def _check(self) -> None:
+        """Run the model: wrong files are reported at start, and whether passes may be shared is found out."""
+        words = _PROBE.split()
+        for count in _PROBE_WORDS:
+            tokens = self._tokenizer.encode(" ".join(words[:count])).ids
+            alone = self._forward([tokens])
+            if alone.shape[1] != self._identity.dimension:
+                raise UsageError(
+                    f"{self._identity.id} makes {alone.shape[1]} numbers a text, its files say {self._identity.dimension}"
+                )
+            if not np.isfinite(alone).all():
+                raise UsageError(
+                    f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
+                )
+            for rows in _PROBE_ROWS:
+                if self._tokens and rows * len(tokens) <= _TOKENS:
+                    others = [list(reversed(tokens))] * (rows - 1)
+                    together = self._forward([*others, tokens])
+                    if together[-1].tobytes() != alone[0].tobytes():
+                        log.warning("encoder.one_text_a_pass", tokens=len(tokens), rows=rows)
+                        self._tokens = 0
