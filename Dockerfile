@@ -1,9 +1,9 @@
 #   docker build -t conformal-streamer .
-#   docker build -t conformal-streamer --build-arg TORCH=cpu .
+#   docker build -t conformal-streamer --build-arg EXTRAS=all --build-arg TORCH=cpu .
 #
-# TORCH=locked (default): every package comes by hash from requirements.lock, PyTorch with its CUDA libraries too, as the
-# public index has it: several GB. TORCH=cpu: PyTorch of the same version from PyTorch's own index for CPUs, which is
-# smaller by far and whose hash the lock does not know; all else by hash. EXTRAS=all: every command, see docs/install.md.
+# Every package comes by hash from requirements.lock. EXTRAS=all: every command, see docs/install.md. Extras that need
+# PyTorch bring it with its CUDA libraries, as the public index has it: several GB. TORCH=cpu takes the same version from
+# PyTorch's own index for CPUs, which is smaller by far and whose hash the lock does not know.
 
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 

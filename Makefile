@@ -19,6 +19,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
+# What the demo and the README's examples need, and what everything needs: PyTorch and the tools of development too.
+DEMO := .venv/.demo
 INSTALLED := .venv/.installed
 KAFKA := .services/kafka/.fetched
 # The uv of this machine, or one of our own that the rule below installs by pip.
@@ -41,7 +43,7 @@ help:  ## Show this
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter; ARGS=\"...\" passes arguments on."
 
-demo: $(INSTALLED)  ## Create the environment if need be and run the whole thing inside one process tree
+demo: $(DEMO)  ## Create the environment if need be and run the whole thing inside one process tree
 	$(BIN)/streamer demo $(ARGS)
 
 check: $(INSTALLED)  ## What to run before each commit, about two minutes: lint, and the quick unit tests with few examples
@@ -109,11 +111,17 @@ clean:  ## Remove what make made; your databases in .streamer stay
 	$(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
 
 # Everything comes by hash from the lock, and nothing else stays.
+$(DEMO): requirements.lock pyproject.toml | .venv/bin/python
+	@echo "installing what the demo and the examples need, as requirements.lock has it (the first time: a minute)"
+	@$(MIRROR); $(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock \
+		--build-constraint requirements.lock --editable '.[demo,review,judge,research]'
+	@touch $@
+
 $(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
 	@echo "installing from requirements.lock (the first time: a few minutes, most of it PyTorch)"
 	@$(MIRROR); $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock; \
 	$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
-	@touch $@
+	@touch $@ $(DEMO)
 
 $(KAFKA): deploy/kafka/pom.xml
 	@command -v mvn >/dev/null || { echo "Maven is needed (Debian: apt-get install maven)." >&2; exit 1; }

@@ -265,7 +265,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 f"gate {name}",
                 f"needs encoder {policy.settings.encoder}, workers with these settings run {identity}: "
                 "all its batches are held (encoder_mismatch)",
-                f"set STREAMER_ENCODER_NAME, or streamer gate set {name} "
+                f"set STREAMER_ENCODER_NAME={policy.settings.encoder}, or streamer gate set {name} "
                 + ("--embeddings accept" if identity == NO_ENCODER else f"--encoder {configured}"),
             )
         yield from _own_embeddings(policy, *brought[name])
