@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -215,7 +216,7 @@ def content_hash(event: ResponsesV1) -> bytes:
     for response in event.responses:
         hashed: dict[str, object] = {"id": response.id, "text": response.text}
         if response.embedding is not None:
-            hashed["embedding"] = hashlib.sha256(_doubles(response.embedding).tobytes()).hexdigest()
+            hashed["embedding"] = hashlib.sha256(_doubles(response.embedding)).hexdigest()
         if response.score is not None:
             hashed["score"] = response.score
         responses.append(hashed)
@@ -231,13 +232,15 @@ def dimension_of(embedding: tuple[float, ...] | bytes) -> int:
 
 def embedding_rows(embeddings: Iterable[tuple[float, ...] | bytes]) -> NDArray[np.float64]:
     """Return embeddings of one dimension, in either form, as an array of shape (n, d)."""
-    return np.stack([_doubles(embedding) for embedding in embeddings])
+    packed = [_doubles(embedding) for embedding in embeddings]
+    return np.frombuffer(bytearray().join(packed), "<f8").reshape(len(packed), -1)
 
 
-def _doubles(embedding: tuple[float, ...] | bytes) -> NDArray[np.float64]:
+def _doubles(embedding: tuple[float, ...] | bytes) -> bytes:
     """Return the numbers of an embedding as little-endian doubles; exact for both forms."""
-    numbers = np.frombuffer(embedding, "<f4") if isinstance(embedding, bytes) else embedding
-    return np.asarray(numbers, "<f8")
+    if isinstance(embedding, bytes):
+        return np.frombuffer(embedding, "<f4").astype("<f8").tobytes()
+    return struct.pack(f"<{len(embedding)}d", *embedding)
 
 
 def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
