@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-import numpy as np
 import structlog
 
 from streamer.deciding.actions import Judged, action_event
@@ -16,7 +15,7 @@ from streamer.events.actions import action_message
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
-from streamer.events.responses import content_hash, decode_responses
+from streamer.events.responses import content_hash, decode_responses, dimension_of, embedding_rows
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import Cut, Segments, Transductive
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from streamer.deciding.policy_book import PolicyBook
@@ -259,7 +259,7 @@ class BatchDecider:
         half = len(batches) // 2
         return self._embed(batches[:half]) + self._embed(batches[half:])
 
-    def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | None) -> None:
+    def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
         scorer = EVERY[p.active.policy.settings.scorer]
         if scorer.of_event:
             p.scores = tuple(
@@ -269,7 +269,7 @@ class BatchDecider:
             )
             return
         if p.embeddings == "event":
-            vectors = np.asarray([r.embedding for r in p.event.responses], dtype=np.float64)
+            vectors = embedding_rows(r.embedding for r in p.event.responses if r.embedding is not None)
         if vectors is None:
             p.held = "scorer_failed"
             return
@@ -420,4 +420,4 @@ def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[Scor
 
 def _accepts(settings: GateSettings, event: ResponsesV1) -> bool:
     first = event.responses[0].embedding
-    return first is not None and settings.accepts(event.embedding_encoder, len(first))
+    return first is not None and settings.accepts(event.embedding_encoder, dimension_of(first))

@@ -58,8 +58,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         DUPLICATE_RESPONSE_IDS: "Two responses of the batch have the same id.",
         TOO_MANY_RESPONSES: "The batch has more responses than the limit (256 unless set otherwise).",
         TEXT_TOO_LARGE: "A response's text is larger than the limit (64 KiB of UTF-8 unless set otherwise).",
-        BAD_EMBEDDING: "An embedding is all zero, too large or too small to be normalised, or its dimension is "
-        "out of range (2 to 4096 unless set otherwise).",
+        BAD_EMBEDDING: "An embedding is all zero, too large or too small to be normalised, its dimension is "
+        "out of range (2 to 4096 unless set otherwise), or its base64 does not hold whole float32 numbers.",
         MIXED_EMBEDDING_DIMENSIONS: "Embeddings of one batch differ in dimension, or some responses have one "
         "and others have none.",
         UNKNOWN_GATE: "No gate of this name exists; create it, then replay the dead letter.",

@@ -6,9 +6,10 @@ import hashlib
 import math
 import struct
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from streamer.errors import BadMessage
@@ -21,6 +22,11 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.gates.batch_key import BatchKey
 from streamer.signing.canonical_json import canonical_json
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
 SCHEMA: Final = "streamer.responses.v1"
 
 MAX_ATTEMPT = 2**31 - 1
@@ -29,19 +35,42 @@ Attempt = Annotated[
     int,
     Meta(ge=1, le=MAX_ATTEMPT, description="1 for the first batch of a prompt, +1 for each regeneration."),
 ]
-Embedding = Annotated[
-    tuple[float, ...],
-    Meta(
-        description="A vector of the text; all responses of the batch have one, of one dimension, or none has. "
-        "Not all zero. Only for gates that accept embeddings; `embedding_encoder` names what made it.",
-        extra_json_schema={
-            "minItems": DEFAULT_LIMITS.min_dimension,
-            "maxItems": DEFAULT_LIMITS.max_dimension,
-        },
-    ),
-]
+_FLOAT32_BYTES = 4
+
+
+def _base64_length(dimension: int) -> int:
+    return -(-dimension * _FLOAT32_BYTES // 3) * 4
+
+
+Embedding = (
+    Annotated[
+        tuple[float, ...],
+        Meta(
+            description="A vector of the text; all responses of the batch have one, of one dimension, or none has. "
+            "Not all zero. Only for gates that accept embeddings; `embedding_encoder` names what made it.",
+            extra_json_schema={
+                "minItems": DEFAULT_LIMITS.min_dimension,
+                "maxItems": DEFAULT_LIMITS.max_dimension,
+            },
+        ),
+    ]
+    | Annotated[
+        bytes,
+        Meta(
+            description="The same in half the bytes: its numbers as consecutive little-endian IEEE 754 float32, in base64 "
+            "(standard alphabet, padded).",
+            extra_json_schema={
+                "minLength": _base64_length(DEFAULT_LIMITS.min_dimension),
+                "maxLength": _base64_length(DEFAULT_LIMITS.max_dimension),
+                "pattern": "^[A-Za-z0-9+/]*={0,2}$",
+            },
+        ),
+    ]
+)
 _NO_NUL = r"^[^\u0000]*$"
 
+_SEND_FLOAT32 = "base64 must hold finite little-endian float32, not all zero"
+_SEND_NUMBERS = "send a list of numbers, or padded base64 (standard alphabet) of little-endian float32"
 _MIN_NORM, _MAX_NORM = 1e-18, 1e18  # between these a norm and its square are normal numbers in float32 too
 
 
@@ -146,7 +175,12 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     BadMessage
         With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
     """
-    event = _reader.read(value, limits)
+    try:
+        event = _reader.read(value, limits)
+    except BadMessage as bad:
+        if bad.code == codes.INVALID_FIELD and "].embedding" in bad.detail:
+            raise BadMessage(bad.code, f"{bad.detail}; {_SEND_NUMBERS}") from None
+        raise
     check_name("gate", event.gate)
     check_identifier("batch_id", event.batch_id, limits.max_identifier)
     if event.embedding_encoder is not None:
@@ -168,27 +202,38 @@ def content_hash(event: ResponsesV1) -> bytes:
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
     (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` (a float) where the
     response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
-    components as consecutive little-endian IEEE 754 doubles.
+    components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
+    doubles hold exactly: the same numbers have one hash, however they were sent.
     """
-    if all(response.score is None and response.embedding is None for response in event.responses):
-        # Without floats this writer and `canonical_json` agree byte for byte, and it is ten times faster.
-        return hashlib.sha256(
-            msgspec.json.encode(
-                {"prompt": event.prompt, "references": event.references, "responses": event.responses}
-            )
-        ).digest()
     responses: list[dict[str, object]] = []
     for response in event.responses:
         hashed: dict[str, object] = {"id": response.id, "text": response.text}
         if response.embedding is not None:
-            packed = struct.pack(f"<{len(response.embedding)}d", *response.embedding)
-            hashed["embedding"] = hashlib.sha256(packed).hexdigest()
+            hashed["embedding"] = hashlib.sha256(_doubles(response.embedding)).hexdigest()
         if response.score is not None:
             hashed["score"] = response.score
         responses.append(hashed)
     return hashlib.sha256(
         canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
     ).digest()
+
+
+def dimension_of(embedding: tuple[float, ...] | bytes) -> int:
+    """Return how many numbers an embedding has, in either form."""
+    return len(embedding) // _FLOAT32_BYTES if isinstance(embedding, bytes) else len(embedding)
+
+
+def embedding_rows(embeddings: Iterable[tuple[float, ...] | bytes]) -> NDArray[np.float64]:
+    """Return embeddings of one dimension, in either form, as an array of shape (n, d)."""
+    packed = [_doubles(embedding) for embedding in embeddings]
+    return np.frombuffer(bytearray().join(packed), "<f8").reshape(len(packed), -1)
+
+
+def _doubles(embedding: tuple[float, ...] | bytes) -> bytes:
+    """Return the numbers of an embedding as little-endian doubles; exact for both forms."""
+    if isinstance(embedding, bytes):
+        return np.frombuffer(embedding, "<f4").astype("<f8").tobytes()
+    return struct.pack(f"<{len(embedding)}d", *embedding)
 
 
 def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
@@ -218,8 +263,8 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
         if response.score is not None:
             strings += 1
     if embedded:
-        _check_embeddings(responses, embedded, limits)
-    return strings + embedded
+        strings += embedded + _check_embeddings(responses, embedded, limits)
+    return strings
 
 
 def _check_text(response: ResponseV1, limits: Limits) -> None:
@@ -231,13 +276,22 @@ def _check_text(response: ResponseV1, limits: Limits) -> None:
         )
 
 
-def _check_embeddings(responses: tuple[ResponseV1, ...], embedded: int, limits: Limits) -> None:
+def _check_embeddings(responses: tuple[ResponseV1, ...], embedded: int, limits: Limits) -> int:
+    """Check every embedding, and return how many came as strings."""
     if embedded != len(responses):
         raise BadMessage(
             codes.MIXED_EMBEDDING_DIMENSIONS,
             f"{embedded} of {len(responses)} responses have an embedding; all or none must have one",
         )
-    dimensions = sorted({len(response.embedding or ()) for response in responses})
+    packed = [(r.id, r.embedding) for r in responses if isinstance(r.embedding, bytes)]
+    for name, embedding in packed:
+        if len(embedding) % _FLOAT32_BYTES:
+            raise BadMessage(
+                codes.BAD_EMBEDDING,
+                f"the embedding of response {excerpt(name)} has {len(embedding)} bytes, not a multiple of "
+                f"{_FLOAT32_BYTES}; {_SEND_FLOAT32}",
+            )
+    dimensions = sorted({dimension_of(response.embedding or ()) for response in responses})
     if len(dimensions) > 1:
         raise BadMessage(
             codes.MIXED_EMBEDDING_DIMENSIONS,
@@ -249,13 +303,37 @@ def _check_embeddings(responses: tuple[ResponseV1, ...], embedded: int, limits: 
             f"the embeddings have dimension {dimensions[0]}, allowed is {limits.min_dimension} to {limits.max_dimension}",
         )
     for response in responses:
-        norm = math.hypot(*(response.embedding or ()))
-        if not _MIN_NORM <= norm <= _MAX_NORM:
-            raise BadMessage(
-                codes.BAD_EMBEDDING,
-                f"the embedding of response {excerpt(response.id)} has norm {norm:g}, it must lie in "
-                f"[{_MIN_NORM:g}, {_MAX_NORM:g}]",
-            )
+        if not isinstance(response.embedding, bytes):
+            _check_norm(response.id, math.hypot(*(response.embedding or ())))
+    if packed:
+        _check_packed(packed)
+    return len(packed)
+
+
+def _check_packed(packed: list[tuple[str, bytes]]) -> None:
+    """Check the numbers of embeddings in base64, of one dimension, by the names of their responses."""
+    # Finite first: some NaN make a warning when they become doubles.
+    single = np.frombuffer(b"".join(embedding for _, embedding in packed), "<f4").reshape(len(packed), -1)
+    finite = np.isfinite(single).all(axis=1)
+    if not finite.all():
+        name = packed[int(finite.argmin())][0]
+        raise BadMessage(
+            codes.NOT_FINITE,
+            f"the embedding of response {excerpt(name)} holds NaN or infinity; {_SEND_FLOAT32}",
+        )
+    rows = single.astype(np.float64)
+    norms: list[float] = np.sqrt(np.einsum("ij,ij->i", rows, rows)).tolist()
+    for (name, _), norm in zip(packed, norms, strict=True):
+        _check_norm(name, norm, f"; {_SEND_FLOAT32}")
+
+
+def _check_norm(name: str, norm: float, advice: str = "") -> None:
+    if not _MIN_NORM <= norm <= _MAX_NORM:
+        raise BadMessage(
+            codes.BAD_EMBEDDING,
+            f"the embedding of response {excerpt(name)} has norm {norm:g}, it must lie in "
+            f"[{_MIN_NORM:g}, {_MAX_NORM:g}]{advice}",
+        )
 
 
 def _check_keys(event: ResponsesV1, value: bytes, strings: int, limits: Limits) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -11,9 +13,31 @@ from streamer.labels.lexical import normal_form
 from streamer.scoring.scorer import AnswerBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
+
+
+class _Forms(Sequence[str]):
+    """The normal forms, made when a scorer first looks: few do, and to make them takes longer than most scores."""
+
+    def __init__(self, texts: Sequence[str], blank: Sequence[bool]) -> None:
+        self._texts, self._blank = texts, blank
+
+    @cached_property
+    def _made(self) -> list[str]:
+        return [
+            "" if empty else normal_form(answer_head(text))
+            for text, empty in zip(self._texts, self._blank, strict=True)
+        ]
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        return self._made[place]
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def answer_batch(texts: Sequence[str], embeddings: ArrayLike, blank: Sequence[bool]) -> AnswerBatch:
@@ -24,7 +48,4 @@ def answer_batch(texts: Sequence[str], embeddings: ArrayLike, blank: Sequence[bo
     embeddings : shape (n, d).
     blank : marks of answers without anything to see.
     """
-    forms = [
-        "" if empty else normal_form(answer_head(text)) for text, empty in zip(texts, blank, strict=True)
-    ]
-    return AnswerBatch(texts, forms, np.asarray(embeddings, dtype=np.float64), blank)
+    return AnswerBatch(texts, _Forms(texts, blank), np.asarray(embeddings, dtype=np.float64), blank)

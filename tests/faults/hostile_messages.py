@@ -6,10 +6,13 @@ JSON, Unicode, the calendar or floating point allows. The same again for the sam
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
+import math
 import random
 import re
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -143,7 +146,7 @@ class Publisher:
 
     def _batch(self, number: int) -> dict[str, Any]:
         rng = self._rng
-        scored, embedded = rng.random() < 0.3, rng.random() < 0.5
+        scored, embedded, packed = rng.random() < 0.3, rng.random() < 0.5, rng.random() < 0.5
         # Some repeat an earlier batch, with the same content or another.
         name = number if rng.random() < 0.9 else rng.randrange(number + 1)
         content: dict[str, Any] = {
@@ -159,7 +162,10 @@ class Publisher:
             if scored:
                 response["score"] = Token(repr(rng.random()))
             if embedded:
-                response["embedding"] = [Token(repr(rng.gauss(0, 1))) for _ in range(self._dimension)]
+                numbers = [rng.gauss(0, 1) for _ in range(self._dimension)]
+                response["embedding"] = (
+                    _base64(numbers) if packed else [Token(repr(number)) for number in numbers]
+                )
         if rng.random() < 0.4:
             content["metadata"] = {
                 "language": rng.choice(("de", "en", "", 7, None, True)),
@@ -230,7 +236,10 @@ class Publisher:
                 response["id"] = twin
         elif fault == 2:
             dimension = rng.choice((0, 1, 2, 3, self._dimension, 4096, 4097))
-            embedding = Token(f"[{','.join([rng.choice(NUMBERS[:20]).text] * dimension)}]")
+            embedding: str = Token(f"[{','.join([rng.choice(NUMBERS[:20]).text] * dimension)}]")
+            if rng.random() < 0.4:
+                number = rng.choice((1.0, 0.0, math.nan, -math.inf, 1e-40, 3e38))
+                embedding = _base64([number] * dimension, cut=rng.choice((0, 0, 1, 2)))
             for response in responses:
                 response["embedding"] = embedding
         elif fault == 3 and responses:
@@ -245,6 +254,11 @@ class Publisher:
     def _text(self, content: Any) -> bytes:
         ascii_only = self._rng.random() < 0.5
         return _written(content, ascii_only).encode(errors="surrogatepass")
+
+
+def _base64(numbers: Sequence[float], *, cut: int = 0) -> str:
+    data = struct.pack(f"<{len(numbers)}f", *numbers)
+    return base64.b64encode(data[: len(data) - cut]).decode()
 
 
 def _leaf(content: dict[str, Any], rng: random.Random) -> tuple[Any, Any]:

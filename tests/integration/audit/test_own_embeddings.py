@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import copy
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from streamer import wiring
+from streamer.audit.rescoring import Rescorer
+from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.cli import main
 from streamer.settings.settings import load_settings
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
-from tests.integration.audit.history import Scribe, event, verify
+from tests.integration.audit.history import KEYS, Scribe, event, export, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +62,41 @@ def test_a_decision_says_whose_embeddings_it_is_from(here: Path, capsys: pytest.
     assert fault.detail == "the published event says another scorer", (
         "it says that the embeddings came with it"
     )
+
+
+def test_embeddings_in_base64_are_recorded_like_lists(here: Path) -> None:
+    """A repeat is one in either form, other numbers are a conflict, and what was recorded verifies."""
+    listed = json.loads(event("trusting", 7))
+    for response in listed["responses"]:
+        response["embedding"] = np.asarray(response["embedding"], "<f4").tolist()
+    packed = copy.deepcopy(listed)
+    for response in packed["responses"]:
+        response["embedding"] = base64.b64encode(np.asarray(response["embedding"], "<f4").tobytes()).decode()
+    first, again = json.dumps(packed).encode(), json.dumps(listed).encode()
+    rounded = event("trusting", 7)  # its numbers have four decimals, which float32 does not hold exactly
+    cut_off = json.dumps(packed).replace(packed["responses"][1]["embedding"], "AAAA").encode()
+    with wiring.open_store(load_settings()) as store:
+        Scribe(store, load_settings()).deliver([first, first, again, rounded, cut_off])
+        with store._database.reading() as connection:
+            said = (
+                connection.exec_driver_sql("SELECT kind FROM outcomes ORDER BY chain_height").scalars().all()
+            )
+            source = connection.exec_driver_sql(
+                "SELECT embedding_source, reason FROM v_decisions WHERE batch_id = 'batch-7'"
+            ).one()
+            letters = connection.exec_driver_sql("SELECT code, detail FROM dead_letters ORDER BY code").all()
+    assert said[-5:] == ["decision", "duplicate", "duplicate", "conflict", "dead_letter"]
+    assert source == ("event", "no_threshold")
+    assert [letter.code for letter in letters] == ["bad_embedding", "conflicting_content"]
+    assert "'r1' has 3 bytes, not a multiple of 4; base64 must hold" in letters[0].detail
+    assert verify(load_settings()).faults == ()
+    rescorer = Rescorer(encoder_id="external:made-up", embed=lambda _: [])
+    again_scored = verify(load_settings(), rescorer=rescorer)
+    assert again_scored.faults == ()
+    assert "batches scored again" not in again_scored.counts, "the record has no embeddings"
+    export(load_settings(), here / "bundle.zip")
+    alone = verify_bundle(Bundle(here / "bundle.zip"), KEYS, None)
+    assert (alone.faults, alone.counts["decisions"]) == ([], 7)
 
 
 def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(

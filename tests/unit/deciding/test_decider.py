@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from dataclasses import replace
@@ -156,13 +157,19 @@ def raw(event: dict[str, Any]) -> bytes:
 
 
 def with_embeddings(
-    vectors: Sequence[Sequence[float]], gate: str = "accepts", encoder: str | None = IDENTITY.id
+    vectors: Sequence[Sequence[float]],
+    gate: str = "accepts",
+    encoder: str | None = IDENTITY.id,
+    *,
+    packed: bool = False,
 ) -> bytes:
     event = batch(gate, texts=[f"text {i}" for i in range(len(vectors))])
     if encoder is not None:
         event["embedding_encoder"] = encoder
     for response, vector in zip(event["responses"], vectors, strict=True):
-        response["embedding"] = list(vector)
+        response["embedding"] = (
+            base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode() if packed else list(vector)
+        )
     return raw(event)
 
 
@@ -204,6 +211,8 @@ REFUSED = {
     "200,000 open brackets": (b"[" * 200_000, "wrong_schema"),
     "NaN": (raw(batch()).replace(b'"why?"', b"NaN"), "not_finite"),
     "Infinity": (with_embeddings([[1, float("inf")], [1, 0]]), "not_finite"),
+    "NaN in base64": (with_embeddings([[1, float("nan")], [1, 0]], packed=True), "not_finite"),
+    "zeros in base64": (with_embeddings([[0, 0], [1, 0]], packed=True), "bad_embedding"),
     "mixed embedding dimensions": (with_embeddings([[1, 0], [1, 0, 0]]), "mixed_embedding_dimensions"),
     "257 responses": (raw(batch(texts=["t"] * 257)), "too_many_responses"),
     "duplicate ids": (
@@ -369,11 +378,23 @@ def test_embeddings_in_the_event_skip_the_encoder(world: World) -> None:
     assert [r.score for r in decision.responses] == expected
 
 
+def test_embeddings_in_base64_decide_as_the_same_numbers_in_lists(world: World) -> None:
+    vectors = np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32).tolist()
+    listed, packed = (world.decide(with_embeddings(vectors, packed=packed))[0] for packed in (False, True))
+    assert (packed.reason, packed.embedding_source) == ("scored", "event")
+    assert packed.responses == listed.responses
+    assert (packed.content_hash, packed.cloud) == (listed.content_hash, listed.cloud)
+    assert packed.action == listed.action
+    assert world.encoder.calls == []
+
+
 ALIKE_8, ALIKE_4 = [[1.0] * 8] * 4, [[1.0] * 4] * 4
 TAKEN = {
     "named as the gate's": with_embeddings(ALIKE_8),
     "of another encoder than the worker's": with_embeddings(ALIKE_8, "accepts-other", "other@12345678"),
     "external": with_embeddings(ALIKE_4, "outer", "text-embedding-3-small"),
+    "in base64": with_embeddings(ALIKE_8, packed=True),
+    "external, in base64": with_embeddings(ALIKE_4, "outer", "text-embedding-3-small", packed=True),
     "external, by its full name": with_embeddings(ALIKE_4, "outer", "external:text-embedding-3-small"),
 }
 NOT_TAKEN = {
@@ -386,6 +407,8 @@ NOT_TAKEN = {
     "of another dimension": with_embeddings(ALIKE_4, "accepts"),
     "of another dimension, of no encoder here": with_embeddings(ALIKE_4, "accepts-other", "other@12345678"),
     "of the worker's encoder, for another": with_embeddings(ALIKE_8, "accepts-other"),
+    "of another dimension, in base64": with_embeddings(ALIKE_4, "accepts", packed=True),
+    "not named, in base64": with_embeddings(ALIKE_8, "accepts", None, packed=True),
     "external, and not named": with_embeddings(ALIKE_4, "outer", None),
     "external, of another encoder": with_embeddings(ALIKE_4, "outer", "text-embedding-3-large"),
     "external, of another dimension": with_embeddings(ALIKE_8, "outer", "text-embedding-3-small"),

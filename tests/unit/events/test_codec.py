@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
+import sys
+import uuid
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import IntEnum
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamer.events.excerpts import excerpt, one_line
@@ -55,6 +62,76 @@ def test_the_canonical_form_is_stable_and_reads_back(value: object) -> None:
     written = canonical_json(value)
     assert json.loads(written) == value
     assert canonical_json(json.loads(written)) == written
+
+
+class _Word(str):
+    __slots__ = ()
+
+
+class _Level(IntEnum):
+    HIGH = 3
+
+
+EDGES = [1e-4, 1e16, 1e22, 2.0**53, 5e-324, sys.float_info.max, sys.float_info.min]
+FLOATS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-1, 1).map(lambda x: round(x, 6)),
+    st.sampled_from(EDGES).flatmap(
+        lambda x: st.sampled_from([x, -x, math.nextafter(x, 0), math.nextafter(x, 1), -0.0])
+    ),
+    st.integers(-(2**60), 2**60).map(float),
+    st.floats(0, 1).map(np.float64),
+)
+INTEGERS = st.integers() | st.sampled_from([2**63, -(2**63), 2**64, -(2**64), 10**400, _Level.HIGH])
+STRINGS = st.text() | st.text(st.characters(max_codepoint=0x7F)) | TEXT.map(_Word)
+VALUES = st.recursive(
+    st.none() | st.booleans() | INTEGERS | FLOATS | STRINGS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(STRINGS, inner, max_size=4)
+        | st.dictionaries(st.integers() | st.none(), inner, max_size=1)
+    ),
+    max_leaves=12,
+)
+NOT_JSON = st.sampled_from(
+    [math.nan, math.inf, b"x", {"x"}, Decimal(1), uuid.UUID(int=1), datetime(2026, 1, 1, tzinfo=UTC), 1j]
+)
+
+
+def json_writes(value: object) -> bytes:
+    """What the documentation says: what an auditor writes with the standard library alone."""
+    return json.dumps(
+        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    ).encode()
+
+
+@given(VALUES)
+@example([1e-5, 9.999999999999999e-05, 1e-4, 9999999999999998.0, 1e16])
+def test_the_canonical_form_is_what_json_writes(value: object) -> None:
+    try:
+        expected = json_writes(value)
+    except ValueError:  # a lone surrogate
+        with pytest.raises(ValueError, match="surrogates"):
+            canonical_json(value)
+        return
+    assert canonical_json(value) == expected
+
+
+@given(FLOATS)
+def test_every_number_has_the_digits_that_json_writes(number: float) -> None:
+    assert canonical_json([number]) == json_writes([number])
+
+
+@given(st.lists(VALUES, max_size=3), NOT_JSON, st.integers(0, 3), st.booleans())
+def test_what_json_refuses_is_refused_wherever_it_stands(
+    others: list[object], strange: object, place: int, inside: bool
+) -> None:
+    value = [*others[:place], {"a": strange} if inside else strange, *others[place:]]
+    with pytest.raises((TypeError, ValueError)):
+        json_writes(value)
+    with pytest.raises((TypeError, ValueError)):
+        canonical_json(value)
 
 
 @given(st.dictionaries(TEXT, st.integers(), max_size=6), st.randoms())
