@@ -151,7 +151,7 @@ class GroupCommit:
             return
         self._reports.failpoint("after_commit")
         self._reports.observer.stage("commit", time.monotonic() - began)
-        self._told(slices, kinds)
+        self._observe(slices, kinds)
 
     async def _decide(
         self, runs: list[Run], records: Sequence[Record], outdated: Sequence[Outcome] = ()
@@ -172,7 +172,7 @@ class GroupCommit:
         self._reports.observer.stage("score", time.monotonic() - began)
         return outcomes
 
-    def _told(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
+    def _observe(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
         outcomes = [outcome for one in slices for outcome in one.outcomes]
         became = [kind for group in kinds for kind in group]
         for outcome in outcomes:
@@ -196,7 +196,7 @@ class GroupCommit:
             blaming_content(call),
             part=part,
             wanted=lambda: self._all_held(runs),
-            tell=self._reports.tell,
+            report_status=self._reports.observer.part,
         )
 
     @staticmethod

@@ -13,7 +13,7 @@ from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import DataGap, Journal, Lease, Partition
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
-from streamer.stream.topic_identity import made_anew
+from streamer.stream.topic_identity import recreated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -105,10 +105,10 @@ class Leasing:
                 lambda: self._journal.lease(partitions, topic_ids=ids),
                 part="database",
                 wanted=self._current(generation),
-                tell=self._reports.tell,
+                report_status=self._reports.observer.part,
             )
         except TopicRecreated as error:
-            raise WorkerHalted(WorkerExit.LOG_RECREATED, made_anew(error.topic)) from error
+            raise WorkerHalted(WorkerExit.LOG_RECREATED, recreated(error.topic)) from error
         if leases is None or generation != self._generation:
             return
         self._reports.failpoint("after_lease")
@@ -155,7 +155,7 @@ class Leasing:
                 lambda: self._journal.record_gap(moved, gap),
                 part="database",
                 wanted=lambda: self._intake.leases.get(gap.partition) == lease,
-                tell=self._reports.tell,
+                report_status=self._reports.observer.part,
             )
         except Fenced as error:
             if self._intake.leases.get(gap.partition) == lease:

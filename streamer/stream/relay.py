@@ -135,7 +135,7 @@ class Relay:
             self._executor,
             lambda: self._journal.unpublished_topics(sorted(self._sources()), ownerless=self._ownerless()),
             part="database",
-            tell=self._reports.tell,
+            report_status=self._reports.observer.part,
         )
         return found or []
 

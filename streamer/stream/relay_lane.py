@@ -424,7 +424,7 @@ class RelayLane:
             self._reports.failpoint("after_publish")
             await self._in_database(lambda: self._journal.mark_published(published))
             self._reports.failpoint("after_mark")
-            self._reports.tell("broker", True)
+            self._reports.observer.part("broker", True)
             self._whole.circuit.close()
             self._flows(self._whole)
             self._reports.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
@@ -450,7 +450,7 @@ class RelayLane:
     ) -> None:
         one.circuit.fail()
         if not broker:
-            self._reports.tell("broker", not isinstance(error, _SILENT))
+            self._reports.observer.part("broker", not isinstance(error, _SILENT))
         reason = f"{type(error).__name__}: {error}"[:300]
         if one.circuit.failures >= _OPEN_AFTER and not one.stuck:
             one.stuck = True
@@ -487,7 +487,9 @@ class RelayLane:
         return any(one.sending or one.circuit.failures or one.behind is not None for one in self._all())
 
     async def _in_database(self, call: Callable[[], T]) -> T:
-        answer = await until_available(self._executor, call, part="database", tell=self._reports.tell)
+        answer = await until_available(
+            self._executor, call, part="database", report_status=self._reports.observer.part
+        )
         return cast("T", answer)  # `wanted` is always true, so a None comes from the call
 
 

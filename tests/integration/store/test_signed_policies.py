@@ -127,7 +127,7 @@ class Worker:
             store.policies,
             keys,
             on_refused=lambda _gate, version, why: self.refused.append((version, why)),
-            tell=lambda _gate, version, why, kept: self.alerts.append((version, why, kept)),
+            raise_alert=lambda _gate, version, why, kept: self.alerts.append((version, why, kept)),
             now=lambda: START,
         )
 

@@ -40,7 +40,7 @@ class Relaying:
             sources=lambda: {SOURCE: Lease(SOURCE, 1, 0)},
             takes_ownerless=lambda: True,
             max_request_size=1_100_000,
-            reports=Reports(observer=self.health, tell=self.health.part),
+            reports=Reports(observer=self.health),
         )
 
     def put(self, topic: str, key: bytes, value: bytes = b"v") -> int:
