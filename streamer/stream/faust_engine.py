@@ -16,7 +16,7 @@ from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.faust_settings import consumer_defaults, reader_app
-from streamer.stream.intake import Intake, Verdict
+from streamer.stream.intake import Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
 from streamer.stream.topic_identity import recreated
 
@@ -257,7 +257,7 @@ class FaustEngine:
                 self._fail(error)
 
     def _take(self, message: StampedMessage) -> None:
-        if self._intake.offer(message.fetched, now=time.monotonic()) is Verdict.BROKEN:
+        if self._intake.offer(message.fetched, now=time.monotonic()) is OfferResult.BROKEN:
             self._reset_soon("record_lost")
 
     def _fail(self, error: BaseException) -> None:

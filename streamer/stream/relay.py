@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.reports import Reports
+    from streamer.stream.hooks import Hooks
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
@@ -40,7 +40,7 @@ class Relay:
     max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
     batch : messages that a lane reads and publishes at a time.
     idle_poll : seconds between looks when nobody called `wake`, and between looks for topics without a lane.
-    reports : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
+    hooks : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Relay:
         sources: Callable[[], Mapping[Partition, Lease]],
         takes_ownerless: Callable[[], bool],
         max_request_size: int,
-        reports: Reports,
+        hooks: Hooks,
         batch: int = 1000,
         idle_poll: float = 1.0,
     ) -> None:
@@ -62,7 +62,7 @@ class Relay:
         self._sources = sources
         self._takes_ownerless = takes_ownerless
         self._max_request_size = max_request_size
-        self._reports = reports
+        self._hooks = hooks
         self._batch = batch
         self._idle_poll = idle_poll
         self._wake = asyncio.Event()
@@ -124,7 +124,7 @@ class Relay:
             max_request_size=self._max_request_size,
             batch=self._batch,
             idle_poll=self._idle_poll,
-            reports=self._reports,
+            hooks=self._hooks,
         )
         if self._finishing:
             lane.finish()
@@ -135,7 +135,7 @@ class Relay:
             self._executor,
             lambda: self._journal.unpublished_topics(sorted(self._sources()), ownerless=self._ownerless()),
             part="database",
-            report_status=self._reports.observer.part,
+            report_status=self._hooks.observer.part,
         )
         return found or []
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.reports import Reports
+    from streamer.stream.hooks import Hooks
 
     Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
 
@@ -167,7 +167,7 @@ class RelayLane:
         max_request_size: int,
         batch: int,
         idle_poll: float,
-        reports: Reports,
+        hooks: Hooks,
     ) -> None:
         self._topic = topic
         self._journal = journal
@@ -176,7 +176,7 @@ class RelayLane:
         self._read = read
         self._batch = batch
         self._idle_poll = idle_poll
-        self._reports = reports
+        self._hooks = hooks
         self._producers = Producers(connection, max_request_size=max_request_size)
         self._whole = _Destination(None)  # the topic itself, before any partition of it is known
         self._destinations: dict[int | None, _Destination] = {}
@@ -337,7 +337,7 @@ class RelayLane:
 
     async def _send(self, to: _Destination, messages: Sequence[OutboxMessage]) -> _Sent:
         sent = _Sent(time.monotonic())
-        self._reports.failpoint("before_publish")
+        self._hooks.failpoint("before_publish")
         try:
             async with self._producers.one() as producer:
                 await self._require_leader(producer, to.number)
@@ -387,9 +387,9 @@ class RelayLane:
         for (message, _), answer in zip(underway, answers, strict=True):
             if answer is None:
                 sent.acknowledged.append(message)
-                seconds = self._reports.ledger.acknowledged(message, now_ms)
+                seconds = self._hooks.ledger.acknowledged(message, now_ms)
                 if seconds is not None:
-                    self._reports.observer.acknowledged(seconds)
+                    self._hooks.observer.acknowledged(seconds)
                 continue
             sent.spoiled = True
             if isinstance(answer, _HOPELESS) and len(group) == 1:
@@ -421,13 +421,13 @@ class RelayLane:
             return
         published = [message for _, sent in ended for message in sent.acknowledged]
         if published:
-            self._reports.failpoint("after_publish")
+            self._hooks.failpoint("after_publish")
             await self._in_database(lambda: self._journal.mark_published(published))
-            self._reports.failpoint("after_mark")
-            self._reports.observer.part("broker", True)
+            self._hooks.failpoint("after_mark")
+            self._hooks.observer.part("broker", True)
             self._whole.circuit.close()
             self._flows(self._whole)
-            self._reports.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
+            self._hooks.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
         for one, sent in ended:
             for message, error in sent.hopeless:
                 await self._park(message, error)
@@ -450,11 +450,11 @@ class RelayLane:
     ) -> None:
         one.circuit.fail()
         if not broker:
-            self._reports.observer.part("broker", not isinstance(error, _SILENT))
+            self._hooks.observer.part("broker", not isinstance(error, _SILENT))
         reason = f"{type(error).__name__}: {error}"[:300]
         if one.circuit.failures >= _OPEN_AFTER and not one.stuck:
             one.stuck = True
-            self._reports.observer.lane(self._topic, one.number, reason)
+            self._hooks.observer.lane(self._topic, one.number, reason)
         now = time.monotonic()
         if now - self._logged > _LOG_EVERY:
             self._logged = now
@@ -469,13 +469,13 @@ class RelayLane:
     def _flows(self, one: _Destination) -> None:
         if one.stuck:
             one.stuck = False
-            self._reports.observer.lane(self._topic, one.number, None)
+            self._hooks.observer.lane(self._topic, one.number, None)
 
     async def _park(self, message: OutboxMessage, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"
         await self._in_database(lambda: self._journal.park(message, reason[:1000]))
         log.error("stream.message_parked", row=message.id, topic=message.topic, error=reason[:300])
-        self._reports.observer.parked(message, reason)
+        self._hooks.observer.parked(message, reason)
 
     def _all(self) -> Sequence[_Destination]:
         return [self._whole, *self._destinations.values()]
@@ -488,7 +488,7 @@ class RelayLane:
 
     async def _in_database(self, call: Callable[[], T]) -> T:
         answer = await until_available(
-            self._executor, call, part="database", report_status=self._reports.observer.part
+            self._executor, call, part="database", report_status=self._hooks.observer.part
         )
         return cast("T", answer)  # `wanted` is always true, so a None comes from the call
 

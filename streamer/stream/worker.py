@@ -20,12 +20,12 @@ from streamer.stream.faust_engine import Engine, FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
+from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Intake
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Relay
-from streamer.stream.reports import Reports
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
 
@@ -123,7 +123,7 @@ async def run_worker(
             thresholds=thresholds,
             limits=limits,
             health=health,
-            reports=Reports(observer=health, failpoint=failpoint),
+            hooks=Hooks(observer=health, failpoint=failpoint),
             ending=ending,
             threads=threads,
         )
@@ -148,7 +148,7 @@ class _Worker:
     thresholds: Thresholds | None
     limits: WorkerLimits
     health: WorkerHealth
-    reports: Reports
+    hooks: Hooks
     ending: Ending
     threads: dict[str, ThreadPoolExecutor]
 
@@ -179,7 +179,7 @@ class _Worker:
             intake,
             executor=self.threads["lease"],
             bounds=engine.bounds,
-            reports=self.reports,
+            hooks=self.hooks,
             topic_ids=engine.topic_ids,
         )
         await self._read(engine, leasing, intake)
@@ -193,7 +193,7 @@ class _Worker:
             sources=lambda: intake.leases,
             takes_ownerless=lambda: any(p.topic == first and p.number == 0 for p in tuple(intake.leases)),
             max_request_size=self.limits.max_output_bytes,
-            reports=self.reports,
+            hooks=self.hooks,
         )
         commits = GroupCommit(
             intake,
@@ -203,7 +203,7 @@ class _Worker:
             max_records=self.limits.max_commit_records,
             max_bytes=self.limits.max_commit_bytes,
             cap=DeadLetterCap(self.limits.dead_letters),
-            reports=self.reports,
+            hooks=self.hooks,
             on_commit=relay.wake,
         )
         relaying = asyncio.create_task(relay.run(), name="stream-relay")

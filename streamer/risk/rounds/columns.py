@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.settings import GateSettings
-    from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.horizon import Watermark
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -262,7 +262,7 @@ class Undrawn:
         )
         return Undrawn(self.page, range(start, stop)) if start < stop else None
 
-    def moments(self, marks: tuple[Mark, ...]) -> tuple[datetime, datetime]:
+    def moments(self, marks: tuple[Watermark, ...]) -> tuple[datetime, datetime]:
         """Return when the latest and the last of them were made; see `horizon.time_of`."""
         start, stop = self.places.start, self.places.stop
         return latest_of(self.page.numbers[start:stop], self.page.decided_at[start:stop], marks)

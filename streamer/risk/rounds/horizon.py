@@ -26,7 +26,7 @@ MOST_MARKS = 64
 _MOST_PENDING = 8
 
 
-class Mark(NamedTuple):
+class Watermark(NamedTuple):
     """What there was at one moment.
 
     Attributes
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """How far the record reaches now: as in `Mark`, and `ended`: every transaction with an id below it has ended."""
+    """How far the record reaches now: as in `Watermark`, and `ended`: every transaction with an id below it has ended."""
 
     decisions: int
     labels: int
@@ -51,7 +51,7 @@ class Probe(NamedTuple):
     ended: int
 
 
-def marked(marks: tuple[Mark, ...], probe: Probe, now: datetime) -> tuple[Mark, ...]:
+def marked(marks: tuple[Watermark, ...], probe: Probe, now: datetime) -> tuple[Watermark, ...]:
     """Add what a probe found to the marks, the oldest first.
 
     A clock of ours that was set back takes the marks with it; transaction ids that begin anew, as they do in a
@@ -61,7 +61,7 @@ def marked(marks: tuple[Mark, ...], probe: Probe, now: datetime) -> tuple[Mark, 
         mark._replace(at=min(mark.at, now), transactions=min(mark.transactions, probe.transactions))
         for mark in marks
     ]
-    new = Mark(probe.decisions, probe.labels, probe.transactions, now)
+    new = Watermark(probe.decisions, probe.labels, probe.transactions, now)
     if kept and kept[-1][:2] == new[:2] and settled_number(tuple(kept), probe) == kept[-1]:
         # Nothing came: what comes next comes after now.
         if len(kept) > 1 and kept[-2][:2] == new[:2]:
@@ -73,7 +73,7 @@ def marked(marks: tuple[Mark, ...], probe: Probe, now: datetime) -> tuple[Mark, 
     return (*kept, new)
 
 
-def joined(kept: tuple[Mark, ...], seen: tuple[Mark, ...]) -> tuple[Mark, ...]:
+def joined(kept: tuple[Watermark, ...], seen: tuple[Watermark, ...]) -> tuple[Watermark, ...]:
     """Add to the marks that a gate keeps those that were seen since; all tell of the same record."""
     if not kept:
         return seen
@@ -81,13 +81,13 @@ def joined(kept: tuple[Mark, ...], seen: tuple[Mark, ...]) -> tuple[Mark, ...]:
     return (*kept, *(mark for mark in seen if (*mark[:2], mark.at) > (*last[:2], last.at)))
 
 
-def settled_number(marks: tuple[Mark, ...], probe: Probe) -> Mark | None:
+def settled_number(marks: tuple[Watermark, ...], probe: Probe) -> Watermark | None:
     """Return the newest mark up to which nothing can appear any more; None where there is none yet."""
     settled = [mark for mark in marks if mark.transactions <= probe.ended]
     return settled[-1] if settled else None
 
 
-def pruned(marks: tuple[Mark, ...], read: int) -> tuple[Mark, ...]:
+def pruned(marks: tuple[Watermark, ...], read: int) -> tuple[Watermark, ...]:
     """Leave out marks that no decision still to be read needs; of too many, every second one."""
     first = max((place for place, mark in enumerate(marks) if mark.decisions <= read), default=0)
     kept = marks[first:]
@@ -97,7 +97,7 @@ def pruned(marks: tuple[Mark, ...], read: int) -> tuple[Mark, ...]:
     return kept
 
 
-def time_of(number: int, said: datetime, marks: tuple[Mark, ...]) -> datetime:
+def time_of(number: int, said: datetime, marks: tuple[Watermark, ...]) -> datetime:
     """Cut a decision's own time to what the marks say of when it was made."""
     place = bisect_left(marks, number, key=attrgetter("decisions"))
     moment = max(said, marks[place - 1].at) if place else said
@@ -105,7 +105,7 @@ def time_of(number: int, said: datetime, marks: tuple[Mark, ...]) -> datetime:
 
 
 def latest_of(
-    numbers: Sequence[int], said: Sequence[datetime], marks: tuple[Mark, ...]
+    numbers: Sequence[int], said: Sequence[datetime], marks: tuple[Watermark, ...]
 ) -> tuple[datetime, datetime]:
     """Return the latest and the last time of consecutive decisions, of which there is at least one."""
     last = time_of(numbers[-1], said[-1], marks)

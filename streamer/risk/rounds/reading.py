@@ -39,7 +39,7 @@ LESS_SAMPLED = "the audit probability was lowered"
 JUDGE_MISSING = "the judge had not labelled a decision at its deadline"
 
 
-class Reading:
+class IntervalReader:
     """One page being read. The result does not depend on how decisions are cut into pages.
 
     Parameters

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from streamer.gates.audit_rate import day_of
-from streamer.risk.states import RiskAlarm, RiskInterval, SelectiveAlarm, budget_burn
+from streamer.risk.states import LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
 if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
@@ -198,7 +198,7 @@ def _alarm(one: WatchedAlarm) -> AlarmReport:
         alert_id=one.alert_id,
         closed_policy=one.closed_policy,
     )
-    if not isinstance(state, RiskAlarm | SelectiveAlarm):
+    if not isinstance(state, LabelAlarm):
         return report
     pending = state.bets.pending
     newest = state.bets.tail[-1].limit if state.bets.tail else None

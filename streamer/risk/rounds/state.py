@@ -10,7 +10,7 @@ from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAl
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.horizon import Watermark
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.serving import Service
 
@@ -117,7 +117,7 @@ class GateWatch:
     read_through: datetime | None = None
     unwatched: int = 0
     late: int = 0
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Watermark, ...] = ()
     drift_run: int | None = None
     drift_policy: int = 0
     sequence: WatchedSequence | None = None

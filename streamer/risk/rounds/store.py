@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.horizon import Mark, Probe
+    from streamer.risk.rounds.horizon import Probe, Watermark
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm, WatchedSequence
 
@@ -44,7 +44,7 @@ class Standing:
     reopened: frozenset[LabelAlarmKind] = frozenset()
 
 
-class Calibrated(NamedTuple):
+class CalibratedSample(NamedTuple):
     """What a calibration run found of its own sample.
 
     Attributes
@@ -102,7 +102,7 @@ class WatchStore(Protocol):
         """How far the record reaches."""
         ...
 
-    def news(self, *, after: Mark, until: Mark, told: Collection[str]) -> News:
+    def news(self, *, after: Watermark, until: Watermark, told: Collection[str]) -> News:
         """What came between two marks, the second of which is settled, and which of the alerts `told` are acknowledged."""
         ...
 
@@ -124,7 +124,7 @@ class WatchStore(Protocol):
         """Of these decisions those that labels with numbers above `after` and up to `until` are of, as `labelled` gives them."""
         ...
 
-    def calibrated(self, run: int) -> Calibrated | None:
+    def calibrated(self, run: int) -> CalibratedSample | None:
         """What a calibration run found of its own sample; None where nothing of it was labelled."""
         ...
 

@@ -58,7 +58,7 @@ MOST_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class OpenFigures:
     """One stretch of decisions made while the gate was open.
 
     Attributes
@@ -110,9 +110,9 @@ class ServiceReport:
     label_lag_seconds: float
     reading_stands: bool
     backlog: Backlog | None
-    present: Figures | None
-    period: Figures | None
-    before: Figures | None
+    present: OpenFigures | None
+    period: OpenFigures | None
+    before: OpenFigures | None
 
 
 def with_verdict(
@@ -181,7 +181,7 @@ def _stands(report: RiskReport, *, now: datetime, lag: float, behind: bool, back
 
 
 def _judged(
-    report: RiskReport, present: Figures | None, period: Figures | None, *, closed: bool, stands: bool
+    report: RiskReport, present: OpenFigures | None, period: OpenFigures | None, *, closed: bool, stands: bool
 ) -> tuple[Verdict, Reason]:
     sides = [one for one in (present, period) if one is not None]
     if any(one.verdict == "broken" for one in sides):
@@ -202,7 +202,7 @@ def _judged(
     return "not known yet", "too few labels"
 
 
-def _figures(stretch: Stretch | None, budget: float) -> Figures | None:
+def _figures(stretch: Stretch | None, budget: float) -> OpenFigures | None:
     if stretch is None or not stretch.open.decisions:
         return None
     found, exposure = stretch.open, stretch.open.exposure()
@@ -211,7 +211,7 @@ def _figures(stretch: Stretch | None, budget: float) -> Figures | None:
         verdict = "broken"
     elif exposure.upper < budget and found.answers:
         verdict = "kept"
-    return Figures(
+    return OpenFigures(
         first_policy=stretch.first_policy,
         last_policy=stretch.last_policy,
         since=stretch.since,

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateRevision
-    from streamer.risk.rounds.horizon import Mark
-    from streamer.risk.rounds.page import Page
+    from streamer.gates.policy import GateRevision, Policy
+    from streamer.risk.rounds.horizon import Watermark
+    from streamer.risk.rounds.page import PageResult
     from streamer.risk.rounds.store import WatchStore
 
 log = structlog.get_logger(__name__)
@@ -59,7 +59,7 @@ class RiskObserver(Protocol):
     def forget_risk(self, gates: Sequence[str] | None = None) -> None: ...
 
 
-class Alerts(Protocol):
+class AlertCounts(Protocol):
     """The alerts on record."""
 
     def counts(self) -> dict[tuple[str, str], int]:
@@ -93,7 +93,7 @@ class RiskWatch:
         self,
         store: WatchStore,
         *,
-        alerts: Alerts,
+        alerts: AlertCounts,
         observer: RiskObserver,
         stopping: Callable[[], bool] = lambda: False,
         page: int = PAGE,
@@ -110,8 +110,8 @@ class RiskWatch:
         self._shown: frozenset[str] = frozenset()
         self._quiet: dict[str, _Quiet] = {}
         self._turns: dict[str, float] = {}
-        self._marks: tuple[Mark, ...] = ()
-        self._through: Mark | None = None
+        self._marks: tuple[Watermark, ...] = ()
+        self._through: Watermark | None = None
         self._looked: datetime | None = None
         self._paging = Pages(store)
 
@@ -192,9 +192,7 @@ class RiskWatch:
         if standing is None:
             return False
         page = self._paging.page(standing, self._marks, now, size)
-        report = report_of(page.watch, standing.policy.settings, page.drawing)
-        report = with_verdict(report, page.watch, standing.policy, now=now)
-        self._observer.show_risk(report)
+        report = self._show(page, standing.policy, now)
         # An alarm that could not close its gate tries again in each round.
         if self._is_all(page) and not closing_alarms(page.watch, standing.policy):
             told = frozenset(
@@ -208,7 +206,7 @@ class RiskWatch:
             self._quiet[name] = _Quiet(report, standing.policy.version, told, page.overdue_at)
         return page.more
 
-    def _is_all(self, page: Page) -> bool:
+    def _is_all(self, page: PageResult) -> bool:
         """Whether nothing is left to read of what the round knows to be there."""
         until, through = page.until, self._through
         if page.more or until is None or through is None:
@@ -235,7 +233,10 @@ class RiskWatch:
             page = self._paging.page(standing, self._marks, now, self._size)
         if standing is None:
             return None
-        report = report_of(page.watch, standing.policy.settings, page.drawing)
-        report = with_verdict(report, page.watch, standing.policy, now=now)
+        return self._show(page, standing.policy, now)
+
+    def _show(self, page: PageResult, policy: Policy, now: datetime) -> RiskReport:
+        report = report_of(page.watch, policy.settings, page.drawing)
+        report = with_verdict(report, page.watch, policy, now=now)
         self._observer.show_risk(report)
         return report

@@ -105,14 +105,14 @@ def place(migrated_database_url: str) -> Iterator[Place]:
 
 def cut(store: Store, threshold: float = 0.5, **changes: Any) -> Policy:
     """Put a threshold in force the way a calibration does, without its run."""
-    mint = store.policies._mint
+    writer = store.policies._writer
 
     def work(connection: sa.Connection) -> Policy:
-        present = mint.lock_newest(connection, GATE)
+        present = writer.lock_newest(connection, GATE)
         wanted = replace(
             present, state="cut", threshold=threshold, calibrated=True, guarantee="holds", **changes
         )
-        return mint.next(connection, wanted, by="ana", reason="calibrated", now=store.policies._clock())
+        return writer.next(connection, wanted, by="ana", reason="calibrated", now=store.policies._clock())
 
     return store._database.writing(work)
 
@@ -262,13 +262,13 @@ def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, 
         else:
             assert restarted.trusted
             assert restarted.policy.version < good.version
-        for mint in (
+        for writer in (
             lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"),
             lambda: store.policies.rollback(GATE, 1, by="x", reason="x"),
             lambda: store.policies.sign(GATE, good.version, by="x", reason="x"),
         ):
             with pytest.raises(UsageError, match="is not trusted"):
-                mint()
+                writer()
         place.attack(sa.update(target).where(where).values({key: before[key] for key in change}))
         assert keys.refusal(store.policies.versions()[GATE]) is None, name
     assert {version for version, _ in running.refused} <= set(range(1, good.version + 1))
@@ -348,12 +348,12 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     )
     assert worker.refused == [(1, "unsigned"), (2, "unsigned")]
     store = place.open(keys)
-    for mint in (
+    for writer in (
         lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"),
         lambda: cut(store),
     ):
         with pytest.raises(UsageError, match=f"streamer threshold sign {GATE} --version 2"):
-            mint()
+            writer()
     with pytest.raises(UsageError, match="no policy of gate"):
         store.policies.close(GATE, by="x", reason="x")
     with pytest.raises(UsageError, match="STREAMER_POLICIES_PRIVATE_KEY_FILE"):

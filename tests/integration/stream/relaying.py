@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from streamer.journal import Lease, OutboxMessage, Partition
 from streamer.stream.health import WorkerHealth
+from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
-from streamer.stream.reports import Reports
 from tests.integration.stream.running import Witness
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Relaying:
             sources=lambda: {SOURCE: Lease(SOURCE, 1, 0)},
             takes_ownerless=lambda: True,
             max_request_size=1_100_000,
-            reports=Reports(observer=self.health),
+            hooks=Hooks(observer=self.health),
         )
 
     def put(self, topic: str, key: bytes, value: bytes = b"v") -> int:

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from streamer.stream.connection import KafkaConnection
+from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
-from streamer.stream.reports import Reports
 from tests.integration.stream.memory_journal import MemoryJournal
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def a_relay(executor: Executor) -> Relay:
         sources=list,
         takes_ownerless=lambda: True,
         max_request_size=1000,
-        reports=Reports(),
+        hooks=Hooks(),
         idle_poll=30,
     )
 

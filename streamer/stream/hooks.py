@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
+class Hooks:
     """Shared by all components of a worker.
 
     Attributes
