@@ -19,7 +19,7 @@ from streamer.store.audit.checkpoints import Checkpoints
 from streamer.store.audit.verify import verify_chain
 from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.calibration.encoders import Encoders
-from streamer.store.calibration.recalibration_status import GateStandings
+from streamer.store.calibration.recalibration_status import RecalibrationStatus
 from streamer.store.db.engine import Database, bad_data
 from streamer.store.db.leases import Leases
 from streamer.store.db.migrate import require_migrated
@@ -107,7 +107,7 @@ class Store:
         self.reviews = Reviews(database, read=read)
         self.checkpoints = Checkpoints(database)
         self.evidence = ChainedRows(database)
-        self.standings = GateStandings(
+        self.recalibration_status = RecalibrationStatus(
             database, policies=self.policies, gates=self.gates, labels=self.labels, writer=writer, read=read
         )
         self.leases = Leases(database)

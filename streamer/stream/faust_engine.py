@@ -238,7 +238,7 @@ class FaustEngine:
         return sought
 
     def revoked(self) -> None:
-        """Drop the leases: what is being committed may still succeed, but is nobody's alarm if it does not."""
+        """Drop the leases: what is being committed may still succeed, but it is no error if it does not."""
         if self._leasing is not None:
             self._leasing.revoke()
 

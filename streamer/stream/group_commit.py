@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class GroupCommit:
-    """The flusher: takes runs from the intake, has them decided, commits them, forever.
+    """The flusher: takes runs from the intake, has them decided, commits them, until cancelled.
 
     Parameters
     ----------
@@ -120,11 +120,11 @@ class GroupCommit:
             if isinstance(one, Decision) and one.key.gate in error.gates
         }
         log.info("stream.decided_again", records=len(again), of=len(outcomes), reason=str(error))
-        anew = await self._decide(runs, [one.record for one in again.values()], list(again.values()))
-        if anew is None:
+        repeated = await self._decide(runs, [one.record for one in again.values()], list(again.values()))
+        if repeated is None:
             return None
         decided = list(outcomes)
-        for place, outcome in zip(again, anew, strict=True):
+        for place, outcome in zip(again, repeated, strict=True):
             decided[place] = outcome
         return decided
 

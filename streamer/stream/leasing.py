@@ -76,7 +76,7 @@ class Leasing:
         Raises
         ------
         WorkerHalted
-            When a partition ends before the stored progress, or another worker took it meanwhile.
+            When a partition ends before the stored progress, or another worker has taken it.
         """
         async with self._lock:
             if generation != self._generation:

@@ -39,7 +39,7 @@ class Relay:
     takes_ownerless : whether this is the worker that looks after rows of no partition.
     max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
     batch : messages that a lane reads and publishes at a time.
-    idle_poll : seconds between looks when nobody called `wake`, and between looks for topics without a lane.
+    idle_poll : seconds between looks without a `wake`, and between looks for topics without a lane.
     hooks : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
     """
 

@@ -66,7 +66,7 @@ _LINGER = 0.005
 _LOOK_AHEAD = 0.02
 """Seconds after which a lane reads past the messages of a partition that is slow."""
 
-_READ_ANEW = 30.0
+_REREAD_SECONDS = 30.0
 """Seconds between readings from the first message on; in between only new ones are read."""
 
 _IDLE = 60.0
@@ -148,7 +148,7 @@ class RelayLane:
     """Publishes the messages of one topic; see `streamer.stream.relay.Relay` for the arguments.
 
     Messages of a partition are in flight one group at a time, in the order of their ids; a partition that failed is
-    asked again after a delay, with one message, and the lane reads past its messages meanwhile.
+    asked again after a delay, with one message, and the lane reads past its messages.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class RelayLane:
         self._destinations: dict[int | None, _Destination] = {}
         self._held: dict[Partition, Lease] = {}
         self._after = 0
-        self._anew_at = 0.0
+        self._reread_at = 0.0
         self._wake = asyncio.Event()
         self._finishing = False
         self._logged = float("-inf")
@@ -294,9 +294,9 @@ class RelayLane:
         """
         held = dict(self._sources())
         now = time.monotonic()
-        if held != self._held or now >= self._anew_at:
+        if held != self._held or now >= self._reread_at:
             # Ids grow within the partitions that we hold, and only there.
-            self._held, self._anew_at, self._after = held, now + _READ_ANEW, 0
+            self._held, self._reread_at, self._after = held, now + _REREAD_SECONDS, 0
             for one in self._all():
                 one.behind = None
         ready = {one for one in self._all() if one.free}

@@ -102,7 +102,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
         stack.callback(leadership.release)
         leading = store.under(leadership)
         service = Recalibrator(
-            standings=leading.standings,
+            standings=leading.recalibration_status,
             leadership=leadership,
             recalibrate=recalibrate,
             look=look,

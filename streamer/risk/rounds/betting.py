@@ -2,7 +2,7 @@
 
 Only decisions that the audit sample took while the gate could ship are bets. One that shipped nothing of what was drawn has
 a loss of 0 at once; one whose labels are not there waits in the alarm's state, and its loss is frozen when it is first
-complete; one that is older than the label deadline counts 0 for ever.
+complete; one that is older than the label deadline counts 0 from then on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What needs no label, read as soon as it is on record: are draws made as logged, and do scores and embeddings drift?
 
 Drift is looked for against what the policy in force was calibrated on: the same numbers of the batches that its run read.
-A policy of another run begins anew. Each policy's `drift_delta` is split: half for scores, half for the numbers of the
+A policy of another run starts again. Each policy's `drift_delta` is split: half for scores, half for the numbers of the
 embedding cloud.
 """
 

@@ -1,11 +1,11 @@
 """How far the record may be read without missing a row that is still to come, and how old a decision is.
 
 Decisions are read in the order of their numbers. A number is taken before its transaction commits, so a row with a
-lower number may appear after one with a higher number. A *mark* says: at this moment of ours, the largest number that
-was there was this one, and transactions below this id had begun. Once all of those have ended, no number up to the mark
-can appear any more, and reading may go up to it. Nobody waits for anybody, and no lag has to be guessed.
+lower number may appear after one with a higher number. A *watermark* records, at
+a moment of our clock, the largest number present and the transaction id below which all had begun. Once all of those have ended, no
+lower number can appear any more, and reading may go that far. Nothing blocks, and no lag has to be guessed.
 
-Marks also tell the age of a decision without trusting the clock of the worker that made it. What was there at one mark
+Watermarks also date a decision without trusting the clock of the worker that made it. What was there at one mark
 and not at the one before was made between the two: its own time is cut to that. So a worker whose clock is a day off
 neither makes its labels overdue nor holds up the rest, while what was decided before watching began keeps its own time.
 """
@@ -32,7 +32,7 @@ class Watermark(NamedTuple):
     Attributes
     ----------
     decisions, labels : the largest numbers that were there.
-    transactions : every transaction with an id below this one had begun; 0 where nobody writes meanwhile.
+    transactions : every transaction with an id below this one had begun; 0 where there is no concurrent writer.
     at : our clock.
     """
 
@@ -54,7 +54,7 @@ class Probe(NamedTuple):
 def marked(marks: tuple[Watermark, ...], probe: Probe, now: datetime) -> tuple[Watermark, ...]:
     """Add what a probe found to the marks, the oldest first.
 
-    A clock of ours that was set back takes the marks with it; transaction ids that begin anew, as they do in a
+    A clock of ours that was set back takes the marks with it; transaction ids that start again, as they do in a
     restored database, are taken from the probe.
     """
     kept = [
@@ -74,7 +74,7 @@ def marked(marks: tuple[Watermark, ...], probe: Probe, now: datetime) -> tuple[W
 
 
 def joined(kept: tuple[Watermark, ...], seen: tuple[Watermark, ...]) -> tuple[Watermark, ...]:
-    """Add to the marks that a gate keeps those that were seen since; all tell of the same record."""
+    """Add to the marks that a gate keeps those that were seen since, of the same record."""
     if not kept:
         return seen
     last = kept[-1]

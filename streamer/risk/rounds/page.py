@@ -100,7 +100,7 @@ class Pages:
         exposure = None if watch.sequence is None else watch.sequence.state.exposure()
         reason = closing_reason(closing[0], exposure) if closing else None
 
-        def tell(closed: int | None, refused: str | None) -> list[AlertsV1]:
+        def make_alerts(closed: int | None, refused: str | None) -> list[AlertsV1]:
             events = [
                 alert_of(
                     watch, alarm, at=now, policy_version=policy.version,
@@ -125,7 +125,7 @@ class Pages:
             ended=ended,
             close=reason,
             closing=frozenset(kind for kind in LABEL_ALARMS for one in closing if one.kind == kind),
-            tell=tell,
+            make_alerts=make_alerts,
             rate=rate,
         )
         if not self._store.write(before, written):
@@ -230,14 +230,14 @@ def closing_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
 
 
 def _of_this_version(watch: GateWatch) -> GateWatch:
-    """Have alarms that an older version wrote written anew, with the place up to which it had read."""
+    """Have alarms that an older version wrote written again, with the place up to which it had read."""
     return replace(watch, alarms=tuple(replace(one, carried_over=False) for one in watch.alarms))
 
 
 def _with_alert_ids(
     watch: GateWatch, ended: Sequence[WatchedSequence | WatchedAlarm], now: datetime, policy: Policy
 ) -> tuple[GateWatch, list[WatchedSequence | WatchedAlarm], list[WatchedAlarm]]:
-    """Give alarms that were raised and not told the ids of their alerts. Returns these alarms too."""
+    """Give alarms that were raised and have no alert yet the ids of their alerts. Returns these alarms too."""
     raised: list[WatchedAlarm] = []
 
     def with_id(alarm: WatchedAlarm) -> WatchedAlarm:
@@ -253,7 +253,7 @@ def _with_alert_ids(
 
 
 def _worth_writing(before: GateWatch, after: GateWatch, now: datetime) -> bool:
-    """Tell whether more has changed than the time: an idle gate costs a transaction every half minute."""
+    """Whether more has changed than the time: an idle gate costs a transaction every half minute."""
     if not before.marks or before.marks[-1][:2] != after.marks[-1][:2]:
         return True
     if not timedelta(0) <= now - before.marks[-1].at < _REFRESH:  # also when our clock was set back

@@ -64,7 +64,7 @@ class WatchedAlarm:
     run : the calibration run that a drift alarm compares with.
     state : the evidence.
     raised_by : number of the decision that raised it.
-    alert_id : of the alert that told it.
+    alert_id : of its alert.
     closed_policy : the policy by which it closed the gate.
     ended : why it reads no more; None while it does, or while it stands raised.
     carried_over : whether an older version wrote it: it is to be written as this version has it.
@@ -92,7 +92,7 @@ class GateWatch:
 
     Attributes
     ----------
-    step : how often it was written: whoever writes names the step that he read, and loses if another was faster.
+    step : how often it was written: a write names the step that it read, and fails if another one came first.
     read : every decision up to this number has been read with its labels.
     seen : every decision up to this number has been read without labels, for draws and drift.
     bet : every decision up to this number has been given to the alarms on labels, whether its labels have come or not.

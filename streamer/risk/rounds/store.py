@@ -27,7 +27,7 @@ class Standing:
     policy : its newest policy.
     salt : the secret of its audit draw.
     probe : how far the record reaches.
-    acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when somebody acknowledged it.
+    acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when it was acknowledged.
     rate : its newest audit rate; None where it never had one.
     extra : labels that raised rates asked for on the day of `rate`.
     reopened : the alarms of `watch` that closed the gate with a policy after which another one ships something, also
@@ -84,26 +84,26 @@ class Written:
     close : why the gate is to be closed; None: it is not.
     rate : the audit rate from now on; None: as it is.
     closing : the alarms that close it.
-    tell : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
+    make_alerts : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
     """
 
     watch: GateWatch
     ended: Sequence[WatchedSequence | WatchedAlarm]
     close: str | None
     closing: frozenset[LabelAlarmKind]
-    tell: Callable[[int | None, str | None], Sequence[AlertsV1]]
+    make_alerts: Callable[[int | None, str | None], Sequence[AlertsV1]]
     rate: AuditRate | None = None
 
 
 class WatchStore(Protocol):
-    """Decisions, labels and the state of watching. Calls block; each raises `Unavailable` when the database is away."""
+    """Decisions, labels and the state of watching. Calls block; each raises `Unavailable` when the database is unavailable."""
 
     def probe(self) -> Probe:
         """How far the record reaches."""
         ...
 
-    def news(self, *, after: Watermark, until: Watermark, told: Collection[str]) -> News:
-        """What came between two marks, the second of which is settled, and which of the alerts `told` are acknowledged."""
+    def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
+        """What came between two marks, the second of which is settled, and which of these alerts are acknowledged."""
         ...
 
     def standing(self, gate: str) -> Standing | None:

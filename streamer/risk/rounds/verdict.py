@@ -5,7 +5,7 @@ Over two stretches side by side: the policy in force, and the budget period. Wha
 `kept` takes four things: the upper bound of exposure risk is inside the budget in both; a shipped answer with a label is
 among them; reading reaches to within one label lag of now; and the audit is drawn as logged. `broken` is said where the lower
 bound of either is above the budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks
-the budget is ever called kept, however often somebody looks; each policy and each period has its own delta.
+the budget is ever called kept, however often it is read; each policy and each period has its own delta.
 """
 
 from __future__ import annotations

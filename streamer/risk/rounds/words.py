@@ -139,5 +139,5 @@ def _done(gate: str, alarm: WatchedAlarm, closed: int | None, refused: str | Non
     setting = "on_alarm" if alarm.kind == "risk" else "on_selective_alarm"
     return (
         f"The gate goes on shipping, as it is set to ({setting} report). Look at what shipped; `{_close(gate)}`"
-        f" ships nothing from then on, `streamer recalibrate {gate}` calibrates anew."
+        f" ships nothing from then on, `streamer recalibrate {gate}` recalibrates it."
     )

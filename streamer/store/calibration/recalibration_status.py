@@ -43,7 +43,7 @@ class _InForce(NamedTuple):
     run: int
 
 
-class GateStandings:
+class RecalibrationStatus:
     """Implements `streamer.recalibration.standing.Standings`."""
 
     def __init__(

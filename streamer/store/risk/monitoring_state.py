@@ -68,14 +68,14 @@ class Monitoring:
         with self._database.reading() as connection:
             return monitored_decisions.probe(connection)
 
-    def news(self, *, after: Watermark, until: Watermark, told: Collection[str]) -> News:
+    def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
         """What came between two marks, by gate, and which of these alerts are acknowledged."""
         with self._database.reading(snapshot=True) as connection:
             return News(
                 decided=monitored_decisions.gates_decided(connection, after.decisions, until.decisions),
                 labelled=monitored_decisions.gates_labelled(connection, after.labels, until.labels),
                 policies=dict(newest_keys(connection, None)),
-                acknowledged=frozenset(_acknowledged(connection, told)),
+                acknowledged=frozenset(_acknowledged(connection, alert_ids)),
             )
 
     def standing(self, gate: str) -> Standing | None:
@@ -85,13 +85,13 @@ class Monitoring:
             if not found or found[0].active is None:
                 return None
             watch = read_watch(connection, gate)
-            told = [one.alert_id for one in watch.alarms if one.alert_id is not None]
+            alert_ids = [one.alert_id for one in watch.alarms if one.alert_id is not None]
             rate, extra = _rate(connection, gate)
             return Standing(
                 watch=watch,
                 policy=found[0].active.policy,
                 salt=found[0].active.audit_salt,
-                acknowledged=_acknowledged(connection, told),
+                acknowledged=_acknowledged(connection, alert_ids),
                 probe=monitored_decisions.probe(connection),
                 reopened=_reopened(connection, watch),
                 rate=rate,
@@ -193,7 +193,7 @@ class Monitoring:
                 )
             write_sequences(connection, before, watch, written.ended)
             write_alarms(connection, before, watch, written.ended)
-            for event in written.tell(closed, refused):
+            for event in written.make_alerts(closed, refused):
                 raise_alert(connection, event, message=self._message)
             if written.rate is not None:
                 audit_rates.append(connection, before.gate, written.rate, now)
@@ -217,12 +217,12 @@ def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:
     return rate, 0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since)
 
 
-def _acknowledged(connection: sa.Connection, told: Collection[str]) -> dict[str, int]:
+def _acknowledged(connection: sa.Connection, alert_ids: Collection[str]) -> dict[str, int]:
     """Which of these alerts are acknowledged, and the newest batch by then."""
     query = sa.select(alerts.c.alert_id, alert_acknowledgements.c.last_batch).join(
         alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id
     )
-    found = bulk_insert.look_up(connection, query, [alerts.c.alert_id], [(one,) for one in told])
+    found = bulk_insert.look_up(connection, query, [alerts.c.alert_id], [(one,) for one in alert_ids])
     return {row["alert_id"]: row["last_batch"] for row in found}
 
 

@@ -324,7 +324,7 @@ def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic])
     from streamer.risk.rounds.store import Written
 
     written = Written(
-        watch=replace(after, read=99), ended=[], close="no", closing=frozenset(), tell=lambda *_: []
+        watch=replace(after, read=99), ended=[], close="no", closing=frozenset(), make_alerts=lambda *_: []
     )
     assert monitoring.write(fresh, written) is False, "a first round that comes too late"
     assert monitoring.write(replace(after, step=after.step - 1), written) is False

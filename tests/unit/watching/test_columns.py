@@ -72,7 +72,7 @@ def traffic(seed: int) -> LoggedDecisions:
         if needed and rng.random() < 0.9:
             told[number] = (float(rng.random() < 0.2), said + MINUTE)
     page = LoggedDecisions(rows, POLICIES)
-    return page.told(
+    return page.with_known(
         replace(one, severities=(told[one.number][0],), labelled_at=told[one.number][1])
         for one in page
         if one.number in told
