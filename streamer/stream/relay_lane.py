@@ -144,6 +144,22 @@ class _Sent:
     spoiled: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayLimits:
+    """The relay's bounds.
+
+    Attributes
+    ----------
+    max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
+    batch : messages that a lane reads and publishes at a time.
+    idle_poll : seconds between looks without a `wake`, and between looks for topics without a lane.
+    """
+
+    max_request_size: int
+    batch: int = 1000
+    idle_poll: float = 1.0
+
+
 class RelayLane:
     """Publishes the messages of one topic; see `streamer.stream.relay.Relay` for the arguments.
 
@@ -164,9 +180,7 @@ class RelayLane:
         executor: Executor,
         sources: Callable[[], Mapping[Partition, Lease]],
         read: Read,
-        max_request_size: int,
-        batch: int,
-        idle_poll: float,
+        limits: RelayLimits,
         hooks: Hooks,
     ) -> None:
         self._topic = topic
@@ -174,10 +188,9 @@ class RelayLane:
         self._executor = executor
         self._sources = sources
         self._read = read
-        self._batch = batch
-        self._idle_poll = idle_poll
+        self._limits = limits
         self._hooks = hooks
-        self._producers = Producers(connection, max_request_size=max_request_size)
+        self._producers = Producers(connection, max_request_size=limits.max_request_size)
         self._whole = _Destination(None)  # the topic itself, before any partition of it is known
         self._destinations: dict[int | None, _Destination] = {}
         self._held: dict[Partition, Lease] = {}
@@ -234,7 +247,7 @@ class RelayLane:
             for one in self._all()
             if one.sending is None and (one.circuit.retry_at > now or one.behind is not None)
         ]
-        timeout = max(0.0, min([self._idle_poll, *due]))
+        timeout = max(0.0, min([self._limits.idle_poll, *due]))
         if more:
             timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
         await asyncio.wait([waking, *underway], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -251,7 +264,10 @@ class RelayLane:
         messages = await self._in_database(
             lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
         )
-        full = len(messages) >= self._batch or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
+        full = (
+            len(messages) >= self._limits.batch
+            or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
+        )
         if not messages:
             if from_first:
                 self._none_waits(self._all())
@@ -272,7 +288,7 @@ class RelayLane:
         seen = {self._whole}
         for message in messages:
             one = self._destination(message.key, partitions, ready)
-            most = 1 if one.circuit.failures or self._whole.circuit.failures else self._batch
+            most = 1 if one.circuit.failures or self._whole.circuit.failures else self._limits.batch
             seen.add(one)
             if one in ready and len(groups.get(one, ())) < most:
                 groups.setdefault(one, []).append(message)

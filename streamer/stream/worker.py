@@ -26,6 +26,7 @@ from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Relay
+from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
 
@@ -192,7 +193,7 @@ class _Worker:
             executor=self.threads["relay"],
             sources=lambda: intake.leases,
             takes_ownerless=lambda: any(p.topic == first and p.number == 0 for p in tuple(intake.leases)),
-            max_request_size=self.limits.max_output_bytes,
+            limits=RelayLimits(max_request_size=self.limits.max_output_bytes),
             hooks=self.hooks,
         )
         commits = GroupCommit(

@@ -12,6 +12,7 @@ from streamer.journal import Lease, OutboxMessage, Partition
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
+from streamer.stream.relay_lane import RelayLimits
 from tests.integration.stream.running import Witness
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Relaying:
             executor=pool,
             sources=lambda: {SOURCE: Lease(SOURCE, 1, 0)},
             takes_ownerless=lambda: True,
-            max_request_size=1_100_000,
+            limits=RelayLimits(max_request_size=1_100_000),
             hooks=Hooks(observer=self.health),
         )
 
