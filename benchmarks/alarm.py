@@ -19,7 +19,7 @@ from scipy.stats import binom
 
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import chance_of
-from streamer.risk.rounds.betting import Betting
+from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.state import GateWatch
 from streamer.risk.states import Draw, DrawnBets
@@ -337,7 +337,7 @@ def closed_phases(rng: np.random.Generator) -> None:
         rows = [(bool(drawn[n]), losses[n], True) for n in range(200)]
         rows += [(bool(sampled), 0.0, False) for sampled in rng.random(closed) < 0.2]
         rows += [(bool(drawn[n]), losses[n], True) for n in range(200, 400)]
-        betting = Betting(
+        betting = LabelAlarmReader(
             GateWatch(gate="g"), now=now, deadline=timedelta(days=1), calibrated=lambda _run: None
         )
         betting.read([logged(n, sampled=s, loss=x, can_ship=c) for n, (s, x, c) in enumerate(rows, start=1)])

@@ -36,7 +36,7 @@ LIMIT = 0.5
 def service(store: Store) -> Recalibrator:
     metrics = RecalibratorMetrics()
     return Recalibrator(
-        standings=store.standings,
+        standings=store.recalibration_status,
         leadership=store.leases.leadership(),
         recalibrate=lambda _: "unchanged",
         raise_alert=store.alerts.raise_,

@@ -32,9 +32,9 @@ from streamer.gates.settings import GateSettings
 from streamer.journal import LabelRevision, Slice
 from streamer.recalibration.run import calibrate_gate
 from streamer.risk.rounds import page
-from streamer.risk.rounds.betting import Betting
-from streamer.risk.rounds.drifting import Drifting
-from streamer.risk.rounds.reading import Reading
+from streamer.risk.rounds.betting import LabelAlarmReader
+from streamer.risk.rounds.drifting import DriftReader
+from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.scoring.cloud import STATISTICS
 from streamer.store import migrate, open_store
@@ -54,9 +54,9 @@ CALIBRATED = 1_000
 STAGES: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("reading the record", Monitoring, ("standing", "decided", "labelled", "relabelled", "late_labels")),
     ("writing", Monitoring, ("write",)),
-    ("draws and drift", Drifting, ("read",)),
-    ("bets", Betting, ("read",)),
-    ("exposure", Reading, ("read",)),
+    ("draws and drift", DriftReader, ("read",)),
+    ("bets", LabelAlarmReader, ("read",)),
+    ("exposure", IntervalReader, ("read",)),
     ("service", page, ("serve",)),
 )
 """Each stage, and the calls that it is made of."""

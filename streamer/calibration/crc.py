@@ -85,7 +85,6 @@ def calibrate(
     >>> decide([0.4, 0.41], threshold).tolist()
     [False, True]
     """
-    alpha = check_alpha(alpha)
     from streamer.calibration.registry import weighting_scheme, weighting_schemes
 
     if method not in weighting_schemes():
@@ -93,9 +92,29 @@ def calibrate(
         from streamer.calibration.other_promises import calibrate_arrays
 
         return calibrate_arrays(
-            scores, severities, groups, alpha=alpha, method=method, delta=delta, seed=seed
+            scores, severities, groups, alpha=check_alpha(alpha), method=method, delta=delta, seed=seed
         )
-    scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
+    return calibrate_items(
+        scores,
+        severities,
+        groups,
+        alpha=alpha,
+        scheme=weighting_scheme(method, {"eta": eta, "draws": draws}),
+        seed=seed,
+    )
+
+
+def calibrate_items(
+    scores: ArrayLike,
+    severities: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    alpha: float,
+    scheme: WeightingScheme,
+    seed: int | np.random.Generator = 0,
+) -> Threshold:
+    """Calibrate by a weighting scheme; see `calibrate`."""
+    alpha = check_alpha(alpha)
     rng: np.random.Generator | None = None
     if isinstance(seed, np.random.Generator):
         rng = seed

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, whole_number
-from streamer.calibration.crc import calibrate
+from streamer.calibration.crc import calibrate_items
 from streamer.calibration.loss_curve import LossCurve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamer.calibration.plan import Split
+    from streamer.calibration.weighting import WeightingScheme
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -108,9 +109,7 @@ def predict(
     splits: Sequence[Split],
     *,
     alpha: float,
-    method: str = "mean",
-    eta: float = 1.0,
-    draws: int = 20,
+    scheme: WeightingScheme,
     repetitions: int,
     level: float = 0.9,
     resampled: bool = False,
@@ -127,7 +126,6 @@ def predict(
     population : prompts are drawn from it with replacement.
     splits : ways to spend labels; of each drawn prompt `per_group` items are labelled, drawn without replacement.
     alpha : budget of one attempt, in (0, 1).
-    method, eta, draws : the calibrator, as in `streamer.calibrate`.
     repetitions : number of calibrations, >= 20.
     level : share of calibrations inside the bounds, in (0, 1). A further calibration lies inside them with exactly
         this chance or a little more: they are order statistics.
@@ -166,14 +164,12 @@ def predict(
         for i, split in enumerate(splits):
             rows = drawn[: split.groups, np.newaxis]
             items = _drawn_items(split, population.items, rng)
-            threshold = calibrate(
+            threshold = calibrate_items(
                 population.scores[rows, items].ravel(),
                 population.severities[rows, items].ravel(),
                 np.repeat(np.arange(split.groups), split.per_group),
                 alpha=alpha,
-                method=method,
-                eta=eta,
-                draws=draws,
+                scheme=scheme,
                 seed=rng,
             )
             found[i, repetition] = outcomes.at(threshold.value)

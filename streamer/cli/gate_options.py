@@ -223,7 +223,7 @@ SETTINGS: tuple[SettingOption, ...] = (
         _POLICY,
         kind=int,
     ),
-    _of("mode", "|".join(MODES), "shadow: decide and record, but tell consumers not to enforce.", _POLICY),
+    _of("mode", "|".join(MODES), "shadow: decide and record, but mark actions as not enforced.", _POLICY),
     SettingOption(
         field="shape",
         metavar="|".join(SHAPES),
@@ -372,7 +372,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "on_selective_alarm",
         "|".join(ON_ALARM),
-        "When what ships is no better than if everything shipped: close the gate, or only tell.",
+        "When what ships is no better than if everything shipped: close the gate, or only report it.",
         _WATCH,
     ),
     _of(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streamer.calibration.registry import weighting_schemes
+from streamer.calibration.registry import weighting_scheme, weighting_schemes
 from streamer.cli.console import percent
 from streamer.cli.options import JsonOption
 
@@ -135,9 +135,9 @@ def plan(
     """
     from streamer.cli.console import print_json, progress
     from streamer.errors import UsageError
-    from streamer.planning.plan import check_budget, make_plan
+    from streamer.planning.plan import Budget, Simulation, make_plan
 
-    check_budget(alpha, labels, attempts)
+    budget = Budget(alpha, labels, attempts)
     if method not in weighting_schemes():
         raise UsageError(f"--method must be one of {', '.join(weighting_schemes())}, not {method!r}")
     guessed = {"severity": severity, "auc": auc, "correlation": correlation}
@@ -146,14 +146,11 @@ def plan(
     with progress("Simulating calibrations", rounds) as advance:
         made = make_plan(
             prompts,
-            alpha=alpha,
-            labels=labels,
+            budget,
             unit=unit,
-            method=method,
-            attempts=attempts,
+            scheme=weighting_scheme(method),
             audit_probability=audit_probability,
-            repetitions=repetitions,
-            seed=seed,
+            simulation=Simulation(repetitions=repetitions, seed=seed),
             progress=lambda done, _of: advance(done),
         )
     if json:

@@ -7,7 +7,7 @@ from streamer.cli.policies import when
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import RiskReport
-    from streamer.risk.rounds.verdict import Figures, ServiceReport
+    from streamer.risk.rounds.verdict import OpenFigures, ServiceReport
     from streamer.risk.states import RiskInterval
 
 WORDS = {
@@ -64,7 +64,7 @@ def print_figures(report: "RiskReport") -> None:
     service = report.service
     if service is None or report.terms is None:
         return
-    columns: list[tuple[str, Figures]] = []
+    columns: list[tuple[str, OpenFigures]] = []
     if service.present is not None:
         columns.append((f"policy {service.policy}", service.present))
     if service.period is not None and service.period != service.present:
@@ -159,12 +159,12 @@ def _budget(report: "RiskReport") -> str:
     return "" if report.terms is None else f", budget {percent(report.terms.budget)}"
 
 
-def _policies(figures: "Figures") -> str:
+def _policies(figures: "OpenFigures") -> str:
     first, last = figures.first_policy, figures.last_policy
     return f"policy {first}" if first == last else f"policies {first} to {last}"
 
 
-def _verdict(report: "RiskReport", figures: "Figures") -> str:
+def _verdict(report: "RiskReport", figures: "OpenFigures") -> str:
     """What the bounds of one column say; nothing is called kept that nobody reads."""
     stands = report.service is not None and report.service.reading_stands
     return "not known yet" if stands and figures.verdict == "kept" else figures.verdict

@@ -93,7 +93,7 @@ class Units:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiskReport:
+class OfflineRisk:
     """The figures of one gate over decided batches. None means: cannot be computed from so little.
 
     Attributes
@@ -163,10 +163,10 @@ def _rows(place: int, batch: DecidedBatch, unit: Unit) -> list[_Row]:
     return [(mean, severity, all(shipped), all(shippable), any(unlabelled), place, batch.best)]
 
 
-def measure(batches: Sequence[DecidedBatch], unit: Unit) -> RiskReport:
+def measure(batches: Sequence[DecidedBatch], unit: Unit) -> OfflineRisk:
     """Compute the figures of what was decided, by the stream or offline."""
     units = units_of(batches, unit)
-    return RiskReport(
+    return OfflineRisk(
         unit=unit,
         batches=len(batches),
         responses=sum(len(batch.texts) for batch in batches),

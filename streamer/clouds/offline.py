@@ -13,7 +13,7 @@ import numpy as np
 
 from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.clouds.cloud import split_clouds
-from streamer.clouds.measurement import DecidedBatch, RiskReport, measure, units_of
+from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure, units_of
 from streamer.errors import UsageError
 from streamer.gates.gate import gate_batch
 from streamer.scoring.blank import is_blank
@@ -47,7 +47,7 @@ class OfflineResult:
     threshold: Threshold
     calibration: tuple[LabelledGroup, ...]
     decided: tuple[DecidedBatch, ...]
-    report: RiskReport
+    report: OfflineRisk
 
     def summary(self) -> dict[str, Any]:
         """Return the figures under the names of ``streamer demo --json``."""
@@ -63,7 +63,7 @@ class OfflineResult:
 
 
 def summary(
-    report: RiskReport,
+    report: OfflineRisk,
     *,
     alpha: float,
     method: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamer.clouds.measurement import RiskReport
+    from streamer.clouds.measurement import OfflineRisk
     from streamer.gates.settings import Unit
 
 UNIT_WORDS: dict[Unit, tuple[str, str]] = {
@@ -34,7 +34,7 @@ def budget(alpha: float) -> str:
     return f"{round(100 * alpha, 10):g} %"
 
 
-def sentence(report: RiskReport, alpha: float) -> str:
+def sentence(report: OfflineRisk, alpha: float) -> str:
     """Say how much was served, what came with it, and what was allowed.
 
     For example: "served 64 % of prompts, wrong among the served 15 %, exposure 9.8 % per prompt against a budget

@@ -47,8 +47,8 @@ class TrustedPolicies:
     source : where policies are read.
     keys : decide which are trusted.
     on_refused : called with gate, version and reason of each refused policy, once.
-    tell : records it (gate, version, reason, version that is kept or None); called again with the
-        next look as long as it raises `Unavailable`.
+    raise_alert : called with gate, version, reason and the version that is kept (or None); called again with the next
+        look as long as it raises `Unavailable`.
     now : the present time, with zone; dates what stands in for policies when none can be read.
     """
 
@@ -58,13 +58,13 @@ class TrustedPolicies:
         keys: PolicyKeys,
         *,
         on_refused: Callable[[str, int, Refusal], None],
-        tell: Callable[[str, int, Refusal, int | None], None],
+        raise_alert: Callable[[str, int, Refusal, int | None], None],
         now: Callable[[], datetime],
     ) -> None:
         self._source = source
         self._keys = keys
         self._on_refused = on_refused
-        self._tell = tell
+        self._raise_alert = raise_alert
         self._now = now
         self._good: dict[str, ActivePolicy] = {}
         self._refused: dict[tuple[str, int, Refusal], bool] = {}
@@ -127,7 +127,7 @@ class TrustedPolicies:
                 keeping=kept,
             )
         if not self._refused[key]:
-            self._tell(gate, version, refusal, kept)
+            self._raise_alert(gate, version, refusal, kept)
             self._refused[key] = True
 
 

@@ -55,7 +55,7 @@ class Stalled(StreamerError):
     """Nothing moved for too long."""
 
 
-class Watch(Protocol):
+class DemoObserver(Protocol):
     """Somebody who looks on."""
 
     def phase(self, name: str, total: int | None = None) -> None:
@@ -115,7 +115,7 @@ def check(clouds: Sequence[Cloud], limits: Limits) -> None:
         cloud_message(cloud, GATE, limits)
 
 
-def play(story: Story, stage: Stage, watch: Watch) -> DemoRun:
+def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
     """Play the story to its end and measure the second half.
 
     Raises
@@ -180,7 +180,9 @@ def _kind(clouds: Sequence[Cloud]) -> str:
     return MIXED_KINDS if len(kinds) > 1 else severity_kind(clouds)
 
 
-def _stream(clouds: Sequence[Cloud], stage: Stage, publisher: Publisher, watch: Watch, name: str) -> None:
+def _stream(
+    clouds: Sequence[Cloud], stage: Stage, publisher: Publisher, watch: DemoObserver, name: str
+) -> None:
     watch.phase(name, len(clouds))
     before, shipped_before = stage.store.reports.decided_and_shipped(GATE)
 
@@ -198,7 +200,9 @@ def _stream(clouds: Sequence[Cloud], stage: Stage, publisher: Publisher, watch: 
     _wait_until(len(clouds), look, stage)
 
 
-def _label(clouds: Sequence[Cloud], kind: str, stage: Stage, publisher: Publisher, watch: Watch) -> None:
+def _label(
+    clouds: Sequence[Cloud], kind: str, stage: Stage, publisher: Publisher, watch: DemoObserver
+) -> None:
     at = stage.clock()
     labels = [
         msgspec.structs.replace(label, kind=kind)

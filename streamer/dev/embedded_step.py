@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamer.clouds.cloud import Cloud
-    from streamer.dev.demonstration import Watch
+    from streamer.dev.demonstration import DemoObserver
     from streamer.dev.embedded import EmbeddedStep
     from streamer.dev.look import Look, Looking
     from streamer.dev.report.page import DemoRun
@@ -141,7 +141,7 @@ def run_demo(
     alpha: float,
     method: str,
     seed: int,
-    watch: Watch,
+    watch: DemoObserver,
 ) -> tuple[DemoRun, Path]:
     """Play the demo on an embedded step of its own, with a new database; returns the run and its page."""
     from streamer.dev.demonstration import Stage, Story, check, play

@@ -49,7 +49,7 @@ class Look:
     now: datetime
 
 
-class Story(Protocol):
+class RecordLines(Protocol):
     """What the record says of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
 
     def policies(self) -> Sequence[Line]: ...
@@ -71,7 +71,7 @@ class Looking:
         *,
         worker: str,
         recalibrator: str | None,
-        story: Story,
+        story: RecordLines,
         addresses: Sequence[tuple[str, str]],
         clock: Callable[[], datetime],
     ) -> None:

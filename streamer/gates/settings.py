@@ -312,7 +312,17 @@ class GateSettings:
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        for name, ok, want in (
+        for name, ok, want in (*self._ranges(), *self._names()):
+            if not ok:
+                raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
+        if EVERY_SCORER[self.scorer].of_event != (self.encoder == NO_ENCODER):
+            raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
+        if (reason := unsupported(self)) is not None:
+            raise ValueError(reason)
+
+    def _ranges(self) -> tuple[tuple[str, object, str], ...]:
+        """Name, whether it is in its range, and the range in words."""
+        return (
             ("alpha", LEAST_ALPHA <= self.alpha < 1, f"at least {LEAST_ALPHA:g} and less than 1"),
             ("audit_probability", 0 <= self.audit_probability <= 1, "in [0, 1]"),
             (
@@ -369,6 +379,11 @@ class GateSettings:
             ("alarm_tolerance", 0 <= self.alarm_tolerance <= 10, "in [0, 10], a share of alpha"),
             ("monitor_deadline_seconds", 0 <= self.monitor_deadline_seconds < float("inf"), "0 or more"),
             ("budget_period_days", 0 < self.budget_period_days <= 3660, "above 0 and at most 3660"),
+        )
+
+    def _names(self) -> tuple[tuple[str, object, str], ...]:
+        """The same of names, and of what goes with the encoder's."""
+        return (
             (
                 "judge_kind",
                 self.judge_kind is None or GATE_NAME.fullmatch(self.judge_kind),
@@ -406,13 +421,7 @@ class GateSettings:
                 self.embeddings == "refuse" or self.dimension is not None,
                 f"that of the embeddings of {self.encoder}, for a gate that accepts them",
             ),
-        ):
-            if not ok:
-                raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
-        if EVERY_SCORER[self.scorer].of_event != (self.encoder == NO_ENCODER):
-            raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
-        if (reason := unsupported(self)) is not None:
-            raise ValueError(reason)
+        )
 
     @property
     def boosted_probability(self) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from streamer.calibration.arguments import check_alpha, whole_number
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.plan import (
     MOST_LABELS,
     Split,
@@ -31,15 +32,80 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamer.calibration.prediction import Population, Prediction
+    from streamer.calibration.weighting import WeightingScheme
     from streamer.gates.settings import Unit
     from streamer.planning.prompts import Prompts
 
-REPETITIONS = 1000
-LEVEL = 0.9
 ENOUGH = 0.8
 """So much of what unlimited labels would ship must the lower bound of the ship rate be, where no labels are named."""
 
 _CALIBRATIONS = 3
+_MEAN = Mean()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may go wrong, and what may be spent.
+
+    Parameters
+    ----------
+    alpha : budget on exposure risk, in (0, 1).
+    labels : that can be afforded, 1..`MOST_LABELS`; None: see `Plan.labels`.
+    attempts : R >= 1; each attempt is calibrated at alpha / R, and figures are those of first attempts.
+
+    Raises
+    ------
+    UsageError
+        If so many labels can never meet the budget; the message says what they can.
+    """
+
+    alpha: float
+    labels: int | None = None
+    attempts: int = 1
+
+    def __post_init__(self) -> None:
+        try:
+            alpha = check_alpha(self.alpha)
+            attempts = whole_number("attempts", self.attempts, least=1)
+            labels = None if self.labels is None else whole_number("labels", self.labels, least=1)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        least = least_groups(alpha, attempts)
+        each = f" for each of {attempts} attempts ({alpha:g} / {attempts})" if attempts > 1 else ""
+        if least > MOST_LABELS or (labels or 0) > MOST_LABELS:
+            raise UsageError(
+                f"a plan looks at {MOST_LABELS} labels at most"
+                + (f", and a budget of {alpha:g} needs {least}" if least > MOST_LABELS else "")
+            )
+        if labels is not None and labels < least:
+            possible = smallest_alpha(labels, attempts)
+            can = f"support a budget of {possible:.3g} or more" if possible < 1 else "support no budget"
+            raise UsageError(
+                f"a budget of {alpha / attempts:g}{each} needs at least {least} labelled prompts; {labels} can {can}"
+            )
+
+    @property
+    def alpha_per_attempt(self) -> float:
+        """Alpha / R."""
+        return self.alpha / self.attempts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """How calibrations are simulated.
+
+    Attributes
+    ----------
+    repetitions, level : see `streamer.calibration.prediction.predict`.
+    seed : a whole number >= 0.
+    """
+
+    repetitions: int = 1000
+    level: float = 0.9
+    seed: int = 0
+
+
+_SIMULATION = Simulation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,43 +190,14 @@ class Plan:
     seed: int
 
 
-def check_budget(alpha: float, labels: int | None, attempts: int = 1) -> None:
-    """Raise `UsageError` when so many labels can never meet the budget; the message says what they can."""
-    try:
-        alpha = check_alpha(alpha)
-        attempts = whole_number("attempts", attempts, least=1)
-        labels = None if labels is None else whole_number("labels", labels, least=1)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    least = least_groups(alpha, attempts)
-    each = f" for each of {attempts} attempts ({alpha:g} / {attempts})" if attempts > 1 else ""
-    if least > MOST_LABELS or (labels or 0) > MOST_LABELS:
-        raise UsageError(
-            f"a plan looks at {MOST_LABELS} labels at most"
-            + (f", and a budget of {alpha:g} needs {least}" if least > MOST_LABELS else "")
-        )
-    if labels is not None and labels < least:
-        possible = smallest_alpha(labels, attempts)
-        can = f"support a budget of {possible:.3g} or more" if possible < 1 else "support no budget"
-        raise UsageError(
-            f"a budget of {alpha / attempts:g}{each} needs at least {least} labelled prompts; {labels} can {can}"
-        )
-
-
 def make_plan(
     prompts: Prompts,
+    budget: Budget,
     *,
-    alpha: float,
-    labels: int | None = None,
     unit: Unit = "best",
-    method: str = "mean",
-    eta: float = 1.0,
-    draws: int = 20,
-    attempts: int = 1,
+    scheme: WeightingScheme = _MEAN,
     audit_probability: float = 0.05,
-    repetitions: int = REPETITIONS,
-    level: float = LEVEL,
-    seed: int = 0,
+    simulation: Simulation = _SIMULATION,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Plan:
     """Simulate what a budget needs and gives.
@@ -168,27 +205,19 @@ def make_plan(
     Parameters
     ----------
     prompts : what to simulate on.
-    alpha : budget on exposure risk, in (0, 1).
-    labels : that can be afforded, 1..`MOST_LABELS`; None: see `Plan.labels`.
     unit : what ships.
-    method, eta, draws : the calibrator, as in `streamer.calibrate`.
-    attempts : R >= 1; each attempt is calibrated at alpha / R, and figures are those of first attempts.
+    scheme : the calibrator.
     audit_probability : in [0, 1].
-    repetitions, level : see `streamer.calibration.prediction.predict`.
-    seed : a whole number >= 0.
     progress : called with the number of simulated calibration rounds done, and of all.
 
     Raises
     ------
-    UsageError
-        If the labels can never meet the budget; the message says what they can.
     ValueError
-        If another argument is not as described.
+        If an argument is not as described.
     """
-    check_budget(alpha, labels, attempts)
     if not 0 <= audit_probability <= 1:
         raise ValueError(f"audit_probability must lie in [0, 1], not {audit_probability!r}")
-    each = alpha / attempts
+    each, labels, repetitions = budget.alpha_per_attempt, budget.labels, simulation.repetitions
     rounds = repetitions * (2 + len(prompts.by_size))
     done = 0
 
@@ -198,46 +227,45 @@ def make_plan(
             population,
             splits,
             alpha=each,
-            method=method,
-            eta=eta,
-            draws=draws,
+            scheme=scheme,
             repetitions=repetitions,
-            level=level,
+            level=simulation.level,
             resampled=prompts.source == "data",
             # the same for every number of samples, so that they are compared on the same prompts
-            rng=np.random.default_rng([seed, _CALIBRATIONS]),
+            rng=np.random.default_rng([simulation.seed, _CALIBRATIONS]),
             progress=lambda repetition: progress(done + repetition, rounds),
         )
         done += repetitions
         return predictions
 
+    def sample_size(size: int) -> SampleSize:
+        sampled = prompts.by_size[size]
+        of_size = sampled.population(unit)
+        return SampleSize(
+            responses=size,
+            auc=area_under_curve(sampled.scores, sampled.severities),
+            mean_severity=of_size.mean_severity,
+            oracle_ship_rate=best_ship_rate(of_size, each),
+            prediction=simulate(of_size, (Split(chosen, 1),))[0],
+        )
+
     batches = prompts.by_size[prompts.responses]
     population = batches.population(unit)
     oracle = best_ship_rate(population, each)
-    ladder = simulate(population, tuple(Split(n, 1) for n in label_ladder(alpha, labels, attempts)))
+    ladder = simulate(
+        population, tuple(Split(n, 1) for n in label_ladder(budget.alpha, labels, budget.attempts))
+    )
     enough = [one.split.labels for one in ladder if one.ship_rate.low >= ENOUGH * oracle]
     chosen = labels if labels is not None else enough[0] if enough else ladder[-1].split.labels
     splits = simulate(population, label_splits(chosen, population.items))
     best = max(splits, key=lambda one: one.ship_rate.mean)
-    sizes = []
-    for size, sampled in sorted(prompts.by_size.items()):
-        of_size = sampled.population(unit)
-        sizes.append(
-            SampleSize(
-                responses=size,
-                auc=area_under_curve(sampled.scores, sampled.severities),
-                mean_severity=of_size.mean_severity,
-                oracle_ship_rate=best_ship_rate(of_size, each),
-                prediction=simulate(of_size, (Split(chosen, 1),))[0],
-            )
-        )
     served = best.ship_rate.mean * population.items
     return Plan(
-        alpha=alpha,
-        attempts=attempts,
+        alpha=budget.alpha,
+        attempts=budget.attempts,
         alpha_per_attempt=each,
         unit=unit,
-        method=method,
+        method=scheme.name,
         labels=chosen,
         labels_named=labels is not None,
         labels_enough=chosen in enough,
@@ -245,8 +273,8 @@ def make_plan(
         prompts=len(batches.scores),
         left_out=prompts.left_out,
         responses=prompts.responses,
-        least_groups=least_groups(alpha, attempts),
-        smallest_alpha=smallest_alpha(chosen, attempts),
+        least_groups=least_groups(budget.alpha, budget.attempts),
+        smallest_alpha=smallest_alpha(chosen, budget.attempts),
         response_severity=float(batches.severities.mean()),
         correlation=intraclass_correlation(batches.severities),
         auc=area_under_curve(batches.scores, batches.severities),
@@ -257,11 +285,11 @@ def make_plan(
         ladder=ladder,
         splits=splits,
         best=best,
-        sizes=tuple(sizes),
+        sizes=tuple(sample_size(size) for size in sorted(prompts.by_size)),
         audit_probability=audit_probability,
         prompts_to_collect=math.ceil(best.split.groups / audit_probability) if audit_probability else None,
         labels_per_served=audit_probability * best.split.per_group / served if served else None,
-        level=level,
+        level=simulation.level,
         repetitions=repetitions,
-        seed=seed,
+        seed=simulation.seed,
     )

@@ -1,4 +1,4 @@
-"""One run of one gate, and what becomes of it: by the gate's rule, or as somebody asked.
+"""One run of one gate, and what becomes of it: by the gate's rule, or on demand.
 
 Whoever calls this holds the gate's lease. Everything is written in one transaction at the end; killed before it, the old
 policy is in force and nothing is recorded; killed after it, the new one is, and its message waits in the outbox.
@@ -47,7 +47,7 @@ class RunStore(AuditSample, Protocol):
         ...
 
     def alarm_closure(self, gate: str) -> Since | None:
-        """Return where the newest alarm that closed the gate, or should have, begins its sample anew; None: nowhere."""
+        """Return where the newest alarm that closed the gate, or should have, restarts its sample; None: nowhere."""
         ...
 
     def labelled_rows(self, run: int) -> set[int]:
@@ -86,7 +86,7 @@ class RunStore(AuditSample, Protocol):
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
 
         Raises `PolicyChanged` when the gate was revised since the run began, the policy `expected` is not in force
-        any more, an alarm was raised that begins the sample anew, or one stands that is not in `known_alarms`; and
+        any more, an alarm was raised that restarts the sample, or one stands that is not in `known_alarms`; and
         `UsageError` when no policy can be made here.
         """
         ...
@@ -160,7 +160,7 @@ def recalibrate_by_hand(
     NothingToCalibrate
         When there is nothing to read.
     UsageError, PolicyChanged
-        When the gate or its policy was changed meanwhile.
+        When the gate or its policy has changed since.
     """
     before = policies.newest(gate.gate)
     run = _calibrate(store, gate, before, clock=clock)
@@ -185,14 +185,14 @@ def recalibrate_by_rule(
 ) -> Done:
     """Run a gate now, and do with the threshold what the gate's rule says.
 
-    `raise_alert` is told where labels are not missing at random.
+    `raise_alert` gets an alert where labels are not missing at random.
 
     Raises
     ------
     NothingToCalibrate
         When there is nothing to read.
     UsageError, PolicyChanged
-        When the gate or its policy was changed meanwhile.
+        When the gate or its policy has changed since.
     """
     failpoint("before_run")
     before = policies.newest(gate.gate)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SeverityBasis = Literal["mean", "highest"]
 SEVERITY_BASES: tuple[SeverityBasis, ...] = get_args(SeverityBasis)
-"""Which of a response's labels counts: the mean over labellers of each one's latest, or the highest that anybody ever
+"""Which of a response's labels counts: the mean over labellers of each one's latest, or the highest ever
 gave it. The second cannot be brought down by any label, and is never below the first."""
 
 
@@ -69,7 +69,7 @@ class SampledItem:
     """A response that the audit draw asks a severity for.
 
     `score` is what the gate cuts: the response's own, the mean of its batch under unit `batch`, its rank in the batch
-    under shape `rank`. `severity` is the present mean over labellers, in [0, 1]; None while nobody has labelled it.
+    under shape `rank`. `severity` is the present mean over labellers, in [0, 1]; None while it has none.
     """
 
     response_id: str
@@ -158,7 +158,7 @@ class CalibrationRun:
 
     @property
     def label_lag(self) -> timedelta:
-        """How late labels come: the 95 % quantile of the delays of what was calibrated on, the deadline if nobody knows."""
+        """How late labels come: the 95 % quantile of the delays of what was calibrated on, the deadline if none is known."""
         settings = self.gate.settings
         delays = [delay(group, settings.label_floor) for group in self.sample]
         lag = label_lag(delays, deadline=settings.monitor_deadline_seconds)
@@ -352,14 +352,17 @@ def calibrate_gate(
         young,
         now=now,
         older_than=older_than,
+        diagnostics=diagnostics,
+        in_force=None if in_force is None else (in_force.version, Reading.of_policy(in_force)),
+    )
+    return replace(
+        run,
         since=since,
         severities=severities,
         labels_through=labels_through,
-        diagnostics=diagnostics,
-        in_force=None if in_force is None else (in_force.version, Reading.of_policy(in_force)),
-        cut=cut,
+        age_cut=cut,
+        missing_labels=_missing_labels(settings, drawn, now),
     )
-    return replace(run, missing_labels=_missing_labels(settings, drawn, now))
 
 
 def _missing_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: datetime) -> MissingLabels:
@@ -375,7 +378,7 @@ def _missing_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: 
         for group in drawn
         if group.decided_at is not None
         and group.decided_at < old
-        # Below a label floor nobody asks for one.
+        # Below a label floor no label is requested.
         and (floor is None or any(item.score > floor for item in group.items))
     )
 
@@ -435,12 +438,8 @@ def derive(
     *,
     now: datetime,
     older_than: datetime,
-    since: Since | None = None,
-    severities: SeverityBasis = "mean",
-    labels_through: int | None = None,
     diagnostics: bool = True,
     in_force: tuple[int, Reading] | None = None,
-    cut: AgeCut | None = None,
 ) -> CalibrationRun:
     """Compute a run from the groups that it has read: those that it calibrates on, and younger ones with labels.
 
@@ -467,10 +466,6 @@ def derive(
         seed=gate.seed,
         older_than=older_than,
         started_at=now,
-        since=since,
-        severities=severities,
-        labels_through=labels_through,
-        age_cut=cut,
         suffix=suffix,
     )
 

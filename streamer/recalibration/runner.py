@@ -1,6 +1,6 @@
 """Runs the gates that are due, one after the other, the longest-waiting first, in a thread of its own.
 
-Nobody waits for a run: the risk in service of all gates is looked after meanwhile, and readiness stays true.
+A run blocks nothing else: the risk in service of all gates is still monitored, and readiness stays true.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class RunObserver(Protocol):
-    """What is told of runs; see `streamer.telemetry.recalibrator_metrics`."""
+    """Observes runs; see `streamer.telemetry.recalibrator_metrics`."""
 
     def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
 
@@ -34,12 +34,12 @@ class Runner:
     Parameters
     ----------
     recalibrate : runs one gate now and returns what became of it. Raises `TryLater` when there is nothing to read yet,
-        another run is under way or the gate was changed meanwhile, another `UsageError` when it cannot be recorded here,
-        `Unavailable` when the database is away.
+        another run is under way or the gate has changed since, another `UsageError` when it cannot be recorded here,
+        `Unavailable` when the database is unavailable.
     look : compares the newest groups of a gate with older ones, and returns what became of a run that holds more; None:
         there was no need for one. Raises as `recalibrate` does.
     ended : called after each run.
-    stopping : whether we were told to stop; no run is begun then any more.
+    stopping : whether a stop was requested; no further run begins then.
     monotonic : seconds that only grow.
     """
 
@@ -88,7 +88,7 @@ class Runner:
         self._wake.set()
 
     def run_due(self) -> None:
-        """Run what is due, until nothing is or we are told to stop."""
+        """Run what is due, until nothing is or a stop is requested."""
         while not self._stopping() and (found := self._take()) is not None:
             self._run(*found)
 
@@ -120,7 +120,7 @@ class Runner:
             outcome = self._look(standing) if look else self._recalibrate(standing)
             over = True
         except (TryLater, Unavailable) as error:
-            # Nothing to read yet, another run under way, a gate changed meanwhile, a part away: tried again later.
+            # Nothing to read yet, another run under way, a gate that has changed, a dependency unavailable: retried later.
             log.info("recalibrator.put_off", gate=name, reason=str(error)[:300])
         except UsageError as error:
             # It will not pass by itself: no key to sign with, or a policy that is not trusted.

@@ -34,7 +34,7 @@ LABELS_A_LOOK = 10
 class _Seen:
     """What this process knows of a gate's newest run.
 
-    `age` is the seconds since the run that the wall clock told when the run was first seen; from then on only the
+    `age` is the seconds since the run by the wall clock when the run was first seen; from then on only the
     monotonic clock counts, so that a clock that jumps neither doubles a run nor puts the next one off.
     """
 

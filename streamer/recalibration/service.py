@@ -39,7 +39,7 @@ class Watch(Protocol):
     """What watches the risk in service, beside the runs."""
 
     def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
-        """Look after the gates once, when this process leads. Raises `Unavailable` while the database is away."""
+        """Look after the gates once, when this process leads. Raises `Unavailable` while the database is unavailable."""
         ...
 
     def stand_by(self) -> None:
@@ -51,7 +51,7 @@ class Leadership(Protocol):
     """At most one process holds it."""
 
     def held(self) -> bool:
-        """Take it if nobody has it, and tell whether it is ours now. Raises `Unavailable`."""
+        """Take it if it is free; whether it is ours now. Raises `Unavailable`."""
         ...
 
     def lapsed(self) -> bool:
@@ -60,7 +60,7 @@ class Leadership(Protocol):
 
 
 class Observer(Protocol):
-    """What is told of the rounds; see `streamer.telemetry.recalibrator_metrics`."""
+    """Observes the rounds; see `streamer.telemetry.recalibrator_metrics`."""
 
     def set_part(self, part: str, reachable: bool) -> None: ...
     def set_round(self, moment: datetime) -> None: ...
@@ -73,7 +73,7 @@ class Observer(Protocol):
 
 
 class Recalibrator:
-    """Looks after the gates until it is told to stop.
+    """Looks after the gates until a stop is requested.
 
     Parameters
     ----------
@@ -82,11 +82,11 @@ class Recalibrator:
     recalibrate : runs one gate now and returns what became of it: `applied`, `proposed` or `unchanged`; see `Runner`.
         Called in a thread of its own.
     look : compares a gate's newest groups with older ones, see `Runner`; in the same thread.
-    raise_alert : records an alert, once. Raises `Unavailable` when the database is away.
-    publish : publishes what waits in the outbox and no worker owns. Raises `Unavailable` when the broker is away.
+    raise_alert : records an alert, once. Raises `Unavailable` when the database is unavailable.
+    publish : publishes what waits in the outbox and no worker owns. Raises `Unavailable` when the broker is unavailable.
     watch : watches the risk in service.
-    observer : is told what happens.
-    stopping : whether we were told to stop; nothing is begun then any more.
+    observer : observes rounds and runs.
+    stopping : whether a stop was requested; nothing further begins then.
     clock : the present moment, with zone.
     monotonic : seconds that only grow.
     """
@@ -117,13 +117,13 @@ class Recalibrator:
         self._stopping = stopping
         self._monotonic = monotonic
         self._poll = poll_seconds
-        self._told = threading.Event()
+        self._wake = threading.Event()
         self._lost = False
         self._runner = Runner(
             recalibrate=recalibrate,
             look=look,
             observer=observer,
-            ended=self._told.set,
+            ended=self._wake.set,
             stopping=stopping,
             monotonic=monotonic,
         )
@@ -152,7 +152,7 @@ class Recalibrator:
         return bool(self._leads) and not self._leadership.lapsed()
 
     def run(self, stop: threading.Event) -> None:
-        """Repeat `round` until `stop` is set, with runs and messages beside it; a part that is away is tried again.
+        """Repeat `round` until `stop` is set, with runs and messages beside it; an unavailable dependency is tried again.
 
         Returns when the run under way is over.
 
@@ -172,7 +172,7 @@ class Recalibrator:
         finally:
             stop.set()
             self._runner.wake()
-            self._told.set()
+            self._wake.set()
             for thread in beside:
                 thread.join()
         if self._lost:
@@ -191,8 +191,8 @@ class Recalibrator:
     def _messages(self, stop: threading.Event) -> None:
         """Publish what waits, after each round and each run."""
         while not stop.is_set():
-            self._told.wait()
-            self._told.clear()
+            self._wake.wait()
+            self._wake.clear()
             if self.leads and not stop.is_set():
                 self.announce()
 
@@ -216,7 +216,7 @@ class Recalibrator:
             stop.wait(wait)
 
     def round(self) -> None:
-        """Look after every gate once, and have run what is due. Raises `Unavailable` when the database is away."""
+        """Look after every gate once, and have run what is due. Raises `Unavailable` when the database is unavailable."""
         now = self._clock()
         try:
             leads = self._leadership.held()
@@ -248,14 +248,14 @@ class Recalibrator:
     def _lead(self, now: datetime) -> None:
         asked = self._monotonic()
         standings = self._standings.standings(now=now, recount=False)
-        self._answers("database")  # whatever else the round takes: it does
+        self._answers("database")  # even if the rest of the round fails
         try:
             self._show(standings)
             self._guarded("keys", lambda: self._look_for_keys(standings, now))
-            # Before runs are begun: an alarm closes a gate, and begins its sample anew.
+            # Before runs are begun: an alarm closes a gate, and restarts its sample.
             self._guarded("watch", lambda: self._watch.round([one.gate for one in standings], now=now))
         finally:
-            self._told.set()  # whatever became of the round: what it recorded is for others to hear
+            self._wake.set()  # whatever became of the round: what it recorded is for others to hear
         if not self._stopping():
             self._runner.offer(standings, now=now, asked=asked)
 
@@ -311,11 +311,11 @@ class Recalibrator:
         try:
             self._publish()
         except LeaseLost:
-            pass  # whoever leads now publishes it
+            pass  # the present leader publishes it
         except Unavailable as error:
             self._away("broker", error)
         except Exception:
-            # No topic, no right to write to it: it waits for somebody.
+            # No topic, no right to write to it: it waits for an operator.
             self._unready["broker"] = "what waits cannot be published, see the log"
             if self._may_log("publish"):
                 log.exception("recalibrator.publish_failed")

@@ -1,4 +1,4 @@
-"""Does the score tell good answers from bad ones: is what ships better than what is held? Pure."""
+"""Does the score separate good answers from bad ones: is what ships better than what is held? Pure."""
 
 from __future__ import annotations
 

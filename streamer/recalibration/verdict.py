@@ -95,7 +95,7 @@ class Verdict:
     Attributes
     ----------
     cautious : the cautious run is the one to record.
-    large : it acts beyond the limits of a step, on the safe side; somebody should know.
+    large : it acts beyond the limits of a step, on the safe side; an operator should know.
     held_until : nothing stands against it but that it has to wait until then.
     """
 
@@ -109,7 +109,7 @@ class Verdict:
 def hold(applied: Verdict, *, now: datetime, since: Held | None, lag: timedelta) -> Verdict:
     """Have a looser threshold wait for one label lag since a looser one was first found, and then be tested again.
 
-    What it would ship that is bad gets its labels meanwhile; nothing else can tell before.
+    In that time what it would ship gets its labels; nothing earlier can show that it is bad.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def verdict(
     ----------
     plain : the run beside the policy in force.
     closed : how it came that the policy ships nothing; None when it ships.
-    cautious : the run with every severity at the highest that anybody ever gave the response; asked for by the rule
+    cautious : the run with every severity at the highest that the response ever got; asked for by the rule
         `auto` where the plain run is looser.
     safely_reopened : the cautious run is no looser than what served before the alarm.
     alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``, ``drift_scores``,

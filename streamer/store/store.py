@@ -14,12 +14,12 @@ from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.signing.policies import NO_KEYS
-from streamer.store.audit.chained_rows import Evidence
+from streamer.store.audit.chained_rows import ChainedRows
 from streamer.store.audit.checkpoints import Checkpoints
 from streamer.store.audit.verify import verify_chain
 from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.calibration.encoders import Encoders
-from streamer.store.calibration.recalibration_status import GateStandings
+from streamer.store.calibration.recalibration_status import RecalibrationStatus
 from streamer.store.db.engine import Database, bad_data
 from streamer.store.db.leases import Leases
 from streamer.store.db.migrate import require_migrated
@@ -32,7 +32,7 @@ from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
-from streamer.store.policies.policy_writer import Mint
+from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.reports import Reports
 from streamer.store.risk.alerts import Alerts
 from streamer.store.risk.monitoring_state import Monitoring
@@ -81,8 +81,8 @@ class Store:
         label_keys: LabelKeys = NO_LABEL_KEYS,
         read: ReadLabels | None = None,
     ) -> None:
-        mint = Mint(policy_message, policy_keys)
-        read = read or ReadLabels(mint.trusts, label_keys)
+        writer = PolicyWriter(policy_message, policy_keys)
+        read = read or ReadLabels(writer.trusts, label_keys)
         self._database = database
         self._over = partial(
             Store,
@@ -95,24 +95,26 @@ class Store:
         )
         self._clock = clock
         self._dead_letter_message = dead_letter_message
-        self.gates = Gates(database, clock=clock, mint=mint)
-        self.policies = Policies(database, clock=clock, mint=mint)
+        self.gates = Gates(database, clock=clock, writer=writer)
+        self.policies = Policies(database, clock=clock, writer=writer)
         self.encoders = Encoders(database, clock=clock)
         self.labels = Labels(database, clock=clock, read=read)
         self.judgements = Judgements(database, clock=clock, read=read)
-        self.calibration = Calibrations(database, mint=mint, alert_message=alert_message, read=read)
+        self.calibration = Calibrations(database, writer=writer, alert_message=alert_message, read=read)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
         self.answers = Answers(database, read=read)
         self.reviews = Reviews(database, read=read)
         self.checkpoints = Checkpoints(database)
-        self.evidence = Evidence(database)
-        self.standings = GateStandings(
-            database, policies=self.policies, gates=self.gates, labels=self.labels, mint=mint, read=read
+        self.evidence = ChainedRows(database)
+        self.recalibration_status = RecalibrationStatus(
+            database, policies=self.policies, gates=self.gates, labels=self.labels, writer=writer, read=read
         )
         self.leases = Leases(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
-        self.monitoring = Monitoring(database, clock=clock, mint=mint, alert_message=alert_message, read=read)
+        self.monitoring = Monitoring(
+            database, clock=clock, writer=writer, alert_message=alert_message, read=read
+        )
 
     def under(self, lease: ProcessLease) -> Store:
         """The same store for the holder of this lease: each transaction that writes raises `LeaseLost` once it is lost.

@@ -49,7 +49,7 @@ async def until_available(
     *,
     part: str,
     wanted: Callable[[], bool] = lambda: True,
-    tell: Callable[[str, bool], None] = lambda _part, _up: None,
+    report_status: Callable[[str, bool], None] = lambda _part, _up: None,
 ) -> T | None:
     """Run `call` in `executor` until it does not raise `Unavailable`; None once it is not `wanted` any more.
 
@@ -57,9 +57,9 @@ async def until_available(
     ----------
     executor : where `call` may block.
     call : safe to repeat.
-    part : which dependency is unavailable then, for the log and for `tell`: ``database`` or ``broker``.
+    part : which dependency is unavailable then, for the log and for `report_status`: ``database`` or ``broker``.
     wanted : asked before each attempt.
-    tell : called with (part, reachable) after each attempt.
+    report_status : called with (part, reachable) after each attempt.
 
     Raises
     ------
@@ -73,12 +73,12 @@ async def until_available(
         try:
             answer = await loop.run_in_executor(executor, call)
         except Unavailable as error:
-            tell(part, False)
+            report_status(part, False)
             if loop.time() - logged > _LOG_EVERY:
                 logged = loop.time()
                 log.warning("stream.part_away", part=part, error=str(error)[:300])
             await asyncio.sleep(backoff.next_delay())
         else:
-            tell(part, True)
+            report_status(part, True)
             return answer
     return None

@@ -13,7 +13,7 @@ from streamer.security.loopback import is_loopback
 from streamer.stream.log_limits import drop_farewells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -172,6 +172,25 @@ class KafkaConnection:
         if self.properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
             context.check_hostname = False
         return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """The topics that a worker reads.
+
+    Attributes
+    ----------
+    connection : how to reach the broker.
+    topics : whose records go to the decider; responses and labels alike. Whoever reads partition 0 of the first also
+        publishes what commands left in the outbox.
+    group_id : the consumer group; its members share the partitions.
+    log_id : identity of the log, part of the stored progress; by default the cluster's id.
+    """
+
+    connection: KafkaConnection
+    topics: Sequence[str]
+    group_id: str
+    log_id: str | None = None
 
 
 @contextlib.contextmanager

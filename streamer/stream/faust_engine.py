@@ -16,14 +16,14 @@ from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.faust_settings import consumer_defaults, reader_app
-from streamer.stream.intake import Intake, Verdict
+from streamer.stream.intake import Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
-from streamer.stream.topic_identity import made_anew
+from streamer.stream.topic_identity import recreated
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
-    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.connection import Subscription
     from streamer.stream.faust_driver import LeasingConsumer, StampedMessage
     from streamer.stream.fetch_budget import FetchBudget
     from streamer.stream.observer import StreamObserver
@@ -85,32 +85,26 @@ class FaustEngine:
 
     Parameters
     ----------
-    topics : what to read; a missing topic is read from when it appears.
-    group_id : the consumer group; its members share the partitions.
+    subscription : a missing topic is read from when it appears.
     log_id : goes into every record's partition.
-    tell : called with whether the broker answers.
     """
 
     def __init__(
         self,
-        connection: KafkaConnection,
+        subscription: Subscription,
         *,
-        topics: Sequence[str],
-        group_id: str,
         log_id: str,
         intake: Intake,
         budget: FetchBudget,
         limits: ReaderLimits,
         observer: StreamObserver,
-        tell: Callable[[str, bool], None],
     ) -> None:
         self.budget = budget
         self.log_id = log_id
-        self._topics = frozenset(topics)
+        self._topics = frozenset(subscription.topics)
         self._intake = intake
         self._limits = limits
         self._observer = observer
-        self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._failure: asyncio.Future[None] = self._loop.create_future()
         self._leasing: Leasing | None = None
@@ -118,21 +112,21 @@ class FaustEngine:
         self._watch: asyncio.Task[None] | None = None
         self._resetting: asyncio.Task[None] | None = None
         self._unleased_since: float | None = None
-        self._told: dict[TP, int] = {}
+        self._last_committed: dict[TP, int] = {}
         self._unknown: frozenset[str] = frozenset()
         self._identities: dict[str, str] = {}
         self._commit_at = self._learn_at = 0.0
         self._stopping = False
         self.consumer_arguments: Mapping[str, Any] = {
             **consumer_defaults(limits),
-            **connection.for_aiokafka(AIOKafkaConsumer),
-            "group_id": group_id,
+            **subscription.connection.for_aiokafka(AIOKafkaConsumer),
+            "group_id": subscription.group_id,
         }
         self.max_record_bytes = limits.max_record_bytes
-        self._app = reader_app(connection, group_id, limits)
+        self._app = reader_app(subscription.connection, subscription.group_id, limits)
         self._app.hooks = self
         source = self._app.topic(
-            *topics,
+            *subscription.topics,
             key_type=bytes,
             key_serializer="raw",
             value_type=bytes,
@@ -199,11 +193,11 @@ class FaustEngine:
             try:
                 answer = await ask()
             except (KafkaError, TimeoutError, OSError) as error:
-                self._tell("broker", False)
+                self._observer.part("broker", False)
                 log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
                 await asyncio.sleep(backoff.next_delay())
                 continue
-            self._tell("broker", True)
+            self._observer.part("broker", True)
             return answer
 
     def assigned(self) -> set[Partition]:
@@ -244,7 +238,7 @@ class FaustEngine:
         return sought
 
     def revoked(self) -> None:
-        """Drop the leases: what is being committed may still succeed, but is nobody's alarm if it does not."""
+        """Drop the leases: what is being committed may still succeed, but it is no error if it does not."""
         if self._leasing is not None:
             self._leasing.revoke()
 
@@ -263,7 +257,7 @@ class FaustEngine:
                 self._fail(error)
 
     def _take(self, message: StampedMessage) -> None:
-        if self._intake.offer(message.fetched, now=time.monotonic()) is Verdict.BROKEN:
+        if self._intake.offer(message.fetched, now=time.monotonic()) is OfferResult.BROKEN:
             self._reset_soon("record_lost")
 
     def _fail(self, error: BaseException) -> None:
@@ -333,10 +327,10 @@ class FaustEngine:
         try:
             found = await self._consumer.thread.topic_ids(self._topics)
         except (KafkaError, TimeoutError, OSError):
-            return  # away; whatever else asks the broker tells of it
+            return  # unavailable; other requests to the broker report that
         for topic, identity in found.items():
             if self._identities.setdefault(topic, identity) != identity:
-                self._fail(WorkerHalted(WorkerExit.LOG_RECREATED, made_anew(topic)))
+                self._fail(WorkerHalted(WorkerExit.LOG_RECREATED, recreated(topic)))
 
     def _check_leases(self, now: float) -> None:
         if not self.assigned() - set(self._intake.leases):
@@ -369,9 +363,11 @@ class FaustEngine:
 
     async def _commit_progress(self) -> None:
         progress = {_tp(partition): offset for partition, offset in self._intake.committed().items()}
-        news = {tp: offset for tp, offset in progress.items() if offset and self._told.get(tp) != offset}
+        news = {
+            tp: offset for tp, offset in progress.items() if offset and self._last_committed.get(tp) != offset
+        }
         if news and await self._consumer.thread.commit_progress(news):
-            self._told = progress
+            self._last_committed = progress
 
     @property
     def _consumer(self) -> LeasingConsumer:

@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from streamer.journal import Outcome, OutcomeKind, Record
     from streamer.stream.dead_letter_cap import DeadLetterCap
     from streamer.stream.decider import Decider
+    from streamer.stream.hooks import Hooks
     from streamer.stream.intake import Intake, Run
-    from streamer.stream.reports import Reports
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
 class GroupCommit:
-    """The flusher: takes runs from the intake, has them decided, commits them, forever.
+    """The flusher: takes runs from the intake, has them decided, commits them, until cancelled.
 
     Parameters
     ----------
     executor : one thread; `Decider.outcomes` and `Journal.commit` block there.
     max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
-    reports : of its failpoints ``while_scoring`` is passed in `executor`, and ``after_score``, ``before_commit`` and
+    hooks : of its failpoints ``while_scoring`` is passed in `executor`, and ``after_score``, ``before_commit`` and
         ``after_commit``.
     """
 
@@ -56,7 +56,7 @@ class GroupCommit:
         max_records: int,
         max_bytes: int,
         cap: DeadLetterCap,
-        reports: Reports,
+        hooks: Hooks,
         on_commit: Callable[[], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -67,7 +67,7 @@ class GroupCommit:
         self._size = GroupSize(max_records)
         self._max_bytes = max_bytes
         self._cap = cap
-        self._reports = reports
+        self._hooks = hooks
         self._on_commit = on_commit
         self._clock = clock
         self._decided_again = self._policies_keep_coming = False
@@ -100,7 +100,7 @@ class GroupCommit:
         firm = self._policies_keep_coming  # then each group would be written twice
         self._policies_keep_coming = False
         while outcomes is not None:
-            self._reports.failpoint("after_score")
+            self._hooks.failpoint("after_score")
             try:
                 await self._record(runs, outcomes, firm=firm)
             except Outdated as error:
@@ -120,11 +120,11 @@ class GroupCommit:
             if isinstance(one, Decision) and one.key.gate in error.gates
         }
         log.info("stream.decided_again", records=len(again), of=len(outcomes), reason=str(error))
-        anew = await self._decide(runs, [one.record for one in again.values()], list(again.values()))
-        if anew is None:
+        repeated = await self._decide(runs, [one.record for one in again.values()], list(again.values()))
+        if repeated is None:
             return None
         decided = list(outcomes)
-        for place, outcome in zip(again, anew, strict=True):
+        for place, outcome in zip(again, repeated, strict=True):
             decided[place] = outcome
         return decided
 
@@ -136,7 +136,7 @@ class GroupCommit:
 
     async def _record(self, runs: list[Run], outcomes: Sequence[Outcome], *, firm: bool = False) -> None:
         slices = _slices(runs, outcomes)
-        self._reports.failpoint("before_commit")
+        self._hooks.failpoint("before_commit")
         began = time.monotonic()
         try:
             kinds = await self._while_held(
@@ -149,9 +149,9 @@ class GroupCommit:
         if kinds is None:
             self._stale(runs)
             return
-        self._reports.failpoint("after_commit")
-        self._reports.observer.stage("commit", time.monotonic() - began)
-        self._told(slices, kinds)
+        self._hooks.failpoint("after_commit")
+        self._hooks.observer.stage("commit", time.monotonic() - began)
+        self._observe(slices, kinds)
 
     async def _decide(
         self, runs: list[Run], records: Sequence[Record], outdated: Sequence[Outcome] = ()
@@ -159,7 +159,7 @@ class GroupCommit:
         began = time.monotonic()
 
         def decide() -> list[Outcome]:
-            self._reports.failpoint("while_scoring")
+            self._hooks.failpoint("while_scoring")
             return self._decider.outcomes(records, outdated)
 
         outcomes = await self._while_held(runs, decide, part="decider")
@@ -169,16 +169,16 @@ class GroupCommit:
             outcome.record is not record for outcome, record in zip(outcomes, records, strict=True)
         ):
             raise RuntimeError("the decider must return one outcome for each record, in order")
-        self._reports.observer.stage("score", time.monotonic() - began)
+        self._hooks.observer.stage("score", time.monotonic() - began)
         return outcomes
 
-    def _told(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
+    def _observe(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
         outcomes = [outcome for one in slices for outcome in one.outcomes]
         became = [kind for group in kinds for kind in group]
         for outcome in outcomes:
             if isinstance(outcome, Decision):
-                self._reports.ledger.remember(outcome.action, outcome.record.timestamp_ms)
-        self._reports.observer.committed(outcomes, became)
+                self._hooks.ledger.remember(outcome.action, outcome.record.timestamp_ms)
+        self._hooks.observer.committed(outcomes, became)
         self._on_commit()
         reason = self._cap.passed(became)
         if reason is not None:
@@ -196,7 +196,7 @@ class GroupCommit:
             blaming_content(call),
             part=part,
             wanted=lambda: self._all_held(runs),
-            tell=self._reports.tell,
+            report_status=self._hooks.observer.part,
         )
 
     @staticmethod

@@ -120,11 +120,11 @@ class GroupSize:
         ]
         self._largest, self._partitions = max(seen)[0], partitions
         alike = [(n, took) for n, took, of in seen if of == partitions]
-        if _tells(alike):
+        if _differ_enough(alike):
             self._cost = fixed, marginal = _line(alike)
-            if _tells(alike, lever=_LONG_LEVER):
+            if _differ_enough(alike, lever=_LONG_LEVER):
                 self._marginal = marginal
-        elif self._marginal is not None or _tells([(n, took) for n, took, _ in seen]):
+        elif self._marginal is not None or _differ_enough([(n, took) for n, took, _ in seen]):
             self._cost = None
             if seconds <= _LONGEST_SECONDS:
                 # Partitions may be what costs, rather than records. More records from the same ones show it.
@@ -151,7 +151,7 @@ class GroupSize:
         return max(1, min(self._most, int(wanted)))
 
 
-def _tells(seen: list[tuple[int, float]], *, lever: float = _LEVER) -> bool:
+def _differ_enough(seen: list[tuple[int, float]], *, lever: float = _LEVER) -> bool:
     """Whether sizes differ enough for a slope."""
     return bool(seen) and max(seen)[0] >= lever * min(seen)[0]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Reports(Protocol):
+class RecordGauges(Protocol):
     """Figures that only SQL has."""
 
     def outbox_pending(self) -> int:
@@ -48,7 +48,7 @@ class Housekeeping:
         self,
         *,
         refresh_policies: Callable[[], None],
-        reports: Reports,
+        reports: RecordGauges,
         show: Callable[[int, Mapping[Partition, int]], None],
         keep_announced: Callable[[], None] = lambda: None,
         checkpoint: Callable[[], None] | None = None,

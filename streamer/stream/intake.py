@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
     size: int
 
 
-class Verdict(Enum):
+class OfferResult(Enum):
     """The fate of an offered record."""
 
     TAKEN = "taken"
@@ -107,23 +107,23 @@ class Intake:
         self._wake()
         return gone
 
-    def offer(self, fetched: Fetched, *, now: float) -> Verdict:
+    def offer(self, fetched: Fetched, *, now: float) -> OfferResult:
         """Take the record if it is the next one of a leased partition."""
         record = fetched.record
         slot = self._slots.get(record.partition)
         if slot is None:
-            verdict = Verdict.FOREIGN
+            verdict = OfferResult.FOREIGN
         elif record.offset < slot.expected:
-            verdict = Verdict.REPEATED
+            verdict = OfferResult.REPEATED
         elif fetched.follows > slot.expected:
-            verdict = Verdict.BROKEN
+            verdict = OfferResult.BROKEN
         else:
-            verdict = Verdict.TAKEN
+            verdict = OfferResult.TAKEN
             slot.waiting.append((record, fetched.size))
             slot.expected = record.offset + 1
             slot.arrived_at = now
             self._waiting.set()
-        self._budget.arrived(fetched.flow, fetched.size, kept=verdict is Verdict.TAKEN)
+        self._budget.arrived(fetched.flow, fetched.size, kept=verdict is OfferResult.TAKEN)
         return verdict
 
     async def gather(self, *, max_records: int, max_bytes: int) -> list[Run]:

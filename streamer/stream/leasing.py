@@ -13,14 +13,14 @@ from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import DataGap, Journal, Lease, Partition
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
-from streamer.stream.topic_identity import made_anew
+from streamer.stream.topic_identity import recreated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
     from concurrent.futures import Executor
 
+    from streamer.stream.hooks import Hooks
     from streamer.stream.intake import Intake
-    from streamer.stream.reports import Reports
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class Leasing:
     ----------
     journal : its `lease` and `record_gap` are called in `executor`.
     bounds : asks the broker for the bounds of partitions.
-    reports : of its failpoints ``after_lease`` is passed.
+    hooks : of its failpoints ``after_lease`` is passed.
     topic_ids : asks the broker for the ids of topics, which the lease then compares with the stored ones.
     """
 
@@ -50,14 +50,14 @@ class Leasing:
         *,
         executor: Executor,
         bounds: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, Bounds]]],
-        reports: Reports,
+        hooks: Hooks,
         topic_ids: Callable[[Collection[str]], Awaitable[Mapping[str, str]]],
     ) -> None:
         self._journal = journal
         self._intake = intake
         self._executor = executor
         self._bounds = bounds
-        self._reports = reports
+        self._hooks = hooks
         self._topic_ids = topic_ids
         self._lock = asyncio.Lock()
         self._generation: int | None = None
@@ -65,7 +65,7 @@ class Leasing:
     def revoke(self) -> None:
         """The group rebalances: other workers may take what was leased."""
         for partition in self._intake.revoke():
-            self._reports.observer.released(partition.topic, partition.number)
+            self._hooks.observer.released(partition.topic, partition.number)
         self._generation = None
 
     async def positions(self, generation: int, partitions: Collection[Partition]) -> dict[Partition, int]:
@@ -76,7 +76,7 @@ class Leasing:
         Raises
         ------
         WorkerHalted
-            When a partition ends before the stored progress, or another worker took it meanwhile.
+            When a partition ends before the stored progress, or another worker has taken it.
         """
         async with self._lock:
             if generation != self._generation:
@@ -105,15 +105,15 @@ class Leasing:
                 lambda: self._journal.lease(partitions, topic_ids=ids),
                 part="database",
                 wanted=self._current(generation),
-                tell=self._reports.tell,
+                report_status=self._hooks.observer.part,
             )
         except TopicRecreated as error:
-            raise WorkerHalted(WorkerExit.LOG_RECREATED, made_anew(error.topic)) from error
+            raise WorkerHalted(WorkerExit.LOG_RECREATED, recreated(error.topic)) from error
         if leases is None or generation != self._generation:
             return
-        self._reports.failpoint("after_lease")
+        self._hooks.failpoint("after_lease")
         self._intake.install(leases.values(), now=time.monotonic())
-        self._reports.observer.stage("lease", time.monotonic() - began)
+        self._hooks.observer.stage("lease", time.monotonic() - began)
         log.info(
             "stream.leased",
             generation=generation,
@@ -155,7 +155,7 @@ class Leasing:
                 lambda: self._journal.record_gap(moved, gap),
                 part="database",
                 wanted=lambda: self._intake.leases.get(gap.partition) == lease,
-                tell=self._reports.tell,
+                report_status=self._hooks.observer.part,
             )
         except Fenced as error:
             if self._intake.leases.get(gap.partition) == lease:
@@ -164,7 +164,7 @@ class Leasing:
         if self._intake.leases.get(gap.partition) != lease:
             return
         self._intake.move_past(gap.partition, gap.to_offset)
-        self._reports.observer.gap(gap)
+        self._hooks.observer.gap(gap)
         log.error(
             "stream.data_gap",
             topic=gap.partition.topic,

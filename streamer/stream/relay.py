@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.reports import Reports
+    from streamer.stream.hooks import Hooks
+    from streamer.stream.relay_lane import RelayLimits
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
@@ -37,10 +38,7 @@ class Relay:
     journal : `unpublished_topics`, `unpublished`, `mark_published` and `park` are called in `executor`.
     sources : the partitions leased now.
     takes_ownerless : whether this is the worker that looks after rows of no partition.
-    max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
-    batch : messages that a lane reads and publishes at a time.
-    idle_poll : seconds between looks when nobody called `wake`, and between looks for topics without a lane.
-    reports : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
+    hooks : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
     """
 
     def __init__(
@@ -51,20 +49,16 @@ class Relay:
         executor: Executor,
         sources: Callable[[], Mapping[Partition, Lease]],
         takes_ownerless: Callable[[], bool],
-        max_request_size: int,
-        reports: Reports,
-        batch: int = 1000,
-        idle_poll: float = 1.0,
+        limits: RelayLimits,
+        hooks: Hooks,
     ) -> None:
         self._connection = connection
         self._journal = journal
         self._executor = executor
         self._sources = sources
         self._takes_ownerless = takes_ownerless
-        self._max_request_size = max_request_size
-        self._reports = reports
-        self._batch = batch
-        self._idle_poll = idle_poll
+        self._limits = limits
+        self._hooks = hooks
         self._wake = asyncio.Event()
         self._lanes: dict[str, tuple[RelayLane, asyncio.Task[None]]] = {}
         self._finishing = False
@@ -97,7 +91,7 @@ class Relay:
                     await asyncio.gather(*tasks)
                     return
                 await asyncio.wait(
-                    [waking, *tasks], timeout=self._idle_poll, return_when=asyncio.FIRST_COMPLETED
+                    [waking, *tasks], timeout=self._limits.idle_poll, return_when=asyncio.FIRST_COMPLETED
                 )
                 if waking.done():
                     self._wake.clear()
@@ -121,10 +115,8 @@ class Relay:
             executor=self._executor,
             sources=self._sources,
             read=self._read,
-            max_request_size=self._max_request_size,
-            batch=self._batch,
-            idle_poll=self._idle_poll,
-            reports=self._reports,
+            limits=self._limits,
+            hooks=self._hooks,
         )
         if self._finishing:
             lane.finish()
@@ -135,7 +127,7 @@ class Relay:
             self._executor,
             lambda: self._journal.unpublished_topics(sorted(self._sources()), ownerless=self._ownerless()),
             part="database",
-            tell=self._reports.tell,
+            report_status=self._hooks.observer.part,
         )
         return found or []
 
@@ -144,7 +136,7 @@ class Relay:
     ) -> list[OutboxMessage]:
         return self._journal.unpublished(
             sources,
-            limit=self._batch,
+            limit=self._limits.batch,
             ownerless=self._ownerless(),
             topic=topic,
             after=after,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.reports import Reports
+    from streamer.stream.hooks import Hooks
 
     Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
 
@@ -66,7 +66,7 @@ _LINGER = 0.005
 _LOOK_AHEAD = 0.02
 """Seconds after which a lane reads past the messages of a partition that is slow."""
 
-_READ_ANEW = 30.0
+_REREAD_SECONDS = 30.0
 """Seconds between readings from the first message on; in between only new ones are read."""
 
 _IDLE = 60.0
@@ -144,11 +144,27 @@ class _Sent:
     spoiled: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayLimits:
+    """The relay's bounds.
+
+    Attributes
+    ----------
+    max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
+    batch : messages that a lane reads and publishes at a time.
+    idle_poll : seconds between looks without a `wake`, and between looks for topics without a lane.
+    """
+
+    max_request_size: int
+    batch: int = 1000
+    idle_poll: float = 1.0
+
+
 class RelayLane:
     """Publishes the messages of one topic; see `streamer.stream.relay.Relay` for the arguments.
 
     Messages of a partition are in flight one group at a time, in the order of their ids; a partition that failed is
-    asked again after a delay, with one message, and the lane reads past its messages meanwhile.
+    asked again after a delay, with one message, and the lane reads past its messages.
 
     Parameters
     ----------
@@ -164,25 +180,22 @@ class RelayLane:
         executor: Executor,
         sources: Callable[[], Mapping[Partition, Lease]],
         read: Read,
-        max_request_size: int,
-        batch: int,
-        idle_poll: float,
-        reports: Reports,
+        limits: RelayLimits,
+        hooks: Hooks,
     ) -> None:
         self._topic = topic
         self._journal = journal
         self._executor = executor
         self._sources = sources
         self._read = read
-        self._batch = batch
-        self._idle_poll = idle_poll
-        self._reports = reports
-        self._producers = Producers(connection, max_request_size=max_request_size)
+        self._limits = limits
+        self._hooks = hooks
+        self._producers = Producers(connection, max_request_size=limits.max_request_size)
         self._whole = _Destination(None)  # the topic itself, before any partition of it is known
         self._destinations: dict[int | None, _Destination] = {}
         self._held: dict[Partition, Lease] = {}
         self._after = 0
-        self._anew_at = 0.0
+        self._reread_at = 0.0
         self._wake = asyncio.Event()
         self._finishing = False
         self._logged = float("-inf")
@@ -234,7 +247,7 @@ class RelayLane:
             for one in self._all()
             if one.sending is None and (one.circuit.retry_at > now or one.behind is not None)
         ]
-        timeout = max(0.0, min([self._idle_poll, *due]))
+        timeout = max(0.0, min([self._limits.idle_poll, *due]))
         if more:
             timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
         await asyncio.wait([waking, *underway], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -251,7 +264,10 @@ class RelayLane:
         messages = await self._in_database(
             lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
         )
-        full = len(messages) >= self._batch or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
+        full = (
+            len(messages) >= self._limits.batch
+            or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
+        )
         if not messages:
             if from_first:
                 self._none_waits(self._all())
@@ -272,7 +288,7 @@ class RelayLane:
         seen = {self._whole}
         for message in messages:
             one = self._destination(message.key, partitions, ready)
-            most = 1 if one.circuit.failures or self._whole.circuit.failures else self._batch
+            most = 1 if one.circuit.failures or self._whole.circuit.failures else self._limits.batch
             seen.add(one)
             if one in ready and len(groups.get(one, ())) < most:
                 groups.setdefault(one, []).append(message)
@@ -294,9 +310,9 @@ class RelayLane:
         """
         held = dict(self._sources())
         now = time.monotonic()
-        if held != self._held or now >= self._anew_at:
+        if held != self._held or now >= self._reread_at:
             # Ids grow within the partitions that we hold, and only there.
-            self._held, self._anew_at, self._after = held, now + _READ_ANEW, 0
+            self._held, self._reread_at, self._after = held, now + _REREAD_SECONDS, 0
             for one in self._all():
                 one.behind = None
         ready = {one for one in self._all() if one.free}
@@ -337,7 +353,7 @@ class RelayLane:
 
     async def _send(self, to: _Destination, messages: Sequence[OutboxMessage]) -> _Sent:
         sent = _Sent(time.monotonic())
-        self._reports.failpoint("before_publish")
+        self._hooks.failpoint("before_publish")
         try:
             async with self._producers.one() as producer:
                 await self._require_leader(producer, to.number)
@@ -387,9 +403,9 @@ class RelayLane:
         for (message, _), answer in zip(underway, answers, strict=True):
             if answer is None:
                 sent.acknowledged.append(message)
-                seconds = self._reports.ledger.acknowledged(message, now_ms)
+                seconds = self._hooks.ledger.acknowledged(message, now_ms)
                 if seconds is not None:
-                    self._reports.observer.acknowledged(seconds)
+                    self._hooks.observer.acknowledged(seconds)
                 continue
             sent.spoiled = True
             if isinstance(answer, _HOPELESS) and len(group) == 1:
@@ -421,13 +437,13 @@ class RelayLane:
             return
         published = [message for _, sent in ended for message in sent.acknowledged]
         if published:
-            self._reports.failpoint("after_publish")
+            self._hooks.failpoint("after_publish")
             await self._in_database(lambda: self._journal.mark_published(published))
-            self._reports.failpoint("after_mark")
-            self._reports.tell("broker", True)
+            self._hooks.failpoint("after_mark")
+            self._hooks.observer.part("broker", True)
             self._whole.circuit.close()
             self._flows(self._whole)
-            self._reports.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
+            self._hooks.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
         for one, sent in ended:
             for message, error in sent.hopeless:
                 await self._park(message, error)
@@ -450,11 +466,11 @@ class RelayLane:
     ) -> None:
         one.circuit.fail()
         if not broker:
-            self._reports.tell("broker", not isinstance(error, _SILENT))
+            self._hooks.observer.part("broker", not isinstance(error, _SILENT))
         reason = f"{type(error).__name__}: {error}"[:300]
         if one.circuit.failures >= _OPEN_AFTER and not one.stuck:
             one.stuck = True
-            self._reports.observer.lane(self._topic, one.number, reason)
+            self._hooks.observer.lane(self._topic, one.number, reason)
         now = time.monotonic()
         if now - self._logged > _LOG_EVERY:
             self._logged = now
@@ -469,13 +485,13 @@ class RelayLane:
     def _flows(self, one: _Destination) -> None:
         if one.stuck:
             one.stuck = False
-            self._reports.observer.lane(self._topic, one.number, None)
+            self._hooks.observer.lane(self._topic, one.number, None)
 
     async def _park(self, message: OutboxMessage, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"
         await self._in_database(lambda: self._journal.park(message, reason[:1000]))
         log.error("stream.message_parked", row=message.id, topic=message.topic, error=reason[:300])
-        self._reports.observer.parked(message, reason)
+        self._hooks.observer.parked(message, reason)
 
     def _all(self) -> Sequence[_Destination]:
         return [self._whole, *self._destinations.values()]
@@ -487,7 +503,9 @@ class RelayLane:
         return any(one.sending or one.circuit.failures or one.behind is not None for one in self._all())
 
     async def _in_database(self, call: Callable[[], T]) -> T:
-        answer = await until_available(self._executor, call, part="database", tell=self._reports.tell)
+        answer = await until_available(
+            self._executor, call, part="database", report_status=self._hooks.observer.part
+        )
         return cast("T", answer)  # `wanted` is always true, so a None comes from the call
 
 

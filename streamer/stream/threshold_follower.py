@@ -39,13 +39,13 @@ class ThresholdFollower:
         on_message: Callable[[bytes | None, bytes | None], None],
         *,
         executor: Executor,
-        tell: Callable[[str, bool], None] = lambda _part, _up: None,
+        report_status: Callable[[str, bool], None],
     ) -> None:
         self._connection = connection
         self._topic = topic
         self._on_message = on_message
         self._executor = executor
-        self._tell = tell
+        self._report_status = report_status
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -73,14 +73,17 @@ class ThresholdFollower:
             await consumer.start()
             async for record in consumer:
                 backoff.reset()
-                await self._tell_of(record.key, record.value)
+                await self._handle(record.key, record.value)
         finally:
             await closed_within(consumer, 5)
 
-    async def _tell_of(self, key: bytes | None, value: bytes | None) -> None:
+    async def _handle(self, key: bytes | None, value: bytes | None) -> None:
         try:
             await until_available(
-                self._executor, lambda: self._on_message(key, value), part="database", tell=self._tell
+                self._executor,
+                lambda: self._on_message(key, value),
+                part="database",
+                report_status=self._report_status,
             )
         except Exception:
             log.exception("stream.threshold_message_failed", topic=self._topic)

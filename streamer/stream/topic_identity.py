@@ -30,7 +30,7 @@ _VERSION = 10
 _NO_ID = uuid.UUID(int=0)
 
 
-def made_anew(topic: str) -> str:
+def recreated(topic: str) -> str:
     """Say what happened to a topic and what to do about it."""
     return (
         f"the topic {topic} was deleted and recreated: it is another topic under the same name, and the stored "

@@ -78,7 +78,7 @@ class ReadRecord(NamedTuple):
 
 
 class _Patience:
-    """Bounds the time spent on large batches: the same event loop has to send heartbeats meanwhile.
+    """Bounds the time spent on large batches: the same event loop also sends heartbeats.
 
     Counted is the thread's own time, and the time on the clock as far as it is several times that. What was spent is
     given back slowly, and something is always left, so that a partition continues whatever is sent to it.
@@ -114,7 +114,7 @@ def unpacked(codec: int, data: bytes | memoryview) -> Iterator[bytes]:
     """Unpack in chunks of bounded size. Raises `UnreadableBatch`.
 
     What follows the last whole frame and is no frame is passed over, as Kafka's own consumer does for gzip. Records that
-    it should have held are found missing by whoever reads the chunks.
+    it should have held are found missing when the chunks are read.
     """
     unpack = _CODECS.get(codec)
     if unpack is None:

@@ -1,12 +1,10 @@
-"""One worker from start to drain: everything in this room, put together from parts that others made."""
+"""One worker from start to drain: the components of this package, connected."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,25 +20,25 @@ from streamer.stream.faust_engine import Engine, FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
-from streamer.stream.health import WorkerHealth
+from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Intake
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
-from streamer.stream.observer import SilentObserver
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Relay
-from streamer.stream.reports import Reports
-from streamer.stream.stop_deadline import StopDeadline
+from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator
 
     from streamer.failpoints import Failpoint
     from streamer.journal import Journal
-    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.connection import Subscription
     from streamer.stream.decider import Decider
+    from streamer.stream.health import WorkerHealth
+    from streamer.stream.stop_deadline import StopDeadline
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -55,8 +53,6 @@ class WorkerLimits:
     max_commit_records, max_commit_bytes : of one group commit.
     max_output_bytes : the largest message that the relay publishes: an input and why it was refused fit in.
     drain_timeout : how long a stop waits for what was taken.
-    stop_timeout : how long a stop may last in all, the drain, the farewells and the end of the process included; then
-        the process is ended. Less than the half minute that supervisors give before they kill without a word.
     """
 
     reader: ReaderLimits = field(default_factory=ReaderLimits)
@@ -65,167 +61,140 @@ class WorkerLimits:
     max_commit_bytes: int = 16 * 1024 * 1024
     max_output_bytes: int = (1024 + 64) * 1024
     drain_timeout: float = 10.0
-    stop_timeout: float = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """The thresholds topic, and who wants to know of its messages (see `ThresholdFollower`)."""
+    """The thresholds topic and who follows it (see `ThresholdFollower`)."""
 
     topic: str
     on_message: Callable[[bytes | None, bytes | None], None]
 
 
-def exit_at_once(status: int) -> None:
-    """End the process without another write: no cleanup, no flush of anything but the log."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a worker ends.
+
+    Attributes
+    ----------
+    deadline : begins when the worker starts to stop, for whatever reason; it also ends the process of a zombie at once.
+        The caller calls it off.
+    asked : set it to end the worker as SIGTERM does.
+    """
+
+    deadline: StopDeadline
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 async def run_worker(
+    subscription: Subscription,
     *,
-    connection: KafkaConnection,
-    topics: Sequence[str],
-    group_id: str,
     journal: Journal,
     decider: Decider,
-    log_id: str | None = None,
     thresholds: Thresholds | None = None,
-    limits: WorkerLimits | None = None,
-    health: WorkerHealth | None = None,
-    stop: asyncio.Event | None = None,
+    limits: WorkerLimits,
+    health: WorkerHealth,
     failpoint: Failpoint = disarmed,
-    terminate: Callable[[int], None] = exit_at_once,
-    deadline: StopDeadline | None = None,
+    ending: Ending,
 ) -> None:
-    """Read `topics`, decide, record and publish, until SIGTERM, SIGINT or `stop`; then drain and return.
+    """Read, decide, record and publish until SIGTERM, SIGINT or `ending.asked`; then drain and return.
 
     Parameters
     ----------
-    connection : how to reach the broker.
-    topics : the topics whose records go to `decider`; responses and labels alike. Whoever reads partition 0 of the
-        first also publishes what commands left in the outbox.
-    group_id : the consumer group; workers of one group share the partitions.
+    subscription : what to read.
     journal : called on three threads of ours, one call at a time on each.
     decider : called on one of these threads.
-    log_id : identity of the log, part of the stored progress; by default the cluster's id.
     thresholds : the thresholds topic and who follows it; None follows nothing.
     limits : bounds and timeouts.
-    stop : set it to end the worker as SIGTERM does.
-    health : is told everything, and tells whether the worker is ready; give it the observer.
+    health : observes everything and says whether the worker is ready; give it the next observer.
     failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
-    terminate : ends the process of a zombie at once with the status; must not return outside tests.
-    deadline : begins when the worker does to stop, for whatever reason, and is the caller's to call off; by default
-        one of `limits.stop_timeout` that is called off on return.
+    ending : when to stop, and by when at the latest.
 
     Raises
     ------
     WorkerHalted
         When the worker cannot or must not go on; it has the exit status for the process.
     """
-    stopping = stop or asyncio.Event()
-    limits = limits or WorkerLimits()
-    ending = deadline or StopDeadline(limits.stop_timeout, terminate)
     limit_client_logs()
-    with (
-        _signals_set(stopping),
-        _threads("commit", "lease", "relay", "follow") as threads,
-        contextlib.ExitStack() as stack,
-    ):
-        if deadline is None:
-            stack.callback(ending.call_off)
-        told = asyncio.create_task(_begin_when(stopping, ending), name="stream-stop-deadline")
-        stack.callback(told.cancel)
-        told_to = health or WorkerHealth(SilentObserver())
+    with _signals_set(ending.asked), _threads("commit", "lease", "relay", "follow") as threads:
         worker = _Worker(
-            connection=connection,
-            topics=topics,
-            group_id=group_id,
+            subscription=subscription,
             journal=journal,
             decider=decider,
             thresholds=thresholds,
             limits=limits,
-            health=told_to,
-            reports=Reports(observer=told_to, tell=told_to.part, failpoint=failpoint),
-            ending=_Ending(stopping, ending, terminate),
+            health=health,
+            hooks=Hooks(observer=health, failpoint=failpoint),
+            ending=ending,
             threads=threads,
         )
+        stopping = asyncio.create_task(worker.begin_deadline(), name="stream-stop-deadline")
         try:
-            await worker.run(log_id)
+            await worker.run()
         except WorkerHalted as halted:
             if halted.status is not WorkerExit.FENCED:
                 log.error("stream.worker_halted", status=halted.status.name.lower(), reason=str(halted))
             raise
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """How a worker ends: when it is asked to, by when at the latest, and at once."""
-
-    asked: asyncio.Event
-    deadline: StopDeadline
-    terminate: Callable[[int], None]
+        finally:
+            stopping.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worker:
-    """The parts that `run_worker` is given, and how they work together."""
+    """What `run_worker` is given, and how it works together."""
 
-    connection: KafkaConnection
-    topics: Sequence[str]
-    group_id: str
+    subscription: Subscription
     journal: Journal
     decider: Decider
     thresholds: Thresholds | None
     limits: WorkerLimits
     health: WorkerHealth
-    reports: Reports
-    ending: _Ending
+    hooks: Hooks
+    ending: Ending
     threads: dict[str, ThreadPoolExecutor]
 
-    async def run(self, log_id: str | None) -> None:
-        found = await self._unless_stopped(self._wait_for_parts())
+    async def begin_deadline(self) -> None:
+        await self.ending.asked.wait()
+        self.ending.deadline.begin(int(WorkerExit.STOP_OVERDUE))
+
+    async def run(self) -> None:
+        found = await self._unless_stopped(self._reachable())
         if found is None:
             return
-        self.health.log_id = log_id or found
+        self.health.log_id = self.subscription.log_id or found
         budget = FetchBudget(
             max_records=self.limits.reader.max_buffered_records,
             max_bytes=self.limits.reader.max_buffered_bytes,
         )
         intake = Intake(budget)
         engine = FaustEngine(
-            self.connection,
-            topics=self.topics,
-            group_id=self.group_id,
+            self.subscription,
             log_id=self.health.log_id,
             intake=intake,
             budget=budget,
             limits=self.limits.reader,
             observer=self.health,
-            tell=self.health.part,
         )
         leasing = Leasing(
             self.journal,
             intake,
             executor=self.threads["lease"],
             bounds=engine.bounds,
-            reports=self.reports,
+            hooks=self.hooks,
             topic_ids=engine.topic_ids,
         )
         await self._read(engine, leasing, intake)
 
     async def _read(self, engine: Engine, leasing: Leasing, intake: Intake) -> None:
-        first = self.topics[0]
+        first = self.subscription.topics[0]
         relay = Relay(
-            self.connection,
+            self.subscription.connection,
             self.journal,
             executor=self.threads["relay"],
             sources=lambda: intake.leases,
             takes_ownerless=lambda: any(p.topic == first and p.number == 0 for p in tuple(intake.leases)),
-            max_request_size=self.limits.max_output_bytes,
-            reports=self.reports,
+            limits=RelayLimits(max_request_size=self.limits.max_output_bytes),
+            hooks=self.hooks,
         )
         commits = GroupCommit(
             intake,
@@ -235,21 +204,19 @@ class _Worker:
             max_records=self.limits.max_commit_records,
             max_bytes=self.limits.max_commit_bytes,
             cap=DeadLetterCap(self.limits.dead_letters),
-            reports=self.reports,
+            hooks=self.hooks,
             on_commit=relay.wake,
         )
         relaying = asyncio.create_task(relay.run(), name="stream-relay")
-        tasks: list[asyncio.Task[Any]] = [
-            asyncio.create_task(commits.run(), name="stream-group-commit"),
-            relaying,
-        ]
+        committing = asyncio.create_task(commits.run(), name="stream-group-commit")
+        tasks: list[asyncio.Task[Any]] = [committing, relaying]
         if self.thresholds is not None:
             follower = ThresholdFollower(
-                self.connection,
+                self.subscription.connection,
                 self.thresholds.topic,
                 self.thresholds.on_message,
                 executor=self.threads["follow"],
-                tell=self.health.part,
+                report_status=self.health.part,
             )
             tasks.append(asyncio.create_task(follower.run(), name="stream-threshold-follower"))
         try:
@@ -263,19 +230,22 @@ class _Worker:
                     task.result()
                 await self._drain(engine, intake, relay, relaying)
         except BaseException as error:
-            self.health.stopping = str(error) or type(error).__name__
-            self.ending.deadline.begin(
-                int(error.status if isinstance(error, WorkerHalted) else WorkerExit.CRASHED)
-            )
-            if isinstance(error, WorkerHalted) and error.status is WorkerExit.FENCED:
-                log.error("stream.worker_halted", status="fenced", reason=str(error))
-                self.ending.terminate(int(error.status))  # before anything else: a farewell would be a write
+            self._fail(error)
             raise
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await engine.stop()
+
+    def _fail(self, error: BaseException) -> None:
+        status = error.status if isinstance(error, WorkerHalted) else WorkerExit.CRASHED
+        self.health.stopping = str(error) or type(error).__name__
+        self.ending.deadline.begin(int(status))
+        if status is WorkerExit.FENCED:
+            log.error("stream.worker_halted", status="fenced", reason=str(error))
+            # Before anything else: leaving the group would be a write.
+            self.ending.deadline.terminate(int(status))
 
     async def _drain(
         self, engine: Engine, intake: Intake, relay: Relay, relaying: asyncio.Task[None]
@@ -294,28 +264,27 @@ class _Worker:
     async def _started(self, engine: Engine, leasing: Leasing) -> bool:
         await engine.start(leasing)
         self.health.joined = lambda: engine.joined
-        log.info("stream.worker_started", topics=list(self.topics), group_id=self.group_id)
+        topics, group = list(self.subscription.topics), self.subscription.group_id
+        log.info("stream.worker_started", topics=topics, group_id=group)
         return True
 
-    async def _wait_for_parts(self) -> str:
-        """Wait until database and broker answer, before the group counts on us; the cluster's id."""
+    async def _reachable(self) -> str:
+        """Wait until database and broker answer, before the worker joins the group; the cluster's id."""
+        report = self.health.part
         await until_available(
             self.threads["lease"],
             lambda: self.journal.unpublished([], limit=1),
             part="database",
-            tell=self.health.part,
+            report_status=report,
         )
-        found = await until_available(
-            self.threads["relay"],
-            self._cluster_id,
-            part="broker",
-            tell=self.health.part,
-        )
+        relay = self.threads["relay"]
+        found = await until_available(relay, self._cluster_id, part="broker", report_status=report)
         return found or ""
 
     def _cluster_id(self) -> str:
-        shake_hands(self.connection)  # what is configured wrongly ends the worker with the reason
-        return cluster_id(self.connection)
+        # A wrong configuration ends the worker with the reason.
+        shake_hands(self.subscription.connection)
+        return cluster_id(self.subscription.connection)
 
     async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
         """The result of `work`; None, and `work` is cancelled, once a stop is asked for."""
@@ -330,11 +299,6 @@ class _Worker:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-
-
-async def _begin_when(stopping: asyncio.Event, deadline: StopDeadline) -> None:
-    await stopping.wait()
-    deadline.begin(int(WorkerExit.STOP_OVERDUE))
 
 
 @contextlib.contextmanager

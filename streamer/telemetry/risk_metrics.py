@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.state import AlarmKind
-    from streamer.risk.rounds.verdict import Figures
+    from streamer.risk.rounds.verdict import OpenFigures
 
 _SECONDS_A_DAY = 86_400.0
 _VERDICTS = {"kept": 1, "not known yet": 0, "broken": -1}
@@ -136,7 +136,7 @@ def _values(report: RiskReport) -> dict[str, float | None]:
     return values
 
 
-def _open_values(figures: Figures | None) -> dict[str, float | None]:
+def _open_values(figures: OpenFigures | None) -> dict[str, float | None]:
     if figures is None:
         return {}
     values: dict[str, float | None] = {

@@ -22,7 +22,6 @@ from streamer.wiring.parts import connection, now, open_store, publish_waiting
 GATE_LOCK_SECONDS = 1.0
 """How long the service waits for a run that somebody started by hand; then the gate's turn comes again later."""
 
-STOP_SECONDS = 25.0
 BROKER_SECONDS = 2.0
 BROKER_ASKED_EVERY_SECONDS = 15.0
 
@@ -68,14 +67,13 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
     from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
     from streamer.recalibration.service import Recalibrator
     from streamer.stream.stop_deadline import StopDeadline
-    from streamer.stream.worker import exit_at_once
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
     metrics = RecalibratorMetrics()
     stop = threading.Event()
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.
-    deadline = StopDeadline(STOP_SECONDS, exit_at_once)
+    deadline = StopDeadline()
     failpoint = from_environment()
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings))
@@ -104,7 +102,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
         stack.callback(leadership.release)
         leading = store.under(leadership)
         service = Recalibrator(
-            standings=leading.standings,
+            standings=leading.recalibration_status,
             leadership=leadership,
             recalibrate=recalibrate,
             look=look,

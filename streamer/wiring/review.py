@@ -114,7 +114,7 @@ class _Due:
         from streamer.review.items import Recalibrating
 
         counted = {}
-        for standing in self._store.standings.standings(now=now()):
+        for standing in self._store.recalibration_status.standings(now=now()):
             settings = standing.gate.settings
             wanted = settings.recalibrate_after_groups
             if settings.recalibrate != "manual" and wanted is not None:

@@ -15,11 +15,14 @@ from streamer.journal import Partition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from streamer.deciding.policy_book import PolicyBook
     from streamer.events.alerts import AlertsV1
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.settings.settings import Settings
     from streamer.signing.policies import Refusal
+    from streamer.store import Store
     from streamer.stream.health import WorkerHealth
+    from streamer.stream.worker import WorkerLimits
     from streamer.telemetry.metrics import Metrics
 
 from streamer.wiring.audit import checkpointer
@@ -47,17 +50,14 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     """
     from streamer.deciding.announcements import Announcements
     from streamer.deciding.decider import BatchDecider
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.deciding.trusted_policies import TrustedPolicies
     from streamer.failpoints import from_environment
     from streamer.scoring.encoders.registry import encoder_identity
-    from streamer.stream.dead_letter_cap import DeadLetterLimits
+    from streamer.stream.connection import Subscription
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
     from streamer.stream.housekeeping import Housekeeping
-    from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.stop_deadline import StopDeadline
-    from streamer.stream.worker import Thresholds, WorkerLimits, exit_at_once
+    from streamer.stream.worker import Ending, Thresholds
     from streamer.stream.worker import run_worker as run_stream
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
@@ -71,7 +71,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     health = WorkerHealth(StreamTelemetry(metrics), essential=[named.actions])
     loading = threading.Event()
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.
-    deadline = StopDeadline(WorkerLimits().stop_timeout, exit_at_once)
+    ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
         http = stack.enter_context(
             TelemetryServer(
@@ -86,26 +86,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         store = stack.enter_context(open_store(settings))
         if identity is not None:
             store.encoders.register(identity)
-        announce(
-            {
-                "http": http.url,
-                "encoder": encoder_id,
-                "broker": broker.bootstrap,
-                "group": settings.kafka.group_id,
-            }
-        )
-        book = PolicyBook(
-            TrustedPolicies(
-                store.policies,
-                policy_keys(settings),
-                on_refused=lambda gate, _version, reason: metrics.count_refused_policy(gate, reason),
-                tell=partial(_tell_of_refused_policy, store.alerts.raise_),
-                now=now,
-            ),
-            limits=bounds,
-            on_change=lambda active: metrics.observe_policy(active.policy),
-            on_rejected=lambda _code: metrics.count_rejected_policy_event(),
-        )
+        group = settings.kafka.group_id
+        announce({"http": http.url, "encoder": encoder_id, "broker": broker.bootstrap, "group": group})
+        book = _policy_book(settings, store, metrics)
         announcements = Announcements(
             book,
             store.policies,
@@ -123,7 +106,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             Housekeeping(
                 refresh_policies=book.refresh,
                 reports=store.reports,
-                show=partial(_show_standing, metrics, health),
+                show=partial(_show_figures, metrics, health),
                 keep_announced=announcements.keep,
                 checkpoint=None
                 if settings.audit.private_key is None
@@ -133,42 +116,70 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         decider = BatchDecider(
             book=book, known=store.known, encoder=cached, topics=named, limits=bounds, clock=now
         )
+        stream = run_stream(
+            Subscription(
+                connection=broker,
+                topics=(named.responses, named.labels),
+                group_id=group,
+                log_id=settings.kafka.log_id,
+            ),
+            journal=store,
+            decider=decider,
+            thresholds=Thresholds(topic=named.thresholds, on_message=announcements.hear),
+            limits=_worker_limits(settings),
+            health=health,
+            failpoint=from_environment(),
+            ending=ending,
+        )
         try:
-            asyncio.run(
-                run_stream(
-                    connection=broker,
-                    topics=(named.responses, named.labels),
-                    group_id=settings.kafka.group_id,
-                    journal=store,
-                    decider=decider,
-                    log_id=settings.kafka.log_id,
-                    thresholds=Thresholds(topic=named.thresholds, on_message=announcements.hear),
-                    limits=WorkerLimits(
-                        reader=ReaderLimits(
-                            max_buffered_records=settings.worker.buffer_max_records,
-                            max_buffered_bytes=settings.worker.buffer_max_bytes,
-                            max_record_bytes=bounds.max_input_bytes,
-                        ),
-                        dead_letters=DeadLetterLimits(
-                            run=settings.worker.dead_letter_max_run,
-                            ratio=settings.worker.dead_letter_max_ratio,
-                            window=settings.worker.dead_letter_window,
-                        ),
-                        max_commit_records=settings.worker.commit_max_records,
-                        max_commit_bytes=settings.worker.commit_max_bytes,
-                        max_output_bytes=bounds.max_output_bytes,
-                    ),
-                    health=health,
-                    failpoint=from_environment(),
-                    deadline=deadline,
-                )
-            )
+            asyncio.run(stream)
         except WorkerHalted as halted:
             return int(halted.status)
     return 0
 
 
-def _tell_of_refused_policy(
+def _policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:
+    from streamer.deciding.policy_book import PolicyBook
+    from streamer.deciding.trusted_policies import TrustedPolicies
+
+    return PolicyBook(
+        TrustedPolicies(
+            store.policies,
+            policy_keys(settings),
+            on_refused=lambda gate, _version, reason: metrics.count_refused_policy(gate, reason),
+            raise_alert=partial(_raise_refused_policy, store.alerts.raise_),
+            now=now,
+        ),
+        limits=limits(settings),
+        on_change=lambda active: metrics.observe_policy(active.policy),
+        on_rejected=lambda _code: metrics.count_rejected_policy_event(),
+    )
+
+
+def _worker_limits(settings: Settings) -> WorkerLimits:
+    from streamer.stream.dead_letter_cap import DeadLetterLimits
+    from streamer.stream.reader_limits import ReaderLimits
+    from streamer.stream.worker import WorkerLimits
+
+    bounds, worker = limits(settings), settings.worker
+    return WorkerLimits(
+        reader=ReaderLimits(
+            max_buffered_records=worker.buffer_max_records,
+            max_buffered_bytes=worker.buffer_max_bytes,
+            max_record_bytes=bounds.max_input_bytes,
+        ),
+        dead_letters=DeadLetterLimits(
+            run=worker.dead_letter_max_run,
+            ratio=worker.dead_letter_max_ratio,
+            window=worker.dead_letter_window,
+        ),
+        max_commit_records=worker.commit_max_records,
+        max_commit_bytes=worker.commit_max_bytes,
+        max_output_bytes=bounds.max_output_bytes,
+    )
+
+
+def _raise_refused_policy(
     raise_: Callable[[AlertsV1], bool], gate: str, version: int, reason: Refusal, kept: int | None
 ) -> None:
     """Raise the alert; however many workers refuse a policy, and however often they start, it is raised once."""
@@ -197,7 +208,7 @@ def _unready(health: WorkerHealth, loaded: threading.Event) -> list[str]:
     return health.unready() if loaded.is_set() else ["the encoder is being loaded"]
 
 
-def _show_standing(
+def _show_figures(
     metrics: Metrics, health: WorkerHealth, pending: int, heights: Mapping[Partition, int]
 ) -> None:
     metrics.set_outbox_pending(pending)

@@ -26,8 +26,8 @@ from streamer.store.db.schema import decisions, outbox
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
+from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Fetched, Intake, Verdict
-from streamer.stream.reports import Reports
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.stream_observer import StreamTelemetry
 from tests.faults.site import record_threshold
@@ -138,7 +138,7 @@ class Laboratory:
                 max_records=GROUP,
                 max_bytes=64 * 2**20,
                 cap=DeadLetterCap(DeadLetterLimits(run=10**9, ratio=1.0)),
-                reports=Reports(observer=StreamTelemetry(self.metrics)),
+                hooks=Hooks(observer=StreamTelemetry(self.metrics)),
                 on_commit=lambda: None,
             )
             running = asyncio.create_task(commits.run())

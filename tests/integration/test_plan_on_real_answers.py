@@ -9,7 +9,7 @@ import pytest
 
 from streamer.clouds.cloud import Cloud, read_clouds, split_clouds
 from streamer.clouds.offline import score_clouds
-from streamer.planning.plan import make_plan
+from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import past_prompts
 from streamer.research.experiments.offline_figures import split_figures
 from streamer.scoring.encoders.encoder import CachedEncoder
@@ -45,11 +45,9 @@ def test_one_half_tells_what_the_other_gives(
     each = 1 if unit == "best" else RESPONSES  # the offline path labels every response that may ship
     plan = make_plan(
         past_prompts(halves[0], encoder=encoder, seed=0),
-        alpha=alpha,
-        labels=groups * each,
+        Budget(alpha, groups * each),
         unit=unit,
-        repetitions=1000,
-        level=LEVEL,
+        simulation=Simulation(level=LEVEL),
     )
     drawn = plan.splits[-1]
     assert (drawn.split.groups, drawn.split.per_group) == (groups, each)

@@ -11,7 +11,7 @@ from scipy import stats
 from streamer import calibrate
 from streamer.calibration.prediction import bounds_rank
 from streamer.planning.guess import Guess, make_world
-from streamer.planning.plan import make_plan
+from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import SampledBatches, guessed_prompts
 
 if TYPE_CHECKING:
@@ -45,11 +45,9 @@ def test_bounds_hold_as_many_fresh_calibrations_as_they_say(unit: Unit, alpha: f
     guess = Guess(severity=0.35, auc=0.85, correlation=0.4, responses=5)
     plan = make_plan(
         guessed_prompts(guess, seed=1),
-        alpha=alpha,
-        labels=labels,
+        Budget(alpha, labels),
         unit=unit,
-        repetitions=REPETITIONS,
-        seed=1,
+        simulation=Simulation(repetitions=REPETITIONS, seed=1),
     )
     assert plan.best.split.per_group == 1
     fresh = fresh_outcomes(guess, unit, alpha, labels)
@@ -67,7 +65,10 @@ def test_bounds_hold_as_many_fresh_calibrations_as_they_say(unit: Unit, alpha: f
 def test_more_groups_with_one_label_each_ship_most_and_every_split_keeps_the_budget() -> None:
     # The known order at 600 labels and alpha .05, in another population: .60, .59, .57, .53.
     plan = make_plan(
-        guessed_prompts(Guess(), seed=2), alpha=0.05, labels=600, unit="response", repetitions=600, seed=2
+        guessed_prompts(Guess(), seed=2),
+        Budget(0.05, 600),
+        unit="response",
+        simulation=Simulation(repetitions=600, seed=2),
     )
     rates = {one.split.per_group: one.ship_rate.mean for one in plan.splits}
     assert [one.split.groups for one in plan.splits] == [600, 300, 200, 120, 60]
@@ -82,7 +83,9 @@ def test_more_groups_with_one_label_each_ship_most_and_every_split_keeps_the_bud
 
 
 def test_more_responses_serve_more_prompts_and_no_gate_beats_the_bounds() -> None:
-    plan = make_plan(guessed_prompts(Guess(), seed=3), alpha=0.1, labels=500, repetitions=200, seed=3)
+    plan = make_plan(
+        guessed_prompts(Guess(), seed=3), Budget(0.1, 500), simulation=Simulation(repetitions=200, seed=3)
+    )
     assert [one.responses for one in plan.sizes] == [2, 3, 5, 10, 20]
     limits = [one.oracle_ship_rate for one in plan.sizes]
     assert limits == sorted(limits)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration import LabelledGroup
     from streamer.calibration.threshold import ThresholdState
-    from streamer.clouds.measurement import DecidedBatch, RiskReport
+    from streamer.clouds.measurement import DecidedBatch, OfflineRisk
     from streamer.gates.settings import Unit
 
 CASES_SHOWN = 3
@@ -53,7 +53,7 @@ class DemoRun:
     guarantee: str
     calibration: Sequence[LabelledGroup]
     decided: Sequence[DecidedBatch]
-    report: RiskReport
+    report: OfflineRisk
     origin: str
     simulated: bool
     severity_kind: str

@@ -21,7 +21,7 @@ from streamer.research.experiments.command_arguments import alpha_argument, coun
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamer.clouds.measurement import RiskReport
+    from streamer.clouds.measurement import OfflineRisk
     from streamer.gates.settings import Unit
 
 ALPHAS = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -57,7 +57,7 @@ def split_figures(
     """Run every seed's split of `scored` and average the figures."""
     runs = [run_scored(scored, unit=unit, alpha=alpha, method=method, seed=seed) for seed in seeds]
 
-    def mean(figure: Callable[[RiskReport], float | None]) -> float | None:
+    def mean(figure: Callable[[OfflineRisk], float | None]) -> float | None:
         known = [value for value in (figure(run.report) for run in runs) if value is not None]
         return math.fsum(known) / len(known) if known else None
 

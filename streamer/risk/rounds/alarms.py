@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from streamer.risk.rounds.state import WatchedAlarm
-from streamer.risk.states import DrawAlarm, RiskAlarm, SelectiveAlarm
+from streamer.risk.states import DrawAlarm, LabelAlarm, RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.state import LabelAlarmKind
-    from streamer.risk.rounds.store import Calibrated
+    from streamer.risk.rounds.store import CalibratedSample
 
 TERMS_CHANGED = "the gate was changed in what the alarm is about"
 
@@ -57,7 +57,7 @@ def draw_alarm(delta: float, *, number: int, after: int) -> WatchedAlarm:
 def goes_on(alarm: WatchedAlarm, settings: GateSettings) -> bool:
     """Whether an alarm on audit labels is the one that these settings ask for."""
     state = alarm.state
-    assert isinstance(state, RiskAlarm | SelectiveAlarm)
+    assert isinstance(state, LabelAlarm)
     if isinstance(state, RiskAlarm) and (state.alpha, state.tolerance) != (
         _budget(settings),
         _tolerance(settings),
@@ -70,7 +70,7 @@ def goes_on(alarm: WatchedAlarm, settings: GateSettings) -> bool:
     )
 
 
-def selective_limit(settings: GateSettings, calibrated: Calibrated) -> float | None:
+def selective_limit(settings: GateSettings, calibrated: CalibratedSample) -> float | None:
     """Return the mean severity from which on what ships is no better than if everything shipped; None where there is none.
 
     That is the mean severity of the calibration sample, and no more than half above what a gate that uses its whole budget

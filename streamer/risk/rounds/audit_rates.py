@@ -19,7 +19,7 @@ LEAST_EVIDENCE = 0.1
 above this long before the alarm."""
 
 LASTS = timedelta(hours=1)
-"""A raised rate ends after so long unless it is written anew: nobody may be left to end it."""
+"""A raised rate ends after so long unless it is renewed: the process that would end it may be gone."""
 
 _MOST_EVIDENCE = 1e300
 

@@ -2,7 +2,7 @@
 
 Only decisions that the audit sample took while the gate could ship are bets. One that shipped nothing of what was drawn has
 a loss of 0 at once; one whose labels are not there waits in the alarm's state, and its loss is frozen when it is first
-complete; one that is older than the label deadline counts 0 for ever.
+complete; one that is older than the label deadline counts 0 from then on.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from streamer.risk.rounds.alarms import TERMS_CHANGED, goes_on, label_alarm, sel
 from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.state import LABEL_ALARMS
-from streamer.risk.states import Draw, RiskAlarm, SelectiveAlarm
+from streamer.risk.states import Draw, LabelAlarm, RiskAlarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm
-    from streamer.risk.rounds.store import Calibrated
+    from streamer.risk.rounds.store import CalibratedSample
 
 
-class Betting:
+class LabelAlarmReader:
     """One page being read. Where all labels are there, the result does not depend on how decisions are cut into pages.
 
     Parameters
@@ -42,7 +42,7 @@ class Betting:
         *,
         now: datetime,
         deadline: timedelta,
-        calibrated: Callable[[int], Calibrated | None],
+        calibrated: Callable[[int], CalibratedSample | None],
     ) -> None:
         self._watch = watch
         self._now = now
@@ -145,7 +145,7 @@ class Betting:
         if alarm is None:
             return
         state = alarm.state
-        assert isinstance(state, RiskAlarm | SelectiveAlarm)
+        assert isinstance(state, LabelAlarm)
         overdue = (self._now - self._deadline).timestamp()
         after = state.observe(draws, known=self._known, overdue=overdue)
         if after == state:
@@ -157,4 +157,4 @@ class Betting:
 
 def _pending(alarm: WatchedAlarm) -> Sequence[Draw]:
     state = alarm.state
-    return state.bets.pending if isinstance(state, RiskAlarm | SelectiveAlarm) else ()
+    return state.bets.pending if isinstance(state, LabelAlarm) else ()

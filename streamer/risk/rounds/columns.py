@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.settings import GateSettings
-    from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.horizon import Watermark
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -75,7 +75,7 @@ class LoggedDecisions(Sequence[LoggedDecision]):
     ) -> None:
         self._rows = rows
         self._policies = policies
-        self._told: dict[int, LoggedDecision] = {}
+        self._known: dict[int, LoggedDecision] = {}
         columns: Any = zip(*rows, strict=True) if rows else [()] * len(LoggedRow._fields)
         of = dict(zip(LoggedRow._fields, columns, strict=True))
         self.numbers: tuple[int, ...] = of["number"]
@@ -100,9 +100,9 @@ class LoggedDecisions(Sequence[LoggedDecision]):
         if isinstance(place, slice):
             return [self[one] for one in range(*place.indices(len(self)))]
         row = LoggedRow._make(self._rows[place])
-        told = self._told.get(row.number)
-        if told is not None:
-            return told
+        known = self._known.get(row.number)
+        if known is not None:
+            return known
         policy = self._policies[row.policy_version]
         return LoggedDecision(
             number=row.number,
@@ -122,10 +122,10 @@ class LoggedDecisions(Sequence[LoggedDecision]):
             needed=row.needed,
         )
 
-    def told(self, decisions: Iterable[LoggedDecision]) -> LoggedDecisions:
+    def with_known(self, decisions: Iterable[LoggedDecision]) -> LoggedDecisions:
         """Return the same with what is known of these in place of what the rows say."""
         same = copy(self)
-        same._told = {one.number: one for one in decisions}
+        same._known = {one.number: one for one in decisions}
         return same
 
     def drawn(self) -> list[LoggedDecision]:
@@ -262,7 +262,7 @@ class Undrawn:
         )
         return Undrawn(self.page, range(start, stop)) if start < stop else None
 
-    def moments(self, marks: tuple[Mark, ...]) -> tuple[datetime, datetime]:
+    def moments(self, marks: tuple[Watermark, ...]) -> tuple[datetime, datetime]:
         """Return when the latest and the last of them were made; see `horizon.time_of`."""
         start, stop = self.places.start, self.places.stop
         return latest_of(self.page.numbers[start:stop], self.page.decided_at[start:stop], marks)

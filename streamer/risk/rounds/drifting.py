@@ -1,7 +1,7 @@
 """What needs no label, read as soon as it is on record: are draws made as logged, and do scores and embeddings drift?
 
 Drift is looked for against what the policy in force was calibrated on: the same numbers of the batches that its run read.
-A policy of another run begins anew. Each policy's `drift_delta` is split: half for scores, half for the numbers of the
+A policy of another run starts again. Each policy's `drift_delta` is split: half for scores, half for the numbers of the
 embedding cloud.
 """
 
@@ -41,7 +41,7 @@ _BELOW_ONE = math.nextafter(1.0, 0.0)
 _TWO_TO_64 = float(2**64)
 
 
-class Drifting:
+class DriftReader:
     """One page being read without labels. The result does not depend on how decisions are cut into pages.
 
     Parameters
@@ -112,12 +112,7 @@ class Drifting:
             labelled=np.zeros(places.size, dtype=np.bool_),
             loss=0.0,
         )
-        before, state = alarm.state.bets.seen, alarm.state.observe(rows)
-        alarm = replace(alarm, state=state)
-        if state.raised_at is not None:
-            number = decisions.numbers[places[state.raised_at - before - 1]]
-            alarm = replace(alarm, raised_by=number, raised_at=self._now)
-        self._alarms["draws", ""] = alarm
+        self._alarms["draws", ""] = self._after(alarm, alarm.state.observe(rows), decisions, places)
 
     def _begin(self, decision: LoggedDecision) -> None:
         """Look for drift against another run from this decision on."""
@@ -155,17 +150,25 @@ class Drifting:
             if not places.size:
                 continue
             assert isinstance(alarm.state, DriftAlarm)
-            before = alarm.state.bets.seen
             batches = decisions.hashed_ids
             if places.size < len(batches):
                 batches = [batches[place] for place in places.tolist()]
             state = alarm.state.observe(values, self._uniforms(batches, statistic))
-            alarm = replace(alarm, state=state)
-            if state.raised_at is not None:
-                number = decisions.numbers[places[state.raised_at - before - 1]]
-                alarm = replace(alarm, raised_by=number, raised_at=self._now)
-            self._alarms[place] = alarm
+            self._alarms[place] = self._after(alarm, state, decisions, places)
         self._places = []
+
+    def _after(
+        self,
+        alarm: WatchedAlarm,
+        state: DrawAlarm | DriftAlarm,
+        decisions: LoggedDecisions,
+        places: Places,
+    ) -> WatchedAlarm:
+        """The alarm in the state that it has after the decisions at these places."""
+        if state.raised_at is None:
+            return replace(alarm, state=state)
+        number = decisions.numbers[places[state.raised_at - alarm.state.bets.seen - 1]]
+        return replace(alarm, state=state, raised_by=number, raised_at=self._now)
 
     def _uniforms(self, batches: Sequence[bytes], statistic: str) -> Floats:
         uniforms: Floats = (

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from streamer.risk.rounds.audit_rates import next_rate
-from streamer.risk.rounds.betting import Betting
-from streamer.risk.rounds.drifting import Drifting
+from streamer.risk.rounds.betting import LabelAlarmReader
+from streamer.risk.rounds.drifting import DriftReader
 from streamer.risk.rounds.horizon import joined, marked, pruned, settled_number, time_of
-from streamer.risk.rounds.reading import Reading
+from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.resetting import reset
 from streamer.risk.rounds.serving import serve
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.horizon import Watermark
     from streamer.risk.rounds.state import GateWatch, WatchedSequence
-    from streamer.risk.rounds.store import Calibrated, Standing, WatchStore
+    from streamer.risk.rounds.store import CalibratedSample, Standing, WatchStore
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ _MOST_RUNS = 1_000
 """Runs whose findings are remembered; they never change."""
 
 
-class Page(NamedTuple):
+class PageResult(NamedTuple):
     """What a page came to.
 
     Attributes
@@ -57,7 +57,7 @@ class Page(NamedTuple):
 
     watch: GateWatch
     more: bool
-    until: Mark | None = None
+    until: Watermark | None = None
     overdue_at: datetime | None = None
     drawing: Drawing | None = None
 
@@ -73,9 +73,9 @@ class Pages:
     def __init__(self, store: WatchStore) -> None:
         self._store = store
         self._refused: set[tuple[str, str, int]] = set()
-        self._runs: dict[int, Calibrated | None] = {}
+        self._runs: dict[int, CalibratedSample | None] = {}
 
-    def page(self, standing: Standing, marks: tuple[Mark, ...], now: datetime, size: int) -> Page:
+    def page(self, standing: Standing, marks: tuple[Watermark, ...], now: datetime, size: int) -> PageResult:
         """Read the next decisions of a gate, at most so many, and write what they come to.
 
         Parameters
@@ -100,7 +100,7 @@ class Pages:
         exposure = None if watch.sequence is None else watch.sequence.state.exposure()
         reason = closing_reason(closing[0], exposure) if closing else None
 
-        def tell(closed: int | None, refused: str | None) -> list[AlertsV1]:
+        def make_alerts(closed: int | None, refused: str | None) -> list[AlertsV1]:
             events = [
                 alert_of(
                     watch, alarm, at=now, policy_version=policy.version,
@@ -119,26 +119,26 @@ class Pages:
         present, extra = (standing.rate, standing.extra) if rate is None else (rate, rate.extra)
         drawn = Drawing.of(present, extra, policy.settings, now)
         if reason is None and rate is None and not _worth_writing(before, watch, now):
-            return Page(watch, more, settled, overdue_at, drawn)
+            return PageResult(watch, more, settled, overdue_at, drawn)
         written = Written(
             watch=watch,
             ended=ended,
             close=reason,
             closing=frozenset(kind for kind in LABEL_ALARMS for one in closing if one.kind == kind),
-            tell=tell,
+            make_alerts=make_alerts,
             rate=rate,
         )
         if not self._store.write(before, written):
             log.info("watching.overtaken", gate=watch.gate)
-            return Page(before, more=True)
+            return PageResult(before, more=True)
         if rate is not None:
             log.info("watching.audit_rate", gate=watch.gate, boosted=rate.boosted, reason=rate.reason)
         for alarm in raised:
             log.warning("watching.alarm", gate=watch.gate, alarm=alarm.kind, number=alarm.number)
-        return Page(watch, more, settled, overdue_at, drawn)
+        return PageResult(watch, more, settled, overdue_at, drawn)
 
     def _read(
-        self, watch: GateWatch, standing: Standing, settled: Mark, now: datetime, size: int
+        self, watch: GateWatch, standing: Standing, settled: Watermark, now: datetime, size: int
     ) -> tuple[GateWatch, list[WatchedSequence | WatchedAlarm], bool, datetime | None]:
         gate, until = watch.gate, settled.decisions
         labels_before = watch.labels
@@ -153,14 +153,14 @@ class Pages:
         seconds = min(standing.policy.settings.monitor_deadline_seconds, _LONGEST_SECONDS)
         deadline = timedelta(seconds=seconds)
 
-        drifting = Drifting(watch, now=now, salt=standing.salt, reference=self._store.reference)
+        drifting = DriftReader(watch, now=now, salt=standing.salt, reference=self._store.reference)
         drifting.read(unseen)
         watch, drifted = drifting.result()
         if len(unseen) < size:
             watch = replace(watch, seen=max(watch.seen, until))
 
         labelled = self._store.labelled(gate, page, until=watch.labels)
-        betting = Betting(watch, now=now, deadline=deadline, calibrated=self._calibrated)
+        betting = LabelAlarmReader(watch, now=now, deadline=deadline, calibrated=self._calibrated)
         waiting = betting.waiting(watch)
         if waiting and watch.labels > labels_before:
             betting.learn(self._store.relabelled(gate, waiting, after=labels_before, until=watch.labels))
@@ -169,7 +169,7 @@ class Pages:
         if len(unbet) < size:
             watch = replace(watch, bet=max(watch.bet, until))
 
-        reading = Reading(watch, now=now, deadline=deadline)
+        reading = IntervalReader(watch, now=now, deadline=deadline)
         reading.read(labelled)
         unserved = watch
         watch, sequences = reading.result()
@@ -202,7 +202,7 @@ class Pages:
         page = self._store.decided(gate, after=after, until=until, limit=size)
         return self._store.labelled(gate, page, until=labels)
 
-    def _calibrated(self, run: int) -> Calibrated | None:
+    def _calibrated(self, run: int) -> CalibratedSample | None:
         if run not in self._runs:
             if len(self._runs) >= _MOST_RUNS:
                 self._runs.clear()
@@ -230,14 +230,14 @@ def closing_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
 
 
 def _of_this_version(watch: GateWatch) -> GateWatch:
-    """Have alarms that an older version wrote written anew, with the place up to which it had read."""
+    """Have alarms that an older version wrote written again, with the place up to which it had read."""
     return replace(watch, alarms=tuple(replace(one, carried_over=False) for one in watch.alarms))
 
 
 def _with_alert_ids(
     watch: GateWatch, ended: Sequence[WatchedSequence | WatchedAlarm], now: datetime, policy: Policy
 ) -> tuple[GateWatch, list[WatchedSequence | WatchedAlarm], list[WatchedAlarm]]:
-    """Give alarms that were raised and not told the ids of their alerts. Returns these alarms too."""
+    """Give alarms that were raised and have no alert yet the ids of their alerts. Returns these alarms too."""
     raised: list[WatchedAlarm] = []
 
     def with_id(alarm: WatchedAlarm) -> WatchedAlarm:
@@ -253,7 +253,7 @@ def _with_alert_ids(
 
 
 def _worth_writing(before: GateWatch, after: GateWatch, now: datetime) -> bool:
-    """Tell whether more has changed than the time: an idle gate costs a transaction every half minute."""
+    """Whether more has changed than the time: an idle gate costs a transaction every half minute."""
     if not before.marks or before.marks[-1][:2] != after.marks[-1][:2]:
         return True
     if not timedelta(0) <= now - before.marks[-1].at < _REFRESH:  # also when our clock was set back

@@ -39,7 +39,7 @@ LESS_SAMPLED = "the audit probability was lowered"
 JUDGE_MISSING = "the judge had not labelled a decision at its deadline"
 
 
-class Reading:
+class IntervalReader:
     """One page being read. The result does not depend on how decisions are cut into pages.
 
     Parameters
@@ -184,7 +184,7 @@ def _over(current: WatchedSequence, terms: Terms, decision: LoggedDecision, mome
         return TERMS_CHANGED
     if moment >= _next_period(current, current.began_at):
         return PERIOD_OVER
-    # What was held without scores is read at the gate's own probability, and may be the first to tell of a lower one.
+    # What was held without scores is read at the gate's own probability, and may be the first under a lower one.
     if _least_probability(decision) < current.state.plan.least_probability:
         return LESS_SAMPLED
     return None

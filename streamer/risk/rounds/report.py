@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from streamer.gates.audit_rate import day_of
-from streamer.risk.states import RiskAlarm, RiskInterval, SelectiveAlarm, budget_burn
+from streamer.risk.states import LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
 if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
@@ -62,7 +62,7 @@ class Drawing:
     ----------
     probability : of a first attempt.
     base : the gate's own audit probability.
-    raised_until : until when it is above the gate's own, unless it is raised anew; None: it is not.
+    raised_until : until when it is above the gate's own, unless it is renewed; None: it is not.
     reason : why it is as it is; empty where it was never raised.
     extra_today : labels that raised rates have asked for today (UTC), of `most`.
     """
@@ -107,7 +107,7 @@ class RiskReport:
     ended : why it reads no more, for example because no sample is drawn any more.
     exposure, selective : the intervals of everything decided in the period, also while the gate was closed.
     verdict : whether the budget is kept while the gate is open; see `verdict`.
-    service : what the verdict rests on; None where nobody has asked for one.
+    service : what the verdict rests on; None where none was asked for.
     burn : use of the period's budget; None while no time has passed in it.
     late : labels that came after their decision was read, ever.
     unwatched : decisions that no sequence read, because no sample could have taken them, ever.
@@ -198,7 +198,7 @@ def _alarm(one: WatchedAlarm) -> AlarmReport:
         alert_id=one.alert_id,
         closed_policy=one.closed_policy,
     )
-    if not isinstance(state, RiskAlarm | SelectiveAlarm):
+    if not isinstance(state, LabelAlarm):
         return report
     pending = state.bets.pending
     newest = state.bets.tail[-1].limit if state.bets.tail else None

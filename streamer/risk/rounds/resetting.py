@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ACKNOWLEDGED = "acknowledged"
 RESTARTED = ("risk", "selective", "draws")
-"""Kinds of alarms that make room for the next one when somebody acknowledges them; drift alarms belong to a policy."""
+"""Kinds of alarms that are replaced once they are acknowledged; drift alarms belong to a policy."""
 REOPENED = "the gate was opened again"
 
 
@@ -21,7 +21,7 @@ def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[Watched
     """Open the next alarm where a person has acknowledged one, or has opened a gate again that it had closed.
 
     The next one reads what was decided afterwards: after the acknowledgement, or by later policies than the one that
-    closed the gate. What went wrong before has been told.
+    closed the gate. What went wrong before has been reported.
 
     Returns the watch with the new alarms, and the alarms that ended.
     """

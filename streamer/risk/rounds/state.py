@@ -10,7 +10,7 @@ from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAl
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.risk.rounds.horizon import Mark
+    from streamer.risk.rounds.horizon import Watermark
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.serving import Service
 
@@ -64,7 +64,7 @@ class WatchedAlarm:
     run : the calibration run that a drift alarm compares with.
     state : the evidence.
     raised_by : number of the decision that raised it.
-    alert_id : of the alert that told it.
+    alert_id : of its alert.
     closed_policy : the policy by which it closed the gate.
     ended : why it reads no more; None while it does, or while it stands raised.
     carried_over : whether an older version wrote it: it is to be written as this version has it.
@@ -92,7 +92,7 @@ class GateWatch:
 
     Attributes
     ----------
-    step : how often it was written: whoever writes names the step that he read, and loses if another was faster.
+    step : how often it was written: a write names the step that it read, and fails if another one came first.
     read : every decision up to this number has been read with its labels.
     seen : every decision up to this number has been read without labels, for draws and drift.
     bet : every decision up to this number has been given to the alarms on labels, whether its labels have come or not.
@@ -117,7 +117,7 @@ class GateWatch:
     read_through: datetime | None = None
     unwatched: int = 0
     late: int = 0
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Watermark, ...] = ()
     drift_run: int | None = None
     drift_policy: int = 0
     sequence: WatchedSequence | None = None

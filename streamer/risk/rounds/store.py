@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.horizon import Mark, Probe
+    from streamer.risk.rounds.horizon import Probe, Watermark
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm, WatchedSequence
 
@@ -27,7 +27,7 @@ class Standing:
     policy : its newest policy.
     salt : the secret of its audit draw.
     probe : how far the record reaches.
-    acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when somebody acknowledged it.
+    acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when it was acknowledged.
     rate : its newest audit rate; None where it never had one.
     extra : labels that raised rates asked for on the day of `rate`.
     reopened : the alarms of `watch` that closed the gate with a policy after which another one ships something, also
@@ -44,7 +44,7 @@ class Standing:
     reopened: frozenset[LabelAlarmKind] = frozenset()
 
 
-class Calibrated(NamedTuple):
+class CalibratedSample(NamedTuple):
     """What a calibration run found of its own sample.
 
     Attributes
@@ -84,26 +84,26 @@ class Written:
     close : why the gate is to be closed; None: it is not.
     rate : the audit rate from now on; None: as it is.
     closing : the alarms that close it.
-    tell : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
+    make_alerts : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
     """
 
     watch: GateWatch
     ended: Sequence[WatchedSequence | WatchedAlarm]
     close: str | None
     closing: frozenset[LabelAlarmKind]
-    tell: Callable[[int | None, str | None], Sequence[AlertsV1]]
+    make_alerts: Callable[[int | None, str | None], Sequence[AlertsV1]]
     rate: AuditRate | None = None
 
 
 class WatchStore(Protocol):
-    """Decisions, labels and the state of watching. Calls block; each raises `Unavailable` when the database is away."""
+    """Decisions, labels and the state of watching. Calls block; each raises `Unavailable` when the database is unavailable."""
 
     def probe(self) -> Probe:
         """How far the record reaches."""
         ...
 
-    def news(self, *, after: Mark, until: Mark, told: Collection[str]) -> News:
-        """What came between two marks, the second of which is settled, and which of the alerts `told` are acknowledged."""
+    def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
+        """What came between two marks, the second of which is settled, and which of these alerts are acknowledged."""
         ...
 
     def standing(self, gate: str) -> Standing | None:
@@ -124,7 +124,7 @@ class WatchStore(Protocol):
         """Of these decisions those that labels with numbers above `after` and up to `until` are of, as `labelled` gives them."""
         ...
 
-    def calibrated(self, run: int) -> Calibrated | None:
+    def calibrated(self, run: int) -> CalibratedSample | None:
         """What a calibration run found of its own sample; None where nothing of it was labelled."""
         ...
 

@@ -5,7 +5,7 @@ Over two stretches side by side: the policy in force, and the budget period. Wha
 `kept` takes four things: the upper bound of exposure risk is inside the budget in both; a shipped answer with a label is
 among them; reading reaches to within one label lag of now; and the audit is drawn as logged. `broken` is said where the lower
 bound of either is above the budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks
-the budget is ever called kept, however often somebody looks; each policy and each period has its own delta.
+the budget is ever called kept, however often it is read; each policy and each period has its own delta.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MOST_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class OpenFigures:
     """One stretch of decisions made while the gate was open.
 
     Attributes
@@ -110,9 +110,9 @@ class ServiceReport:
     label_lag_seconds: float
     reading_stands: bool
     backlog: Backlog | None
-    present: Figures | None
-    period: Figures | None
-    before: Figures | None
+    present: OpenFigures | None
+    period: OpenFigures | None
+    before: OpenFigures | None
 
 
 def with_verdict(
@@ -181,7 +181,7 @@ def _stands(report: RiskReport, *, now: datetime, lag: float, behind: bool, back
 
 
 def _judged(
-    report: RiskReport, present: Figures | None, period: Figures | None, *, closed: bool, stands: bool
+    report: RiskReport, present: OpenFigures | None, period: OpenFigures | None, *, closed: bool, stands: bool
 ) -> tuple[Verdict, Reason]:
     sides = [one for one in (present, period) if one is not None]
     if any(one.verdict == "broken" for one in sides):
@@ -202,7 +202,7 @@ def _judged(
     return "not known yet", "too few labels"
 
 
-def _figures(stretch: Stretch | None, budget: float) -> Figures | None:
+def _figures(stretch: Stretch | None, budget: float) -> OpenFigures | None:
     if stretch is None or not stretch.open.decisions:
         return None
     found, exposure = stretch.open, stretch.open.exposure()
@@ -211,7 +211,7 @@ def _figures(stretch: Stretch | None, budget: float) -> Figures | None:
         verdict = "broken"
     elif exposure.upper < budget and found.answers:
         verdict = "kept"
-    return Figures(
+    return OpenFigures(
         first_policy=stretch.first_policy,
         last_policy=stretch.last_policy,
         since=stretch.since,

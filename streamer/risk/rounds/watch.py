@@ -1,7 +1,7 @@
 """Watching the risk of every gate: round after round, a bounded piece of the record into the states, and alerts out of them.
 
 A round asks once, for all gates, where something came, and gives each of those a turn: a page of the record, and more
-pages as long as there is time and all others have had one. So nobody's backlog holds up another gate's alarm by more than
+pages as long as there is time and all others have had one. So one gate's backlog delays another one's alarm by at most
 a page, and what is quiet costs next to nothing.
 
 A turn reads the record at one moment, computes, and writes everything in one transaction: places, states,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateRevision
-    from streamer.risk.rounds.horizon import Mark
-    from streamer.risk.rounds.page import Page
+    from streamer.gates.policy import GateRevision, Policy
+    from streamer.risk.rounds.horizon import Watermark
+    from streamer.risk.rounds.page import PageResult
     from streamer.risk.rounds.store import WatchStore
 
 log = structlog.get_logger(__name__)
@@ -52,14 +52,14 @@ _QUIET_SHARE = 100
 
 
 class RiskObserver(Protocol):
-    """What is told of the risk; see `streamer.telemetry.risk_metrics`."""
+    """Observes the risk; see `streamer.telemetry.risk_metrics`."""
 
     def show_risk(self, report: RiskReport) -> None: ...
     def show_alerts(self, counts: Mapping[tuple[str, str], int]) -> None: ...
     def forget_risk(self, gates: Sequence[str] | None = None) -> None: ...
 
 
-class Alerts(Protocol):
+class AlertCounts(Protocol):
     """The alerts on record."""
 
     def counts(self) -> dict[tuple[str, str], int]:
@@ -73,7 +73,7 @@ class _Quiet:
 
     report: RiskReport
     policy: int
-    told: frozenset[str]
+    alerts: frozenset[str]
     overdue_at: datetime | None
 
 
@@ -84,8 +84,8 @@ class RiskWatch:
     ----------
     store : decisions, labels, and where watching stands.
     alerts : the alerts on record.
-    observer : is told what the risk is.
-    stopping : whether we were told to stop; no transaction is begun then any more.
+    observer : observes the risk.
+    stopping : whether a stop was requested; no further transaction begins then.
     page, pages : decisions in a transaction, transactions of a gate in a round.
     """
 
@@ -93,7 +93,7 @@ class RiskWatch:
         self,
         store: WatchStore,
         *,
-        alerts: Alerts,
+        alerts: AlertCounts,
         observer: RiskObserver,
         stopping: Callable[[], bool] = lambda: False,
         page: int = PAGE,
@@ -110,13 +110,13 @@ class RiskWatch:
         self._shown: frozenset[str] = frozenset()
         self._quiet: dict[str, _Quiet] = {}
         self._turns: dict[str, float] = {}
-        self._marks: tuple[Mark, ...] = ()
-        self._through: Mark | None = None
+        self._marks: tuple[Watermark, ...] = ()
+        self._through: Watermark | None = None
         self._looked: datetime | None = None
         self._paging = Pages(store)
 
     def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
-        """Watch every gate once. Raises `Unavailable` while the database is away; one gate's trouble is no other's."""
+        """Watch every gate once. Raises `Unavailable` while the database is unavailable; one gate's trouble is no other's."""
         began = self._monotonic()
         names = frozenset(gate.gate for gate in gates)
         self._observer.forget_risk(sorted(self._shown - names))
@@ -164,8 +164,8 @@ class RiskWatch:
             self._quiet = {}  # moments at which something is overdue are of the clock as it was
             self._through = until
             return
-        told = {alert for one in self._quiet.values() for alert in one.told}
-        news = self._store.news(after=after, until=until, told=sorted(told))
+        alerts = {alert for one in self._quiet.values() for alert in one.alerts}
+        news = self._store.news(after=after, until=until, alert_ids=sorted(alerts))
         self._quiet = {
             name: one
             for name, one in self._quiet.items()
@@ -173,7 +173,7 @@ class RiskWatch:
             and name not in news.decided
             and name not in news.labelled
             and one.policy == news.policies.get(name)
-            and one.told.isdisjoint(news.acknowledged)
+            and one.alerts.isdisjoint(news.acknowledged)
             and (one.overdue_at is None or now < one.overdue_at)
         }
         self._through = until
@@ -192,12 +192,10 @@ class RiskWatch:
         if standing is None:
             return False
         page = self._paging.page(standing, self._marks, now, size)
-        report = report_of(page.watch, standing.policy.settings, page.drawing)
-        report = with_verdict(report, page.watch, standing.policy, now=now)
-        self._observer.show_risk(report)
+        report = self._show(page, standing.policy, now)
         # An alarm that could not close its gate tries again in each round.
         if self._is_all(page) and not closing_alarms(page.watch, standing.policy):
-            told = frozenset(
+            alerts = frozenset(
                 one.alert_id
                 for one in page.watch.alarms
                 if one.kind in RESTARTED
@@ -205,10 +203,10 @@ class RiskWatch:
                 and one.raised_by is not None
                 and one.alert_id is not None
             )
-            self._quiet[name] = _Quiet(report, standing.policy.version, told, page.overdue_at)
+            self._quiet[name] = _Quiet(report, standing.policy.version, alerts, page.overdue_at)
         return page.more
 
-    def _is_all(self, page: Page) -> bool:
+    def _is_all(self, page: PageResult) -> bool:
         """Whether nothing is left to read of what the round knows to be there."""
         until, through = page.until, self._through
         if page.more or until is None or through is None:
@@ -235,7 +233,10 @@ class RiskWatch:
             page = self._paging.page(standing, self._marks, now, self._size)
         if standing is None:
             return None
-        report = report_of(page.watch, standing.policy.settings, page.drawing)
-        report = with_verdict(report, page.watch, standing.policy, now=now)
+        return self._show(page, standing.policy, now)
+
+    def _show(self, page: PageResult, policy: Policy, now: datetime) -> RiskReport:
+        report = report_of(page.watch, policy.settings, page.drawing)
+        report = with_verdict(report, page.watch, policy, now=now)
         self._observer.show_risk(report)
         return report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamer.events.alerts import alert
-from streamer.risk.states import RiskAlarm, SelectiveAlarm
+from streamer.risk.states import LabelAlarm, RiskAlarm
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,7 +49,7 @@ def alert_of(
         "decisions": state.bets.seen,
         "batch": alarm.raised_by,
     }
-    if isinstance(state, RiskAlarm | SelectiveAlarm):
+    if isinstance(state, LabelAlarm):
         exposure = None if watch.sequence is None else watch.sequence.state.exposure()
         details |= {"closed_by_policy": closed, "false_every": state.bets.false_every}
         if isinstance(state, RiskAlarm):
@@ -105,7 +105,7 @@ def closed_alert(gate: str, alarm: WatchedAlarm, *, closed: int, at: datetime, r
 
 def _finding(alarm: WatchedAlarm) -> str:
     state = alarm.state
-    assert isinstance(state, RiskAlarm | SelectiveAlarm)
+    assert isinstance(state, LabelAlarm)
     seen = state.bets.seen
     what = (
         f"expected exposure risk passed {state.theta:.4g} (budget {state.alpha:.4g}, tolerance {state.tolerance:.3g}) within"
@@ -139,5 +139,5 @@ def _done(gate: str, alarm: WatchedAlarm, closed: int | None, refused: str | Non
     setting = "on_alarm" if alarm.kind == "risk" else "on_selective_alarm"
     return (
         f"The gate goes on shipping, as it is set to ({setting} report). Look at what shipped; `{_close(gate)}`"
-        f" ships nothing from then on, `streamer recalibrate {gate}` calibrates anew."
+        f" ships nothing from then on, `streamer recalibrate {gate}` recalibrates it."
     )

@@ -3,7 +3,7 @@
 Every state is immutable, small whatever it has read, and JSON to the last bit, so that it can live in a database.
 """
 
-from streamer.risk.states.alarm import RiskAlarm, SelectiveAlarm
+from streamer.risk.states.alarm import LabelAlarm, RiskAlarm, SelectiveAlarm
 from streamer.risk.states.cloud import cloud_centre, cosine_to_centre, mean_pairwise_cosine
 from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions, NotSampled
 from streamer.risk.states.drawn_bets import Draw, DrawnBets
@@ -25,6 +25,7 @@ __all__ = [
     "ExposurePlan",
     "ExposureSequence",
     "IntervalPath",
+    "LabelAlarm",
     "NotSampled",
     "OpenTime",
     "RestartedBets",

@@ -30,6 +30,7 @@ from streamer.risk.states.restarted_bets import RestartedBets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Self
 
 KIND = "streamer.monitoring.risk-alarm.v2"
 OLDER_KIND = "streamer.monitoring.risk-alarm.v1"
@@ -39,22 +40,57 @@ _OLDER_BETS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiskAlarm:
-    """The alarm on exposure risk: a few numbers and the draws that wait for a label. Immutable.
+class LabelAlarm:
+    """An alarm on labels: a few numbers and the draws that wait for a label. Immutable.
 
-    A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` anew. A new policy needs no
+    A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` again. A new policy needs no
     new alarm.
+
+    Attributes
+    ----------
+    bets : the evidence.
+    """
+
+    bets: DrawnBets
+
+    @property
+    def evidence(self) -> float:
+        """The most that any prefix of the draws comes to; 1/delta raises the alarm."""
+        return self.bets.evidence
+
+    @property
+    def known_evidence(self) -> float:
+        """The present evidence of the draws whose loss is known; the others are left out."""
+        return self.bets.known_evidence
+
+    @property
+    def raised_at(self) -> int | None:
+        """The draw that the alarm bets on, from 1, that raised the alarm; None while it is quiet."""
+        return self.bets.raised_at
+
+    def observe(
+        self,
+        draws: Iterable[Draw] = (),
+        *,
+        known: Mapping[int, float] | None = None,
+        overdue: float = -math.inf,
+    ) -> Self:
+        """Return the state with more draws and more losses known; see `DrawnBets.after`."""
+        return replace(self, bets=self.bets.after(draws, known=known, overdue=overdue))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskAlarm(LabelAlarm):
+    """The alarm on exposure risk.
 
     Attributes
     ----------
     alpha : the budget on exposure risk, in (0, 1).
     tolerance : how far above it is still accepted, 0 or more, with alpha + tolerance < 1.
-    bets : the evidence.
     """
 
     alpha: float
     tolerance: float
-    bets: DrawnBets
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
@@ -85,34 +121,9 @@ class RiskAlarm:
         """What is bet against: alpha + tolerance."""
         return self.alpha + self.tolerance
 
-    @property
-    def evidence(self) -> float:
-        """The most that any prefix of the draws comes to; 1/delta raises the alarm."""
-        return self.bets.evidence
-
-    @property
-    def known_evidence(self) -> float:
-        """The present evidence of the draws whose loss is known; the others are left out."""
-        return self.bets.known_evidence
-
-    @property
-    def raised_at(self) -> int | None:
-        """The draw, from 1, that raised the alarm; None while it is quiet."""
-        return self.bets.raised_at
-
     def draw(self, number: int, loss: float | None = None, *, moment: float = 0.0) -> Draw:
         """A decision of an open phase that was drawn, as this alarm bets on it; a loss of None is not known yet."""
         return Draw(number, self.theta, 1.0, loss, moment)
-
-    def observe(
-        self,
-        draws: Iterable[Draw] = (),
-        *,
-        known: Mapping[int, float] | None = None,
-        overdue: float = -math.inf,
-    ) -> RiskAlarm:
-        """Return the state with more draws and more losses known; see `DrawnBets.after`."""
-        return replace(self, bets=self.bets.after(draws, known=known, overdue=overdue))
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
@@ -143,45 +154,13 @@ class RiskAlarm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectiveAlarm:
-    """The alarm on selective risk. Immutable, as `RiskAlarm`; each draw brings its own limit.
-
-    Attributes
-    ----------
-    bets : the evidence.
-    """
-
-    bets: DrawnBets
+class SelectiveAlarm(LabelAlarm):
+    """The alarm on selective risk; each draw brings its own limit."""
 
     @classmethod
     def open(cls, *, delta: float, false_every: int | None = None) -> SelectiveAlarm:
         """Arm an alarm; nothing has been read."""
         return cls(bets=DrawnBets(delta=delta, false_every=false_every))
-
-    @property
-    def evidence(self) -> float:
-        """The most that any prefix of the draws comes to; 1/delta raises the alarm."""
-        return self.bets.evidence
-
-    @property
-    def known_evidence(self) -> float:
-        """The present evidence of the draws whose loss is known; the others are left out."""
-        return self.bets.known_evidence
-
-    @property
-    def raised_at(self) -> int | None:
-        """The draw of something shipped, from 1, that raised the alarm; None while it is quiet."""
-        return self.bets.raised_at
-
-    def observe(
-        self,
-        draws: Iterable[Draw] = (),
-        *,
-        known: Mapping[int, float] | None = None,
-        overdue: float = -math.inf,
-    ) -> SelectiveAlarm:
-        """Return the state with more draws and more losses known; see `DrawnBets.after`."""
-        return replace(self, bets=self.bets.after(draws, known=known, overdue=overdue))
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""

@@ -19,7 +19,7 @@ The alarm is raised when E_i reaches 1/delta.
 
 are a nonnegative supermartingale: a restart moves money from one term to the other, and a bet does not win on average. It
 begins at 1 + rho K(N), and E_i <= M_i. By Ville's inequality the alarm is falsely raised within its first N draws with a
-chance of at most delta (1 + rho ceil(N/r)), which is about delta + N/H. Without rho (H never) that is delta for ever.
+chance of at most delta (1 + rho ceil(N/r)), which is about delta + N/H. Without rho (H never) that is delta for all time.
 
 **Labels that have not come.** F_ij rises with x_i. With 0 for every loss that is not known, each E_i is therefore at most
 what it will be once all are known; so is the largest of them. Looking at every prefix in every round and raising as soon
@@ -70,7 +70,7 @@ class Draw(NamedTuple):
     limit : s in (0, 1): what the expected loss is bet against, for each share that ships.
     share : w in (0, 1]; 1 where the loss is of the whole decision.
     loss : x in [0, 1]; None while it is not known.
-    moment : when it was decided, in seconds; whoever calls it overdue goes by this.
+    moment : when it was decided, in seconds; it is overdue by this.
     """
 
     number: int
@@ -162,7 +162,7 @@ class DrawnBets:
         ----------
         draws : the next ones, in order.
         known : losses by the numbers of draws. What is known already stays as it is.
-        overdue : draws from this moment or before are known from now on: a loss that nobody has told is 0.
+        overdue : draws from this moment or before are known from now on: a loss that is not known is 0.
 
         Raises
         ------
@@ -171,10 +171,10 @@ class DrawnBets:
         """
         if self.raised_at is not None:
             return self
-        told = known or {}
+        losses = known or {}
         new = list(draws)
         _check(new, after=self.tail[-1].number if self.tail else -1)
-        tail = [_told(draw, told, overdue) for draw in (*self.tail, *new)]
+        tail = [_known(draw, losses, overdue) for draw in (*self.tail, *new)]
         for place in range(len(tail) - MOST_WAITING):
             if tail[place].loss is None:
                 tail[place] = tail[place]._replace(loss=0.0)
@@ -243,7 +243,7 @@ class DrawnBets:
         )
 
 
-def _told(draw: Draw, known: Mapping[int, float], overdue: float) -> Draw:
+def _known(draw: Draw, known: Mapping[int, float], overdue: float) -> Draw:
     if draw.loss is not None:
         return draw
     loss = known.get(draw.number)

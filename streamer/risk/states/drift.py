@@ -52,7 +52,7 @@ class DriftAlarm:
     """The state of one drift alarm. Immutable; `observe` returns the next state.
 
     It may watch any one number a batch: the score that decides, or what a batch's embeddings amount to (`cloud`).
-    It is blind where that number does not move, and it cannot tell a harmless change from a harmful one. After a
+    It is blind where that number does not move, and it cannot distinguish a harmless change from a harmful one. After a
     change it takes the changed numbers in as well, so that evidence grows fastest at first.
 
     Attributes

@@ -1,4 +1,4 @@
-"""A bet that begins anew every so often, so that a change late in a quiet stream is seen about as fast as an early one.
+"""A bet that restarts at intervals, so that a change late in a quiet stream is seen about as fast as an early one.
 
 Several bets j multiply their stakes by factors F_ij whose mean given the past is at most 1 while the hypothesis
 holds. With restarts at s_1 = 1, s_2 = 1 + r, s_3 = 1 + 2 r, ... the evidence after t decisions is

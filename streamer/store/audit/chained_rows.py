@@ -46,23 +46,23 @@ _PAGE = 1_000
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
 
-class Evidence:
+class ChainedRows:
     """Opens the record at one moment."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @contextmanager
-    def snapshot(self) -> Iterator[EvidenceSnapshot]:
+    def snapshot(self) -> Iterator[ChainedRowsSnapshot]:
         """Everything that is read until the end is of one moment."""
         with self._database.reading(snapshot=True) as connection:
             if not self._database.sqlite:
                 # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            yield EvidenceSnapshot(connection)
+            yield ChainedRowsSnapshot(connection)
 
 
-class EvidenceSnapshot:
+class ChainedRowsSnapshot:
     """The record at one moment. Each part is read when it is asked for, page by page."""
 
     def __init__(self, connection: sa.Connection) -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streamer.recalibration.verdict import Outcome
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
-    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.policies.policy_writer import PolicyWriter
     from streamer.store.policies.proposals import Proposal
     from streamer.store.risk.alerts import AlertMessage
 
@@ -54,10 +54,10 @@ class Calibrations:
     """Implements `streamer.recalibration.one_gate.RunStore`."""
 
     def __init__(
-        self, database: Database, *, mint: Mint, alert_message: AlertMessage, read: ReadLabels
+        self, database: Database, *, writer: PolicyWriter, alert_message: AlertMessage, read: ReadLabels
     ) -> None:
         self._database = database
-        self._mint = mint
+        self._writer = writer
         self._alert_message = alert_message
         self._read = read
 
@@ -202,7 +202,7 @@ class Calibrations:
                         " that would hold less; run again"
                     )
             decided = run.decided
-            policy = self._mint.next(
+            policy = self._writer.next(
                 connection,
                 replace(
                     present,
@@ -307,7 +307,7 @@ class Calibrations:
 
     def _unrevised(self, connection: sa.Connection, run: CalibrationRun, expected: int | None) -> Policy:
         """Lock the run's gate and return its newest policy; raise `UsageError` if the gate was revised since."""
-        present = self._mint.lock_newest(connection, run.gate.gate)
+        present = self._writer.lock_newest(connection, run.gate.gate)
         if expected is not None and present.version != expected:
             raise PolicyChanged(
                 f"gate {run.gate.gate} got policy {present.version} while a run was compared with {expected}; run again"
@@ -341,7 +341,7 @@ class Calibrations:
         """
         return self._database.writing(
             lambda connection: proposals.activate(
-                connection, gate, run, by=by, reason=reason, now=now, mint=self._mint
+                connection, gate, run, by=by, reason=reason, now=now, writer=self._writer
             )
         )
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamer.store.labels.revisions import Labels
     from streamer.store.policies.gates import Gates
     from streamer.store.policies.policies import Policies
-    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.policies.policy_writer import PolicyWriter
 
 
 class _InForce(NamedTuple):
@@ -43,7 +43,7 @@ class _InForce(NamedTuple):
     run: int
 
 
-class GateStandings:
+class RecalibrationStatus:
     """Implements `streamer.recalibration.standing.Standings`."""
 
     def __init__(
@@ -53,14 +53,14 @@ class GateStandings:
         policies: Policies,
         gates: Gates,
         labels: Labels,
-        mint: Mint,
+        writer: PolicyWriter,
         read: ReadLabels,
     ) -> None:
         self._database = database
         self._policies = policies
         self._gates = gates
         self._labels = labels
-        self._mint = mint
+        self._writer = writer
         self._versions: dict[str, int] = {}
         self._in_force: dict[str, _InForce] = {}
         self._runs = NewestRuns()
@@ -122,7 +122,7 @@ class GateStandings:
             proposed=proposed,
             held_until=run.held_until if run is not None and proposed else None,
             labels=self._counts.labels_seen(one.gate.gate),
-            missing_key=self._mint.missing_key(one.gate.gate, signed=one.signed),
+            missing_key=self._writer.missing_key(one.gate.gate, signed=one.signed),
         )
 
     def _look_for_policies(self, connection: sa.Connection) -> None:

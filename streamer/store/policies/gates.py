@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
-    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.policies.policy_writer import PolicyWriter
 
 _SEED_BITS = 63
 
@@ -34,10 +34,10 @@ _SEED_BITS = 63
 class Gates:
     """The decision points that risk owners have set up."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], datetime], mint: Mint) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], writer: PolicyWriter) -> None:
         self._database = database
         self._clock = clock
-        self._mint = mint
+        self._writer = writer
 
     def create(
         self,
@@ -100,7 +100,7 @@ class Gates:
                 created_by=by,
                 reason=reason,
             )
-            self._mint.write(connection, policy)
+            self._writer.write(connection, policy)
             return revision
 
         try:
@@ -130,7 +130,7 @@ class Gates:
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> GateRevision:
-            present = self._mint.lock_newest(connection, name)
+            present = self._writer.lock_newest(connection, name)
             newest = _in_force(connection, name)
             # From the policy, which is trusted: a revision without one may be anybody's.
             before = present.settings
@@ -162,7 +162,7 @@ class Gates:
                     calibration_run=None,
                     guarantee="",
                 )
-            self._mint.next(connection, policy, by=by, reason=reason, now=moment)
+            self._writer.next(connection, policy, by=by, reason=reason, now=moment)
             return revision
 
         return self._database.writing(work)

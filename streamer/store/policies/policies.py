@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamer.journal import ActivePolicy, OutboxMessage
     from streamer.signing.policies import PolicyVersion
     from streamer.store.db.engine import Database
-    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.policies.policy_writer import PolicyWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,10 @@ class PolicyEvent:
 class Policies:
     """The life of policies."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], datetime], mint: Mint) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], datetime], writer: PolicyWriter) -> None:
         self._database = database
         self._clock = clock
-        self._mint = mint
+        self._writer = writer
 
     def newest(self, gate: str) -> Policy:
         """The newest policy, whether it is trusted or not. Raises `UsageError` when there is no such gate."""
@@ -88,7 +88,7 @@ class Policies:
         return [
             one.active.policy
             for one in self.every_version(gate)
-            if one.active is not None and self._mint.trusts(one)
+            if one.active is not None and self._writer.trusts(one)
         ]
 
     def get(self, gate: str, version: int) -> Policy:
@@ -128,8 +128,8 @@ class Policies:
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> Policy:
-            present = self._mint.lock_to_close(connection, gate)
-            return self._mint.next(
+            present = self._writer.lock_to_close(connection, gate)
+            return self._writer.next(
                 connection,
                 replace(
                     present,
@@ -157,14 +157,14 @@ class Policies:
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> Policy:
-            present = self._mint.lock_newest(connection, gate)
-            older = self._mint.trusted(connection, gate, version)
+            present = self._writer.lock_newest(connection, gate)
+            older = self._writer.trusted(connection, gate, version)
             changed = calibrated_for_another(older.settings, present.settings)
             if changed:
                 raise UsageError(
                     f"policy {version} of {gate} was calibrated for different settings ({', '.join(changed)}); recalibrate instead"
                 )
-            return self._mint.next(
+            return self._writer.next(
                 connection,
                 replace(
                     present,
@@ -191,9 +191,9 @@ class Policies:
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> Policy:
-            newest = self._mint.lock_any(connection, gate)
-            vouched = self._mint.to_sign(connection, gate, version)
-            return self._mint.next(
+            newest = self._writer.lock_any(connection, gate)
+            vouched = self._writer.to_sign(connection, gate, version)
+            return self._writer.next(
                 connection, replace(vouched, version=newest), by=by, reason=reason, now=moment
             )
 
@@ -224,7 +224,7 @@ class Policies:
         (found,) = read_versions(connection, [(policy.gate, policy.version)])
         if found.active is None or found.active.policy != policy:
             return None
-        return self._mint.message_of(found)
+        return self._writer.message_of(found)
 
 
 def _at(found: PolicyVersion, rate: AuditRate | None) -> PolicyVersion:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
 
 
-class Mint:
+class PolicyWriter:
     """Makes policies, within transactions of others.
 
     Parameters

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
-    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.policies.policy_writer import PolicyWriter
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.id.label("run"),
@@ -133,10 +133,10 @@ def activate(
     by: str,
     reason: str,
     now: datetime,
-    mint: Mint,
+    writer: PolicyWriter,
 ) -> Policy:
     """Put what is proposed in force; see `streamer.store.calibration.calibration_runs.Calibrations.activate`."""
-    present = mint.lock_newest(connection, gate)
+    present = writer.lock_newest(connection, gate)
     proposal = newest(connection, gate)
     if proposal is None and (connection.execute(_alarm_closure(gate)).scalar() or 0) >= present.version:
         raise UsageError(
@@ -158,7 +158,7 @@ def activate(
             f"run {proposal.run} was calibrated for different settings than gate {gate!r} has now ({', '.join(changed)}); "
             "recalibrate instead"
         )
-    return mint.next(
+    return writer.next(
         connection,
         replace(
             present,

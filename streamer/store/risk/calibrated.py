@@ -8,12 +8,12 @@ import sqlalchemy as sa
 
 from streamer.gates.rule import Cut
 from streamer.recalibration.comparison import Reading, ship_rate
-from streamer.risk.rounds.store import Calibrated
+from streamer.risk.rounds.store import CalibratedSample
 from streamer.store.calibration.calibration_runs import inputs_of
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
 
 
-def calibrated(connection: sa.Connection, run: int) -> Calibrated | None:
+def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
     """Read the share that the threshold of a run ships of its sample, and how severe the sample is, shipped or not.
 
     Each group counts once, as far as it was labelled. None where there is no such run or no label.
@@ -45,4 +45,4 @@ def calibrated(connection: sa.Connection, run: int) -> Calibrated | None:
     if not means:
         return None
     reading = Reading(Cut(found.state, found.threshold), found.rule)
-    return Calibrated(ship_share=ship_rate(reading, found.unit, groups), mean_severity=fmean(means))
+    return CalibratedSample(ship_share=ship_rate(reading, found.unit, groups), mean_severity=fmean(means))

@@ -164,7 +164,7 @@ def labelled(
     kinds |= {one.settings.judge_kind for one in asked if one.settings.judge_kind is not None}
     said, came = _severities(connection, labels, gate, kinds, [one.batch_id for one in asked], until)
     marks = _marks(connection, asked)
-    return found.told(_with(one, marks.get(one.number, ()), said, came) for one in asked)
+    return found.with_known(_with(one, marks.get(one.number, ()), said, came) for one in asked)
 
 
 def relabelled(

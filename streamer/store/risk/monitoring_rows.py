@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.risk.rounds.horizon import Mark
+from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.serving import Service
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
@@ -228,7 +228,7 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         unwatched=row["unwatched"],
         late=row["late"],
         marks=tuple(
-            Mark(decisions, labels, transactions, datetime.fromisoformat(at))
+            Watermark(decisions, labels, transactions, datetime.fromisoformat(at))
             for decisions, labels, transactions, at in json.loads(row["marks"])
         ),
         drift_run=row["drift_run"],

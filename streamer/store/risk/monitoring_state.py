@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     from streamer.gates.audit_rate import AuditRate
     from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.horizon import Mark, Probe
+    from streamer.risk.rounds.horizon import Probe, Watermark
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedSequence
-    from streamer.risk.rounds.store import Calibrated, Written
+    from streamer.risk.rounds.store import CalibratedSample, Written
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
-    from streamer.store.policies.policy_writer import Mint
+    from streamer.store.policies.policy_writer import PolicyWriter
     from streamer.store.risk.alerts import AlertMessage
 
 
@@ -53,13 +53,13 @@ class Monitoring:
         database: Database,
         *,
         clock: Callable[[], datetime],
-        mint: Mint,
+        writer: PolicyWriter,
         alert_message: AlertMessage,
         read: ReadLabels,
     ) -> None:
         self._database = database
         self._clock = clock
-        self._mint = mint
+        self._writer = writer
         self._message = alert_message
         self._read = read
 
@@ -68,14 +68,14 @@ class Monitoring:
         with self._database.reading() as connection:
             return monitored_decisions.probe(connection)
 
-    def news(self, *, after: Mark, until: Mark, told: Collection[str]) -> News:
+    def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
         """What came between two marks, by gate, and which of these alerts are acknowledged."""
         with self._database.reading(snapshot=True) as connection:
             return News(
                 decided=monitored_decisions.gates_decided(connection, after.decisions, until.decisions),
                 labelled=monitored_decisions.gates_labelled(connection, after.labels, until.labels),
                 policies=dict(newest_keys(connection, None)),
-                acknowledged=frozenset(_acknowledged(connection, told)),
+                acknowledged=frozenset(_acknowledged(connection, alert_ids)),
             )
 
     def standing(self, gate: str) -> Standing | None:
@@ -85,13 +85,13 @@ class Monitoring:
             if not found or found[0].active is None:
                 return None
             watch = read_watch(connection, gate)
-            told = [one.alert_id for one in watch.alarms if one.alert_id is not None]
+            alert_ids = [one.alert_id for one in watch.alarms if one.alert_id is not None]
             rate, extra = _rate(connection, gate)
             return Standing(
                 watch=watch,
                 policy=found[0].active.policy,
                 salt=found[0].active.audit_salt,
-                acknowledged=_acknowledged(connection, told),
+                acknowledged=_acknowledged(connection, alert_ids),
                 probe=monitored_decisions.probe(connection),
                 reopened=_reopened(connection, watch),
                 rate=rate,
@@ -151,7 +151,7 @@ class Monitoring:
             labels = self._read.table(connection, gate)
             return monitored_decisions.relabelled(connection, labels, gate, numbers, after=after, until=until)
 
-    def calibrated(self, run: int) -> Calibrated | None:
+    def calibrated(self, run: int) -> CalibratedSample | None:
         """What a calibration run found of its own sample; None where nothing of it was labelled."""
         with self._database.reading(snapshot=True) as connection:
             return calibrated(connection, run)
@@ -193,7 +193,7 @@ class Monitoring:
                 )
             write_sequences(connection, before, watch, written.ended)
             write_alarms(connection, before, watch, written.ended)
-            for event in written.tell(closed, refused):
+            for event in written.make_alerts(closed, refused):
                 raise_alert(connection, event, message=self._message)
             if written.rate is not None:
                 audit_rates.append(connection, before.gate, written.rate, now)
@@ -203,13 +203,13 @@ class Monitoring:
 
     def _close(self, connection: sa.Connection, gate: str, reason: str, now: datetime) -> int:
         """Close a gate, unless an alarm has closed it already; returns the policy that it is closed by."""
-        present = self._mint.lock_to_close(connection, gate)
+        present = self._writer.lock_to_close(connection, gate)
         if present.state == "closed" and present.created_by == MONITOR:
             return present.version
         closed = replace(
             present, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
         )
-        return self._mint.next(connection, closed, by=MONITOR, reason=reason, now=now).version
+        return self._writer.next(connection, closed, by=MONITOR, reason=reason, now=now).version
 
 
 def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:
@@ -217,12 +217,12 @@ def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:
     return rate, 0 if rate is None else audit_rates.extra_labels(connection, gate, rate.since)
 
 
-def _acknowledged(connection: sa.Connection, told: Collection[str]) -> dict[str, int]:
+def _acknowledged(connection: sa.Connection, alert_ids: Collection[str]) -> dict[str, int]:
     """Which of these alerts are acknowledged, and the newest batch by then."""
     query = sa.select(alerts.c.alert_id, alert_acknowledgements.c.last_batch).join(
         alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id
     )
-    found = bulk_insert.look_up(connection, query, [alerts.c.alert_id], [(one,) for one in told])
+    found = bulk_insert.look_up(connection, query, [alerts.c.alert_id], [(one,) for one in alert_ids])
     return {row["alert_id"]: row["last_batch"] for row in found}
 
 

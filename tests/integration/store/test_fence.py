@@ -1,4 +1,4 @@
-"""Once a policy is minted, nothing is committed that an older one decided; and no ship past its deadline."""
+"""Once a policy is written, nothing is committed that an older one decided; and no ship past its deadline."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch:
 
 
 def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: World) -> None:
-    """Several gates in one commit, in any order, while others mint policies of all of them."""
+    """Several gates in one commit, in any order, while others write policies of all of them."""
     names = [f"gate-{number}" for number in range(4)]
     for name in names:
         world.gate(name, unit="response")
@@ -353,7 +353,7 @@ def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: Wo
                 newest = {name: store.policies.newest(name) for name in names}
         return outdated
 
-    def mint(number: int) -> int:
+    def writer(number: int) -> int:
         store = world.open()
         for turn in range(5):
             for name in names[:: 1 if number else -1]:
@@ -363,7 +363,7 @@ def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: Wo
     with ThreadPoolExecutor(5) as pool:
         workers = [pool.submit(work, number) for number in range(3)]
         try:
-            for one in [pool.submit(mint, number) for number in range(2)]:
+            for one in [pool.submit(writer, number) for number in range(2)]:
                 one.result(120)
         finally:
             stop.set()

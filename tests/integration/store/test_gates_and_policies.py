@@ -86,11 +86,11 @@ def test_what_does_not_exist_is_said_so(world: World) -> None:
 
 def open_gate(world: World, threshold: float = 0.5) -> Policy:
     """Write an open threshold the way a calibration does, without its run."""
-    mint = world.store.policies._mint
+    writer = world.store.policies._writer
 
     def work(connection):  # type: ignore[no-untyped-def]
-        present = mint.lock_newest(connection, "support-bot")
-        return mint.next(
+        present = writer.lock_newest(connection, "support-bot")
+        return writer.next(
             connection,
             replace(present, state="cut", threshold=threshold, calibrated=True, guarantee="holds"),
             by="ana",

@@ -22,8 +22,8 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
+from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Fetched, Intake
-from streamer.stream.reports import Reports
 from tests.counting_encoder import CountingEncoder
 from tests.integration.store.conftest import World, interrupted
 
@@ -98,7 +98,7 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
                 max_records=1000,
                 max_bytes=2**20,
                 cap=DeadLetterCap(DeadLetterLimits()),
-                reports=Reports(failpoint=failpoint),
+                hooks=Hooks(failpoint=failpoint),
                 on_commit=lambda: None,
             )
             running = asyncio.create_task(commits.run())

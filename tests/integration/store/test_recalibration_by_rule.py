@@ -364,12 +364,12 @@ def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., Lab
 
 
 def new_groups(one: LabelledGate) -> int:
-    (found,) = one.store.standings.standings(now=one.clock(), recount=False)
+    (found,) = one.store.recalibration_status.standings(now=one.clock(), recount=False)
     return found.new_groups
 
 
 def raised_groups(one: LabelledGate) -> int:
-    (found,) = one.store.standings.standings(now=one.clock())
+    (found,) = one.store.recalibration_status.standings(now=one.clock())
     return found.raised_groups
 
 
@@ -412,7 +412,7 @@ def test_labels_that_rise_bring_a_run_about_that_holds_more_and_none_that_holds_
     schedule = Schedule(time.monotonic)
 
     def due() -> str | None:
-        (found,) = one.store.standings.standings(now=one.clock(), recount=False)
+        (found,) = one.store.recalibration_status.standings(now=one.clock(), recount=False)
         return schedule.due(found, now=one.now)
 
     assert due() is None
@@ -456,7 +456,7 @@ def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[
     assert new_groups(one) == 0
     one.store.gates.revise(GATE, {"alpha": 0.2}, by="ana", reason="another budget")
     assert new_groups(one) == 30
-    (found,) = one.store.standings.standings(now=one.clock())
+    (found,) = one.store.recalibration_status.standings(now=one.clock())
     assert found.last is not None
     assert not found.last.usable
     one.run()
@@ -471,9 +471,9 @@ def test_a_standing_shows_the_newest_run_and_its_candidates(site: Callable[..., 
     one = site(recalibrate="propose")
     one.label(one.decide(200), bad_below(0.3))
     one.run()
-    (found,) = one.store.standings.standings(now=one.clock())
+    (found,) = one.store.recalibration_status.standings(now=one.clock())
     assert found.proposed
     assert found.last is not None
     assert found.last.groups == 200
     assert {"mean", "crc", "bb", "rbwa", "betting", "age"} <= dict(found.last.candidates).keys()
-    assert one.store.standings.labels_pending() == {GATE: 0}
+    assert one.store.recalibration_status.labels_pending() == {GATE: 0}

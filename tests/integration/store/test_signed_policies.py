@@ -105,14 +105,14 @@ def place(migrated_database_url: str) -> Iterator[Place]:
 
 def cut(store: Store, threshold: float = 0.5, **changes: Any) -> Policy:
     """Put a threshold in force the way a calibration does, without its run."""
-    mint = store.policies._mint
+    writer = store.policies._writer
 
     def work(connection: sa.Connection) -> Policy:
-        present = mint.lock_newest(connection, GATE)
+        present = writer.lock_newest(connection, GATE)
         wanted = replace(
             present, state="cut", threshold=threshold, calibrated=True, guarantee="holds", **changes
         )
-        return mint.next(connection, wanted, by="ana", reason="calibrated", now=store.policies._clock())
+        return writer.next(connection, wanted, by="ana", reason="calibrated", now=store.policies._clock())
 
     return store._database.writing(work)
 
@@ -127,7 +127,7 @@ class Worker:
             store.policies,
             keys,
             on_refused=lambda _gate, version, why: self.refused.append((version, why)),
-            tell=lambda _gate, version, why, kept: self.alerts.append((version, why, kept)),
+            raise_alert=lambda _gate, version, why, kept: self.alerts.append((version, why, kept)),
             now=lambda: START,
         )
 
@@ -262,13 +262,13 @@ def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, 
         else:
             assert restarted.trusted
             assert restarted.policy.version < good.version
-        for mint in (
+        for writer in (
             lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"),
             lambda: store.policies.rollback(GATE, 1, by="x", reason="x"),
             lambda: store.policies.sign(GATE, good.version, by="x", reason="x"),
         ):
             with pytest.raises(UsageError, match="is not trusted"):
-                mint()
+                writer()
         place.attack(sa.update(target).where(where).values({key: before[key] for key in change}))
         assert keys.refusal(store.policies.versions()[GATE]) is None, name
     assert {version for version, _ in running.refused} <= set(range(1, good.version + 1))
@@ -348,12 +348,12 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     )
     assert worker.refused == [(1, "unsigned"), (2, "unsigned")]
     store = place.open(keys)
-    for mint in (
+    for writer in (
         lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"),
         lambda: cut(store),
     ):
         with pytest.raises(UsageError, match=f"streamer threshold sign {GATE} --version 2"):
-            mint()
+            writer()
     with pytest.raises(UsageError, match="no policy of gate"):
         store.policies.close(GATE, by="x", reason="x")
     with pytest.raises(UsageError, match="STREAMER_POLICIES_PRIVATE_KEY_FILE"):
@@ -400,7 +400,7 @@ def test_without_a_key_nothing_follows_a_signed_policy_unless_signing_is_given_u
     with pytest.raises(UsageError, match="no key to sign with is configured"):
         place.open(keys_of(ours)).gates.create("other", SETTINGS, by="ana", reason="new")
     for one, missing in ((store, False), (without, True), (place.open(keys_of(ours)), True)):
-        (found,) = one.standings.standings(now=START)
+        (found,) = one.recalibration_status.standings(now=START)
         assert (found.missing_key is not None) == missing
     given_up = place.open(keys_of(give_up_signing=True))
     assert given_up.policies.close(GATE, by="bo", reason="complaints").version == 2

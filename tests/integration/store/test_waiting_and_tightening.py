@@ -167,7 +167,7 @@ def test_a_looser_threshold_waits_for_one_label_lag_and_is_tested_again(
     proposal = one.store.calibration.proposal(GATE)
     assert proposal is not None
     assert proposal.held_until == until
-    (standing,) = one.store.standings.standings(now=one.clock())
+    (standing,) = one.store.recalibration_status.standings(now=one.clock())
     assert standing.held_until == until
     # Another run meanwhile keeps the wait, and does not begin it anew.
     again = one.run()

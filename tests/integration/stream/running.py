@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
 
+from streamer.stream.connection import Subscription
 from streamer.stream.health import WorkerHealth
 from streamer.stream.observer import SilentObserver
+from streamer.stream.stop_deadline import StopDeadline
 from streamer.stream.tail import Tail, TailedRecord
-from streamer.stream.worker import WorkerLimits, run_worker
+from streamer.stream.worker import Ending, WorkerLimits, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Witness(SilentObserver):
-    """Remembers what it was told."""
+    """Remembers what happened."""
 
     def __init__(self) -> None:
         self.resets: list[str] = []
@@ -59,22 +61,23 @@ class RunningWorker:
         self.health = WorkerHealth(self.witness)
         self.stop = asyncio.Event()
         self.terminated: list[int] = []
+        self._deadline = StopDeadline(terminate=self.terminated.append)
         self.passed: list[str] = []
         self._arguments: dict[str, Any] = {
-            "connection": broker.connection,
-            "topics": topics,
-            "group_id": broker.group,
+            "subscription": Subscription(
+                connection=broker.connection, topics=topics, group_id=broker.group, log_id=broker.log_id
+            ),
             "journal": journal,
             "decider": decider,
-            "log_id": broker.log_id,
             "health": self.health,
-            "stop": self.stop,
-            "terminate": self.terminated.append,
+            "ending": Ending(deadline=self._deadline, asked=self.stop),
             "failpoint": self.passed.append,
         }
 
     def start(self, limits: WorkerLimits | None = None, **more: Any) -> RunningWorker:
-        self.task = asyncio.create_task(run_worker(**self._arguments, limits=limits, **more))
+        running = run_worker(**self._arguments, limits=limits or WorkerLimits(), **more)
+        self.task = asyncio.create_task(running)
+        self.task.add_done_callback(lambda _: self._deadline.call_off())
         return self
 
     async def until(self, condition: Callable[[], bool], *, seconds: float = 30.0) -> None:

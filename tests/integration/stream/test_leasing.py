@@ -11,9 +11,9 @@ import pytest
 
 from streamer.journal import DataGap, Partition
 from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Intake
 from streamer.stream.leasing import Bounds, Leasing
-from streamer.stream.reports import Reports
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness
 
@@ -48,7 +48,7 @@ def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed() -> No
                 intake,
                 executor=executor,
                 bounds=bounds,
-                reports=Reports(observer=witness),
+                hooks=Hooks(observer=witness),
                 topic_ids=topic_ids,
             )
             given_up = asyncio.create_task(leasing.positions(1, [ONE]))

@@ -12,7 +12,7 @@ from kafka.admin import NewPartitions
 
 from streamer.stream.connection import KafkaConnection
 from tests.integration.stream.memory_journal import MemoryJournal
-from tests.integration.stream.relaying import WITHIN, a_relay
+from tests.integration.stream.relaying import MOST_BEHIND, a_relay
 from tests.integration.stream.running import all_records
 
 if TYPE_CHECKING:
@@ -31,18 +31,20 @@ def keys_of(partition: int, partitions: int, count: int) -> list[bytes]:
 @pytest.mark.kafka
 @pytest.mark.expected_errors(NOT_FOUND)
 def test_a_topic_that_is_missing_holds_up_nobody_else(real: TestedBroker) -> None:
-    actions, missing = real.topic("actions"), real.prefix + "missing"
+    actions, control = real.topic("actions"), real.topic("control")
+    missing = real.prefix + "missing"
 
     async def scenario() -> None:
-        async with a_relay(real.connection, MemoryJournal()) as relaying:
+        async with (
+            a_relay(real.connection, MemoryJournal()) as relaying,
+            a_relay(real.connection, MemoryJournal()) as healthy,
+        ):
             keys = keys_of(0, 4, 25) + keys_of(1, 4, 25)
-            await relaying.pace(actions, keys[:2], rounds=1)
-            healthy = await relaying.pace(actions, keys)
+            await relaying.most_behind(actions, keys[:2], healthy, control, rounds=1)
             waiting = [
                 relaying.put(missing, b"k%d" % (number % 50), b"%d" % number) for number in range(2000)
             ]
-            without = await relaying.pace(actions, keys)
-            assert without <= WITHIN * healthy
+            assert await relaying.most_behind(actions, keys, healthy, control) <= MOST_BEHIND
             await relaying.until(lambda: len(relaying.health.stuck()) == 1)
             assert f"topic {missing}: UnknownTopicOrPartition" in relaying.health.stuck()[0]
             await asyncio.to_thread(real.topic, "missing")
@@ -60,6 +62,7 @@ def test_a_topic_that_is_missing_holds_up_nobody_else(real: TestedBroker) -> Non
 @pytest.mark.kafka
 @pytest.mark.expected_errors(NOT_FOUND, r"aiokafka\.producer\.sender: Got error produce response")
 def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_broker: KafkaBroker) -> None:
+    own_kafka_broker.create_topic("control", 4)
     folder = own_kafka_broker.add_log_folder()
     own_kafka_broker.create_topic("actions", 3)
     own_kafka_broker.restart()
@@ -68,13 +71,16 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
         admin.create_partitions({"actions": NewPartitions(total_count=4)})  # into the empty folder
 
         async def scenario() -> None:
-            async with a_relay(KafkaConnection(own_kafka_broker.bootstrap), MemoryJournal()) as relaying:
+            connection = KafkaConnection(own_kafka_broker.bootstrap)
+            async with (
+                a_relay(connection, MemoryJournal()) as relaying,
+                a_relay(connection, MemoryJournal()) as healthy,
+            ):
                 others = [key for number in range(3) for key in keys_of(number, 4, 17)]
                 lost = keys_of(3, 4, 5)
                 await relaying.until(lambda: (folder / "actions-3").is_dir())
                 assert not (folder / "actions-2").exists()
-                await relaying.pace("actions", others + lost, rounds=1)
-                healthy = await relaying.pace("actions", others)
+                await relaying.most_behind("actions", others + lost, healthy, "control", rounds=1)
                 shutil.rmtree(folder)
                 # The broker notices when it wants to make a file there.
                 admin.create_topics(
@@ -82,14 +88,14 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
                 )
                 # More than a lane reads at a time.
                 waiting = [relaying.put("actions", key) for key in lost * 500]
-                without = await relaying.pace("actions", others)
-                print(f"{healthy:.2f} s, with a partition without a leader {without:.2f} s")
+                first = await relaying.most_behind("actions", others, healthy, "control")
                 await relaying.until(lambda: len(relaying.health.stuck()) == 1)
                 assert "topic actions, partition 3: LeaderNotAvailable" in relaying.health.stuck()[0]
-                again = await relaying.pace("actions", others)
+                again = await relaying.most_behind("actions", others, healthy, "control")
+                print(f"behind with a partition without a leader: {first:.0%}, then {again:.0%}")
                 assert not relaying.published(waiting[:1])
-                assert without <= WITHIN * healthy
-                assert again <= WITHIN * healthy
+                assert first <= MOST_BEHIND
+                assert again <= MOST_BEHIND
 
         asyncio.run(scenario())
     finally:

@@ -73,13 +73,13 @@ class Traffic:
         """Put a policy in force that ships everything, as a calibration would."""
         from dataclasses import replace
 
-        mint = self.store.monitoring._mint
+        writer = self.store.monitoring._writer
 
         def work(connection: sa.Connection) -> Any:
-            present = mint.lock_newest(connection, GATE)
+            present = writer.lock_newest(connection, GATE)
             fields = {"state": "open", "calibrated": True, "calibration_run": run, "guarantee": "none"}
             opened = replace(present, **(fields | changes))  # type: ignore[arg-type]
-            return mint.next(connection, opened, by="ana", reason="", now=START)
+            return writer.next(connection, opened, by="ana", reason="", now=START)
 
         self.policy = self.store._database.writing(work)
 

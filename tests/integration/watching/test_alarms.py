@@ -95,12 +95,12 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     light_traffic: Callable[..., Traffic],
 ) -> None:
     traffic = light_traffic()
-    mint = traffic.store.monitoring._mint
+    writer = traffic.store.monitoring._writer
 
     def refuses(*_: Any) -> Any:
         raise UsageError("no key to sign with is configured.")
 
-    traffic.store.monitoring._mint = type("Refusing", (), {"lock_to_close": refuses})()  # type: ignore[assignment]
+    traffic.store.monitoring._writer = type("Refusing", (), {"lock_to_close": refuses})()  # type: ignore[assignment]
     raised(traffic)
     (told,) = traffic.store.alerts.list()
     assert "could NOT be closed: no key to sign with is configured. Close" in told.alert.message
@@ -118,7 +118,7 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     assert [one.level for one in _gates(settings) if "an alarm should have closed it on" in one.text] == [
         "fail"
     ]
-    traffic.store.monitoring._mint = mint
+    traffic.store.monitoring._writer = writer
     traffic.watcher().watch(GATE, now=START + DAY)
     assert traffic.store.policies.newest(GATE).state == "closed", "tried again until it can be done"
     closure = traffic.store.calibration.alarm_closure(GATE)
@@ -144,7 +144,7 @@ def test_an_alarm_that_is_to_close_the_gate_afterwards_and_cannot_begins_the_sam
     def refuses(*_: Any) -> Any:
         raise UsageError("no key to sign with is configured.")
 
-    monkeypatch.setattr(store.monitoring, "_mint", type("Refusing", (), {"lock_to_close": refuses})())
+    monkeypatch.setattr(store.monitoring, "_writer", type("Refusing", (), {"lock_to_close": refuses})())
     traffic.watcher().watch(GATE, now=START + DAY)
     assert store.policies.newest(GATE).state == "open"
     closure = store.calibration.alarm_closure(GATE)
@@ -324,7 +324,7 @@ def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic])
     from streamer.risk.rounds.store import Written
 
     written = Written(
-        watch=replace(after, read=99), ended=[], close="no", closing=frozenset(), tell=lambda *_: []
+        watch=replace(after, read=99), ended=[], close="no", closing=frozenset(), make_alerts=lambda *_: []
     )
     assert monitoring.write(fresh, written) is False, "a first round that comes too late"
     assert monitoring.write(replace(after, step=after.step - 1), written) is False

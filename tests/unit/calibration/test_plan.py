@@ -21,7 +21,9 @@ from streamer.calibration.plan import (
     smallest_alpha,
 )
 from streamer.calibration.prediction import Population, best_ship_rate, bounds_rank, predict
+from streamer.calibration.registry import weighting_scheme
 
+MEAN = weighting_scheme("mean")
 ALPHAS = st.one_of(
     st.floats(0.004, 0.99), st.integers(2, 250).map(lambda k: 1 / k), st.sampled_from([0.01, 0.05, 0.1])
 )
@@ -118,7 +120,7 @@ def test_a_prediction_is_what_plain_calibrations_give(method: str) -> None:
         population,
         [Split(60, 2)],
         alpha=0.1,
-        method=method,
+        scheme=weighting_scheme(method),
         repetitions=400,
         rng=np.random.default_rng(2),
     )
@@ -146,13 +148,19 @@ def test_what_is_infeasible_ships_nothing_and_what_is_harmless_everything() -> N
     ones = np.ones((50, 2), dtype=bool)
     bad = Population(np.full((50, 2), 0.5), np.ones((50, 2)), ones)
     few, many = predict(
-        bad, [Split(5, 2), Split(40, 1)], alpha=0.1, repetitions=20, rng=np.random.default_rng(0)
+        bad, [Split(5, 2), Split(40, 1)], alpha=0.1, scheme=MEAN, repetitions=20, rng=np.random.default_rng(0)
     )
     assert few.ship_rate.high == many.ship_rate.high == 0
     assert (few.nothing_ships, few.selective_risk) == (1.0, None)
     fine = Population(np.full((50, 2), 0.5), np.zeros((50, 2)), ones, held=50)
     (open_,) = predict(
-        fine, [Split(9, 1)], alpha=0.1, repetitions=20, resampled=True, rng=np.random.default_rng(0)
+        fine,
+        [Split(9, 1)],
+        alpha=0.1,
+        scheme=MEAN,
+        repetitions=20,
+        resampled=True,
+        rng=np.random.default_rng(0),
     )
     assert open_.ship_rate.low == pytest.approx(0.5)
     assert open_.ship_rate.high == pytest.approx(0.5)
@@ -170,11 +178,19 @@ def test_bounds_leave_no_more_outside_than_they_say() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda p: predict(p, [Split(5, 3)], alpha=0.1, repetitions=20, rng=np.random.default_rng()),
-        lambda p: predict(p, [Split(0, 1)], alpha=0.1, repetitions=20, rng=np.random.default_rng()),
-        lambda p: predict(p, [Split(5, 1)], alpha=0.1, repetitions=5, rng=np.random.default_rng()),
-        lambda p: predict(p, [], alpha=0.1, repetitions=20, level=1, rng=np.random.default_rng()),
-        lambda p: predict(p, [], alpha=2, repetitions=20, rng=np.random.default_rng()),
+        lambda p: predict(
+            p, [Split(5, 3)], alpha=0.1, scheme=MEAN, repetitions=20, rng=np.random.default_rng()
+        ),
+        lambda p: predict(
+            p, [Split(0, 1)], alpha=0.1, scheme=MEAN, repetitions=20, rng=np.random.default_rng()
+        ),
+        lambda p: predict(
+            p, [Split(5, 1)], alpha=0.1, scheme=MEAN, repetitions=5, rng=np.random.default_rng()
+        ),
+        lambda p: predict(
+            p, [], alpha=0.1, scheme=MEAN, repetitions=20, level=1, rng=np.random.default_rng()
+        ),
+        lambda p: predict(p, [], alpha=2, scheme=MEAN, repetitions=20, rng=np.random.default_rng()),
         lambda p: Population(p.scores, p.severities[:1], p.shippable),
         lambda p: Population(p.scores, p.severities + np.nan, p.shippable),
         lambda p: Population(p.scores[:0], p.severities[:0], p.shippable[:0]),

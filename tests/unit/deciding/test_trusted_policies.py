@@ -79,7 +79,7 @@ class Told:
             table,
             keys,
             on_refused=lambda _gate, number, why: self.counted.append((number, why)),
-            tell=self._tell,
+            raise_alert=self._tell,
             now=lambda: NOW,
         )
 

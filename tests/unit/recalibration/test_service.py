@@ -166,7 +166,7 @@ def test_a_long_run_holds_up_no_round_and_the_end_waits_for_it() -> None:
     assert stage.happened("publish"), "and what waited was published beside it"
 
 
-def test_nothing_is_run_once_it_was_told_to_stop() -> None:
+def test_nothing_is_run_once_a_stop_was_requested() -> None:
     stage = Stage(a=500)
     stage.stopping = True
     stage.step()
@@ -304,7 +304,7 @@ def test_what_a_broken_round_recorded_is_published_all_the_same() -> None:
     stage.raising["watch"] = Unavailable("one gate's rows are locked")
     with pytest.raises(Unavailable):
         stage.service.round()
-    assert stage.service._told.is_set()
+    assert stage.service._wake.is_set()
 
 
 @pytest.mark.parametrize("place", ["held", "standings", "watch"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamer.journal import Lease, Partition, Record
 from streamer.stream.fetch_budget import FetchBudget
-from streamer.stream.intake import Fetched, Intake, Run, Verdict
+from streamer.stream.intake import Fetched, Intake, OfferResult, Run
 
 ONE = Partition("log", "topic", 0)
 TWO = Partition("log", "topic", 1)
@@ -40,7 +40,7 @@ def gathered(intake: Intake, *, max_records: int = 1000, max_bytes: int = 10**9)
 
 def test_records_in_order_are_taken() -> None:
     intake, _ = an_intake()
-    assert [intake.offer(fetched(n), now=1.0) for n in range(3)] == [Verdict.TAKEN] * 3
+    assert [intake.offer(fetched(n), now=1.0) for n in range(3)] == [OfferResult.TAKEN] * 3
     (run,) = gathered(intake)
     assert [one.offset for one in run.records] == [0, 1, 2]
     assert (run.expected_offset, run.next_offset) == (0, 3)
@@ -48,8 +48,8 @@ def test_records_in_order_are_taken() -> None:
 
 def test_a_hole_in_the_log_is_passed_and_lies_inside_the_run() -> None:
     intake, _ = an_intake(Lease(ONE, 1, 5))
-    assert intake.offer(fetched(7, follows=5), now=1.0) is Verdict.TAKEN
-    assert intake.offer(fetched(20, follows=8), now=1.0) is Verdict.TAKEN
+    assert intake.offer(fetched(7, follows=5), now=1.0) is OfferResult.TAKEN
+    assert intake.offer(fetched(20, follows=8), now=1.0) is OfferResult.TAKEN
     (run,) = gathered(intake)
     assert (run.expected_offset, run.next_offset) == (5, 21)
 
@@ -57,15 +57,15 @@ def test_a_hole_in_the_log_is_passed_and_lies_inside_the_run() -> None:
 def test_a_record_whose_predecessor_never_arrived_is_refused() -> None:
     intake, _ = an_intake()
     intake.offer(fetched(0), now=1.0)
-    assert intake.offer(fetched(2, follows=2), now=1.0) is Verdict.BROKEN
-    assert intake.offer(fetched(1), now=1.0) is Verdict.TAKEN
+    assert intake.offer(fetched(2, follows=2), now=1.0) is OfferResult.BROKEN
+    assert intake.offer(fetched(1), now=1.0) is OfferResult.TAKEN
     assert intake.expected() == {ONE: 2}
 
 
 def test_what_was_taken_before_is_dropped_and_what_is_not_ours_too() -> None:
     intake, _ = an_intake(Lease(ONE, 1, 3))
-    assert intake.offer(fetched(2), now=1.0) is Verdict.REPEATED
-    assert intake.offer(fetched(0, partition=TWO), now=1.0) is Verdict.FOREIGN
+    assert intake.offer(fetched(2), now=1.0) is OfferResult.REPEATED
+    assert intake.offer(fetched(0, partition=TWO), now=1.0) is OfferResult.FOREIGN
 
 
 def test_a_partition_waits_while_its_run_is_committed() -> None:

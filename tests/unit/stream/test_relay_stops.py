@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from streamer.stream.connection import KafkaConnection
+from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
-from streamer.stream.reports import Reports
+from streamer.stream.relay_lane import RelayLimits
 from tests.integration.stream.memory_journal import MemoryJournal
 
 if TYPE_CHECKING:
@@ -22,9 +23,8 @@ def a_relay(executor: Executor) -> Relay:
         executor=executor,
         sources=list,
         takes_ownerless=lambda: True,
-        max_request_size=1000,
-        reports=Reports(),
-        idle_poll=30,
+        limits=RelayLimits(max_request_size=1000, idle_poll=30),
+        hooks=Hooks(),
     )
 
 

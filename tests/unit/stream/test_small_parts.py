@@ -141,7 +141,7 @@ def test_delays_grow_with_jitter_up_to_the_last() -> None:
 
 def test_what_is_unavailable_is_asked_again_until_it_is_not_wanted() -> None:
     answers: list[object] = [Unavailable("away"), Unavailable("away"), 42]
-    told: list[bool] = []
+    reached: list[bool] = []
 
     def call() -> object:
         answer = answers.pop(0)
@@ -152,7 +152,9 @@ def test_what_is_unavailable_is_asked_again_until_it_is_not_wanted() -> None:
     async def scenario() -> None:
         with ThreadPoolExecutor(1) as executor:
             assert (
-                await until_available(executor, call, part="database", tell=lambda _part, up: told.append(up))
+                await until_available(
+                    executor, call, part="database", report_status=lambda _part, up: reached.append(up)
+                )
                 == 42
             )
             assert await until_available(executor, call, part="database", wanted=lambda: False) is None
@@ -161,7 +163,7 @@ def test_what_is_unavailable_is_asked_again_until_it_is_not_wanted() -> None:
                 await until_available(executor, call, part="database")
 
     asyncio.run(scenario())
-    assert told == [False, False, True]
+    assert reached == [False, False, True]
 
 
 def test_a_record_without_a_timestamp_is_read_as_one() -> None:

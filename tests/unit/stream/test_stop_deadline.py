@@ -36,7 +36,6 @@ def test_a_task_that_swallows_its_cancellation_and_a_thread_that_hangs_do_not_ho
     code = """
 import asyncio, concurrent.futures, sys, time
 from streamer.stream.stop_deadline import StopDeadline
-from streamer.stream.worker import exit_at_once
 
 async def stubborn():
     while True:
@@ -49,7 +48,7 @@ async def main():
     asyncio.get_running_loop().run_in_executor(concurrent.futures.ThreadPoolExecutor(1), time.sleep, 3600)
     task = asyncio.create_task(stubborn())
     await asyncio.sleep(0)
-    StopDeadline(0.5, exit_at_once).begin(124)
+    StopDeadline(0.5).begin(124)
     task.cancel()
     await task
 

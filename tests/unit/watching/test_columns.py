@@ -12,14 +12,14 @@ import pytest
 
 from streamer.gates.keyed_hash import keyed_bits, keyed_bits_of_each, length_prefixed
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.betting import Betting
+from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.columns import LoggedDecisions, LoggedRow, PolicyFacts, Undrawn
-from streamer.risk.rounds.horizon import Mark, latest_of, time_of
+from streamer.risk.rounds.horizon import Watermark, latest_of, time_of
 from streamer.risk.rounds.logged import Terms
-from streamer.risk.rounds.reading import Reading
+from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import GateWatch
-from streamer.risk.rounds.store import Calibrated
+from streamer.risk.rounds.store import CalibratedSample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 START = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 NOW = START + timedelta(days=3)
-MARKS = tuple(Mark(number, 0, 0, START + number * MINUTE) for number in (0, 130, 131, 400, 1000))
+MARKS = tuple(Watermark(number, 0, 0, START + number * MINUTE) for number in (0, 130, 131, 400, 1000))
 
 
 def facts(*, can_ship: bool = True, **settings: Any) -> PolicyFacts:
@@ -72,7 +72,7 @@ def traffic(seed: int) -> LoggedDecisions:
         if needed and rng.random() < 0.9:
             told[number] = (float(rng.random() < 0.2), said + MINUTE)
     page = LoggedDecisions(rows, POLICIES)
-    return page.told(
+    return page.with_known(
         replace(one, severities=(told[one.number][0],), labelled_at=told[one.number][1])
         for one in page
         if one.number in told
@@ -81,10 +81,12 @@ def traffic(seed: int) -> LoggedDecisions:
 
 def read(decisions: Sequence[LoggedDecision], watch: GateWatch) -> Any:
     deadline = timedelta(days=1)
-    betting = Betting(watch, now=NOW, deadline=deadline, calibrated=lambda _: Calibrated(0.5, 0.4))
+    betting = LabelAlarmReader(
+        watch, now=NOW, deadline=deadline, calibrated=lambda _: CalibratedSample(0.5, 0.4)
+    )
     betting.read(decisions)
     watch, past = betting.result()
-    reading = Reading(watch, now=NOW, deadline=deadline)
+    reading = IntervalReader(watch, now=NOW, deadline=deadline)
     reading.read(decisions)
     after, ended = reading.result()
     served, _ = serve(watch, after, ended, decisions, lambda *_: decisions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 
-from streamer.risk.rounds.horizon import MOST_MARKS, Mark, Probe, marked, pruned, settled_number, time_of
+from streamer.risk.rounds.horizon import MOST_MARKS, Probe, Watermark, marked, pruned, settled_number, time_of
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -63,7 +63,7 @@ def test_nothing_appears_below_the_horizon() -> None:
 
 
 def test_an_idle_record_keeps_two_marks_and_settles_at_once() -> None:
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Watermark, ...] = ()
     for minute in range(50):
         marks = marked(marks, Probe(7, 3, 0, 0), START + minute * MINUTE)
     assert [mark.at for mark in marks] == [START, START + 49 * MINUTE]
@@ -72,7 +72,7 @@ def test_an_idle_record_keeps_two_marks_and_settles_at_once() -> None:
 
 
 def test_a_transaction_without_end_keeps_few_marks_and_the_oldest_of_them() -> None:
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Watermark, ...] = ()
     for minute in range(50):
         marks = marked(marks, Probe(minute + 1, 0, 200 + minute, 150), START + minute * MINUTE)
     assert len(marks) <= 10
@@ -81,7 +81,7 @@ def test_a_transaction_without_end_keeps_few_marks_and_the_oldest_of_them() -> N
 
 
 def test_a_decision_is_no_older_and_no_younger_than_the_marks_around_it() -> None:
-    marks = tuple(Mark(10 * n, 0, 0, START + n * MINUTE) for n in range(1, 4))
+    marks = tuple(Watermark(10 * n, 0, 0, START + n * MINUTE) for n in range(1, 4))
     day = timedelta(days=1)
     assert time_of(5, START - day, marks) == START - day, "before the first mark its own time stands"
     assert time_of(5, START + day, marks) == START + MINUTE
@@ -92,7 +92,7 @@ def test_a_decision_is_no_older_and_no_younger_than_the_marks_around_it() -> Non
 
 
 def test_a_clock_set_back_and_a_restored_database_take_the_marks_with_them() -> None:
-    marks = (Mark(10, 0, 10**9, START + timedelta(days=30)),)
+    marks = (Watermark(10, 0, 10**9, START + timedelta(days=30)),)
     after = marked(marks, Probe(12, 0, 50, 50), START)
-    assert after == (Mark(10, 0, 50, START), Mark(12, 0, 50, START))
+    assert after == (Watermark(10, 0, 50, START), Watermark(12, 0, 50, START))
     assert settled_number(after, Probe(12, 0, 50, 50)) == after[-1]

@@ -13,11 +13,11 @@ from streamer.cli.verdicts import ALARMS, sentence
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import LoggedDecision
-from streamer.risk.rounds.reading import Reading
+from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import AlarmReport, RiskReport, report_of
 from streamer.risk.rounds.serving import MOST_DELAYS, Service, serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch
-from streamer.risk.rounds.verdict import Backlog, Figures, with_verdict
+from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def read(
 
     for piece in np.array_split(np.arange(len(decisions)), pages):
         page = [decisions[place] for place in piece]
-        reading = Reading(watch, now=now, deadline=timedelta(days=1))
+        reading = IntervalReader(watch, now=now, deadline=timedelta(days=1))
         reading.read(page)
         after, ended = reading.result()
         after, behind = serve(watch, after, ended, page, fetch)
@@ -102,7 +102,7 @@ def test_labels_enough_and_reading_at_its_end_are_kept() -> None:
     assert sentence(report).startswith("bot: the budget was kept under policy 2: exposure 0 %, at most ")
 
 
-def figures(report: RiskReport) -> tuple[Figures, Figures]:
+def figures(report: RiskReport) -> tuple[OpenFigures, OpenFigures]:
     assert report.service is not None
     assert report.service.present is not None
     assert report.service.period is not None

@@ -1,4 +1,4 @@
-"""What the parts of a worker say as they go, to whoever measures, watches or breaks it."""
+"""Where the components of a worker report what they do: metrics, health, failpoints."""
 
 from __future__ import annotations
 
@@ -10,29 +10,21 @@ from streamer.stream.latency import LatencyLedger
 from streamer.stream.observer import SilentObserver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamer.failpoints import Failpoint
     from streamer.stream.observer import StreamObserver
 
 
-def _nobody(_part: str, _answers: bool) -> None:
-    """Tell nobody."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
-    """Where a worker's parts report to; all of one worker share one.
+class Hooks:
+    """Shared by all components of a worker.
 
     Attributes
     ----------
-    observer : told what was done and how long it took.
-    tell : told whether a part, like ``broker`` or ``database``, answers.
+    observer : of what was done, how long it took, and whether database and broker answer.
     failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
     ledger : from which record each unpublished action came.
     """
 
     observer: StreamObserver = field(default_factory=SilentObserver)
-    tell: Callable[[str, bool], None] = _nobody
     failpoint: Failpoint = disarmed
     ledger: LatencyLedger = field(default_factory=LatencyLedger)
