@@ -27,7 +27,7 @@ from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.hooks import Hooks
-from streamer.stream.intake import Fetched, Intake, Verdict
+from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.stream_observer import StreamTelemetry
 from tests.faults.site import record_threshold
@@ -166,7 +166,7 @@ class Laboratory:
         self.values[partition, offset] = message.value
         record = Record(partition, offset, message.key, message.value, message.headers, message.timestamp_ms)
         taken = intake.offer(Fetched(record, follows, 0, len(message.value or b"")), now=0.0)
-        assert taken is Verdict.TAKEN
+        assert taken is OfferResult.TAKEN
 
     @staticmethod
     async def _settled(intake: Intake, running: asyncio.Task[None]) -> float:

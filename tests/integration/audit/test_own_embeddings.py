@@ -109,7 +109,7 @@ def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(
     main(["doctor"])
     told = " ".join(capsys.readouterr().out.split())
     assert "gate usual: needs encoder any@12345678, workers with these settings run none" in told
-    assert "set STREAMER_ENCODER_NAME, or streamer gate set usual --embeddings accept" in told
+    assert "set STREAMER_ENCODER_NAME=any@12345678, or streamer gate set usual --embeddings accept" in told
     assert "gate usual: 3 recent batches brought embeddings, which it refuses" in told
     assert "gate trusting: 2 of 3 recent batches that brought embeddings were held" in told
     assert "publish embedding_encoder 'external:made-up' with embeddings of dimension 8" in told
