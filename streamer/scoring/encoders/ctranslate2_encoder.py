@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ import structlog
 
 from streamer.errors import UsageError
 from streamer.scoring.encoders.plain_bert import load_model, load_tokenizer
-from streamer.scoring.encoders.threads import encoder_threads
+from streamer.scoring.encoders.threads import encoder_threads, run_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,9 +45,9 @@ class CTranslate2Encoder:
     """A plain BERT with mean pooling whose vectors do not depend on what else is encoded, or in which order.
 
     A pass holds texts of one length in tokens, so nothing is padded, and runs on one thread; a small one is filled up
-    with its last text. Where a row's bits still
-    depend on how many rows there are, which is tried when the model is loaded, each text has a pass to itself. Rows
-    are bit-equal between calls, orders, processes and thread counts on one kind of CPU and one version of CTranslate2.
+    with its last text. Where a row's bits still depend on how many rows there are, which is tried when the model is
+    loaded, each text has a pass to itself. Rows are bit-equal between calls, orders, processes and thread counts on one
+    kind of CPU and one version of CTranslate2.
 
     Parameters
     ----------
@@ -98,16 +98,7 @@ class CTranslate2Encoder:
                 vectors[members] = self._forward([tokens[index] for index in members])
                 return len(members)
 
-            futures = [self._pool.submit(run, members) for members in self._passes(tokens)]
-            try:
-                for future in as_completed(futures):
-                    done = future.result()
-                    if progress is not None:
-                        progress(done)
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                raise
+            run_passes(self._pool, run, self._passes(tokens), progress)
         return vectors
 
     def close(self) -> None:

@@ -40,30 +40,22 @@ class PlainBert:
     ----------
     config : of its config.json.
     longest : tokens, special ones included, after which a text is cut.
-    normalised : whether the model ends with a layer that makes unit rows.
     """
 
     folder: Path
     config: dict[str, Any]
     longest: int
-    normalised: bool
 
 
 def plain_bert(folder: Path) -> PlainBert | None:
     """Return what `folder` holds if it is a plain BERT; None: only sentence-transformers can run it. Reads no weights."""
-    kinds = [kind for _, kind in module_kinds(folder)]
+    modules = module_kinds(folder)
     config = read_json(folder / "config.json")
     own = read_json(folder / "config_sentence_transformers.json")
     words = read_json(folder / "sentence_bert_config.json")
     tokenizer = read_json(folder / "tokenizer_config.json")
-    limits = (
-        words.get("max_seq_length"),
-        config.get("max_position_embeddings"),
-        tokenizer.get("model_max_length"),
-    )
-    known = [limit for limit in limits if isinstance(limit, int)]
     plain = (
-        kinds in _MODULES
+        [kind for _, kind in modules] in _MODULES
         and config.get("model_type") == "bert"
         and config.get("position_embedding_type", "absolute") == "absolute"
         and config.get("hidden_act") in _ACTIVATIONS
@@ -76,15 +68,16 @@ def plain_bert(folder: Path) -> PlainBert | None:
         and own.get("similarity_fn_name") in (None, "cosine")
         and isinstance(config.get("max_position_embeddings"), int)
         and tokenizer.get("truncation_side", "right") == "right"
-        and _pools_by_mean(read_json(module_kinds(folder)[1][0] / "config.json"))
+        and _pools_by_mean(read_json(modules[1][0] / "config.json"))
         and _normalises_as_configured(read_json(folder / "tokenizer.json"), tokenizer)
     )
     if not plain:
         return None
-    longest = known[0] if words.get("max_seq_length") is not None else min(known)
-    return PlainBert(
-        folder, config, min(longest, config["max_position_embeddings"]), kinds[-1] == "Normalize"
-    )
+    limits = [
+        config["max_position_embeddings"],
+        words.get("max_seq_length", tokenizer.get("model_max_length")),
+    ]
+    return PlainBert(folder, config, min(limit for limit in limits if isinstance(limit, int)))
 
 
 def load_tokenizer(model: PlainBert) -> Tokenizer:

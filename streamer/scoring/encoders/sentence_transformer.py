@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from streamer.errors import UsageError
 from streamer.scoring.encoders.length_buckets import LengthBuckets, MicroBatch
 from streamer.scoring.encoders.model_loading import load_sentence_transformer, resolve_device
-from streamer.scoring.encoders.threads import encoder_threads
+from streamer.scoring.encoders.threads import encoder_threads, run_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,16 +133,7 @@ class SentenceTransformerEncoder:
                 if progress is not None:
                     progress(done)
             return
-        futures = [self._pool.submit(run, micro_batch) for micro_batch in plan]
-        try:
-            for future in as_completed(futures):
-                done = future.result()
-                if progress is not None:
-                    progress(done)
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+        run_passes(self._pool, run, plan, progress)
 
     def _encode_one_by_one(
         self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Callable[[int], None] | None

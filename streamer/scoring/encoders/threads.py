@@ -1,10 +1,18 @@
-"""How many threads an encoder takes."""
+"""The threads of an encoder: how many, and passes that run on them."""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import as_completed
+from typing import TYPE_CHECKING, TypeVar
 
 from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
+
+Pass = TypeVar("Pass")
 
 _MOST_THREADS = 32
 
@@ -22,3 +30,22 @@ def encoder_threads(wanted: int | None) -> int:
         return wanted
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cpus, _MOST_THREADS)
+
+
+def run_passes(
+    pool: Executor, run: Callable[[Pass], int], passes: Iterable[Pass], progress: Callable[[int], None] | None
+) -> None:
+    """Run each pass in `pool` and tell `progress`, from the calling thread, how many texts it did.
+
+    Whatever a pass or `progress` raises, an interrupt too, calls off the passes that have not begun.
+    """
+    futures = [pool.submit(run, one) for one in passes]
+    try:
+        for future in as_completed(futures):
+            done = future.result()
+            if progress is not None:
+                progress(done)
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
