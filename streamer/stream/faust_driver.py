@@ -28,6 +28,7 @@ from faust.types import TP, ConsumerMessage
 
 from streamer.events.oversize import bounded
 from streamer.journal import Partition, Record
+from streamer.stream.backoff import Backoff
 from streamer.stream.closing import cut
 from streamer.stream.header_names import accept_any_record
 from streamer.stream.intake import RECORD_OVERHEAD, Fetched
@@ -60,6 +61,10 @@ class ReaderHooks(Protocol):
 
     def revoked(self) -> None:
         """A rebalance revokes every partition."""
+        ...
+
+    def unavailable(self, error: Exception) -> None:
+        """The broker does not answer. Called on the consumer's thread."""
         ...
 
     def out_of_range(self) -> None:
@@ -101,6 +106,21 @@ class StampingThread(AIOKafkaConsumerThread):
         self._flow = 0
         self._hooks = cast("ReaderApp", self.app).hooks
         self._partitions: dict[TP, Partition] = {}
+
+    async def on_start(self) -> None:
+        # The broker answered a moment ago. When it has gone away since, Faust would end the worker.
+        backoff = Backoff()
+        while not self.should_stop:
+            try:
+                await super().on_start()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                self._hooks.unavailable(error)
+                await self._consumer.stop()
+                await asyncio.sleep(backoff.next_delay())
+            else:
+                return
 
     async def _keepalive2(self) -> None:
         # Mode's own calls it an error that this thread was busy for three seconds. A large batch may take longer to unpack,

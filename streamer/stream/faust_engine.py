@@ -193,8 +193,7 @@ class FaustEngine:
             try:
                 answer = await ask()
             except (KafkaError, TimeoutError, OSError) as error:
-                self._observer.part("broker", False)
-                log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
+                self.unavailable(error)
                 await asyncio.sleep(backoff.next_delay())
                 continue
             self._observer.part("broker", True)
@@ -241,6 +240,11 @@ class FaustEngine:
         """Drop the leases: what is being committed may still succeed, but it is no error if it does not."""
         if self._leasing is not None:
             self._leasing.revoke()
+
+    def unavailable(self, error: Exception) -> None:
+        """The broker does not answer; whoever asked asks again."""
+        self._observer.part("broker", False)
+        log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
 
     def out_of_range(self) -> None:
         """Set back; `Leasing` then finds the gap. Called on the consumer's thread."""
