@@ -13,7 +13,7 @@ from streamer.cli.options import JsonOption, names
 if TYPE_CHECKING:
     from streamer.labels.judge.client import Judge
     from streamer.research.evaluation import DataSet, Evaluation, Options
-    from streamer.research.evaluation.run import Watch
+    from streamer.research.evaluation.run import ProgressWatch
     from streamer.settings.settings import Settings
 
 _ASKED, _SCORES, _JUDGE, _RUN = "What is asked", "Scores to compare", "The judge", "The run"
@@ -225,7 +225,7 @@ def _with_scores(
     options: "Options",
     judge: "Judge | None",
     cache: Path,
-    watch: "Watch",
+    watch: "ProgressWatch",
 ) -> "list[DataSet]":
     from streamer.errors import UsageError
     from streamer.gates.settings import NO_ENCODER

@@ -31,10 +31,10 @@ def clouds(file: str, out: Path, by: str, json: bool, **options: Any) -> None:
     """
     from streamer.cli.console import counted, note, print_json, progress, say, warn
     from streamer.labels.cloud_labels import CloudLabelling
-    from streamer.labels.filling import Tally, fill
+    from streamer.labels.filling import FillingTally, fill
     from streamer.settings.settings import load_settings
 
-    tally = Tally()
+    tally = FillingTally()
     kind = program_kind(by)
     chosen = kind(**{name: value for name, value in options.items() if name in kind.options()})
     with (

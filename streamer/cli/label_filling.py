@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable, Iterator, Sequence
 
-    from streamer.labels.filling import Attempted, Tally
+    from streamer.labels.filling import Attempted, FillingTally
     from streamer.labels.label_files import LabelTask
     from streamer.labels.severity_kind import KindOption, ProgramKind
     from streamer.store import Store
@@ -60,12 +60,12 @@ def _fill(kind: ProgramKind, gate: str | None, limit: int | None, json: bool) ->
     from streamer.cli.console import progress
     from streamer.cli.interrupts import PatientInterrupt
     from streamer.errors import StreamerError
-    from streamer.labels.filling import Tally, fill
+    from streamer.labels.filling import FillingTally, fill
     from streamer.settings.settings import load_settings
 
     settings = load_settings(**kind.overrides())
     opened, priced = kind.labeller(settings), kind.priced(settings)
-    tally, who, stopped = Tally(), None, None
+    tally, who, stopped = FillingTally(), None, None
     start = monotonic()
     with wiring.open_store(settings) as store:
         gates = _gates(store, gate, kind.name)
@@ -147,7 +147,14 @@ def _queued(store: Store, gates: Sequence[str]) -> Iterator[LabelTask]:
 
 
 def _print_json(
-    tally: Tally, kind: str, who: str | None, gates: Sequence[str], left: int, seconds: float, *, priced: bool
+    tally: FillingTally,
+    kind: str,
+    who: str | None,
+    gates: Sequence[str],
+    left: int,
+    seconds: float,
+    *,
+    priced: bool,
 ) -> None:
     from streamer.cli.console import print_json
 
@@ -170,7 +177,7 @@ def _print_json(
 
 
 def _print(
-    tally: Tally,
+    tally: FillingTally,
     kind: str,
     who: str | None,
     gates: Sequence[str],

@@ -16,7 +16,7 @@ AHEAD_BYTES = 2 * 2**20
 _PATIENCE_SECONDS = 120.0
 
 
-class Pace:
+class Backpressure:
     """Blocks publishing while the worker is too far behind.
 
     Parameters

@@ -139,7 +139,7 @@ def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: in
 def _pace(settings: "Settings") -> "Iterator[Callable[[int], None]]":
     """Give what to call with each record's size: it waits for the worker when the broker is the embedded one."""
     from streamer import wiring
-    from streamer.cli.pacing import Pace
+    from streamer.cli.pacing import Backpressure
     from streamer.stream.embedded_broker import is_embedded
 
     log_id = settings.kafka.log_id
@@ -152,4 +152,4 @@ def _pace(settings: "Settings") -> "Iterator[Callable[[int], None]]":
             heights = store.reports.chain_heights()
             return sum(height for partition, height in heights.items() if partition.log_id == log_id)
 
-        yield Pace(recorded).sent
+        yield Backpressure(recorded).sent

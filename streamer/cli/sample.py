@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.labels.llm import ChatEndpoint, Price
-    from streamer.research.sampling import Estimate, SamplingSession
+    from streamer.research.sampling import CostEstimate, SamplingSession
     from streamer.settings.settings import Settings
 
 
@@ -95,12 +95,12 @@ def _run(
     from streamer.cli.interrupts import WindDown
     from streamer.cli.sample_report import print_result
     from streamer.errors import StreamerError
-    from streamer.research.sampling import Tally
+    from streamer.research.sampling import SamplingTally
     from streamer.research.sampling.wiring import sampling_vendor
 
     start = monotonic()
     stopped: BaseException | None = None
-    tally, not_taken = Tally(), {}
+    tally, not_taken = SamplingTally(), {}
     signalled = None
     if session.requests(again=again):
         vendors = [
@@ -140,7 +140,7 @@ def _run(
         raise typer.Exit(FAILED)
 
 
-def _confirm(planned: "Estimate", prompts: str) -> None:
+def _confirm(planned: "CostEstimate", prompts: str) -> None:
     import sys
 
     from streamer.errors import UsageError

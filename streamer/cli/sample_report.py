@@ -8,14 +8,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
-    from streamer.research.sampling import Estimate, EstimateRow, SamplingSession, Tally, WrittenFile
+    from streamer.research.sampling import (
+        CostEstimate,
+        EstimateRow,
+        SamplingSession,
+        SamplingTally,
+        WrittenFile,
+    )
     from streamer.research.sampling.plan import Request
 
 _EXAMPLE_CHARACTERS = 300
 
 
 def print_plan(
-    session: SamplingSession, planned: Estimate, *, again: bool, examples: bool, json: bool
+    session: SamplingSession, planned: CostEstimate, *, again: bool, examples: bool, json: bool
 ) -> None:
     """Report what will be sent, at what cost, to whom; with `examples` also what the requests say."""
     from streamer.cli.console import counted, note, print_json, print_table, say
@@ -68,7 +74,7 @@ def print_plan(
 
 def print_result(
     session: SamplingSession,
-    tally: Tally,
+    tally: SamplingTally,
     files: Sequence[WrittenFile],
     not_taken: Mapping[int, frozenset[str]],
     seconds: float,
@@ -156,7 +162,7 @@ def _row(session: SamplingSession, row: EstimateRow) -> list[object]:
     ]
 
 
-def _total(planned: Estimate) -> str:
+def _total(planned: CostEstimate) -> str:
     from streamer.cli.console import counted
 
     if not planned.requests:
@@ -193,7 +199,7 @@ def _first_of_each_kind(requests: Sequence[Request]) -> dict[tuple[str, str | No
 
 
 def _plan_document(
-    session: SamplingSession, planned: Estimate, first: Mapping[tuple[str, str | None], Request]
+    session: SamplingSession, planned: CostEstimate, first: Mapping[tuple[str, str | None], Request]
 ) -> dict[str, Any]:
     plan = session.plan
     return {
@@ -229,7 +235,7 @@ def _plan_document(
 
 def _result_document(
     session: SamplingSession,
-    tally: Tally,
+    tally: SamplingTally,
     files: Sequence[WrittenFile],
     not_taken: Mapping[int, frozenset[str]],
     seconds: float,

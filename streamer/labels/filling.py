@@ -70,7 +70,7 @@ class Labeller(Protocol):
         ...
 
 
-class Keep(Protocol):
+class LabelSink(Protocol):
     """Where labels go."""
 
     def __call__(self, attempts: Sequence[Attempted]) -> int:
@@ -82,7 +82,7 @@ class Keep(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class FillingTally:
     """What a run has done so far.
 
     Attributes
@@ -117,8 +117,8 @@ class Tally:
 
 
 def fill(
-    waiting: Iterable[LabelTask], labeller: Labeller, keep: Keep, *, limit: int | None = None
-) -> Generator[Tally]:
+    waiting: Iterable[LabelTask], labeller: Labeller, keep: LabelSink, *, limit: int | None = None
+) -> Generator[FillingTally]:
     """Label what waits, and keep each label before the next ones are asked for.
 
     Parameters
@@ -130,10 +130,10 @@ def fill(
 
     Yields
     ------
-    Tally
+    FillingTally
         What has been done so far, after everything that was kept; at least once, at the end.
     """
-    tally = Tally()
+    tally = FillingTally()
     passed_over = 0
 
     def labellable() -> Iterator[LabelTask]:
@@ -167,7 +167,7 @@ def in_groups(tasks: Iterable[LabelTask], size: int) -> Iterator[list[LabelTask]
         yield group
 
 
-def _with(tally: Tally, attempts: Sequence[Attempted], labelled: int) -> Tally:
+def _with(tally: FillingTally, attempts: Sequence[Attempted], labelled: int) -> FillingTally:
     failed = [attempt for attempt in attempts if attempt.failure is not None]
     codes = Counter(tally.failed) + Counter(str(attempt.failure).partition(":")[0] for attempt in failed)
     judgements = [attempt.judgement for attempt in attempts if attempt.judgement is not None]

@@ -117,7 +117,8 @@ class StampingThread(AIOKafkaConsumerThread):
                 if not error.retriable:
                     raise
                 self._hooks.unavailable(error)
-                await self._consumer.stop()
+                if self._consumer is not None:
+                    await self._consumer.stop()
                 await asyncio.sleep(backoff.next_delay())
             else:
                 return

@@ -6,7 +6,7 @@ Asking needs the extra ``judge``; everything else here does not.
 from streamer.labels.judge.client import Judge
 from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.marks import AnsweredQuestion, Marked, judge_scores, judge_severities
-from streamer.labels.judge.parsing import MalformedReply, Verdict, parse_verdict
+from streamer.labels.judge.parsing import JudgeVerdict, MalformedReply, parse_verdict
 from streamer.labels.judge.record import JudgeFailure, Judgement
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import Exchange, Price, TokenUsage
@@ -18,12 +18,12 @@ __all__ = [
     "JudgeCase",
     "JudgeEndpoint",
     "JudgeFailure",
+    "JudgeVerdict",
     "Judgement",
     "MalformedReply",
     "Marked",
     "Price",
     "TokenUsage",
-    "Verdict",
     "judge_scores",
     "judge_severities",
     "parse_verdict",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamer.labels.judge.parsing import MalformedReply, Verdict, parse_verdict
+from streamer.labels.judge.parsing import JudgeVerdict, MalformedReply, parse_verdict
 from streamer.labels.judge.record import JudgeFailure, Judgement
 from streamer.labels.judge.rubric import SEED, messages, reminder, rubric_id
 from streamer.labels.llm.client import Chat
@@ -127,7 +127,7 @@ class Judge:
         return self._judgement(case, verdict, exchanges)
 
     def _judgement(
-        self, case: JudgeCase, verdict: Verdict | None, exchanges: tuple[Exchange, ...]
+        self, case: JudgeCase, verdict: JudgeVerdict | None, exchanges: tuple[Exchange, ...]
     ) -> Judgement:
         failure = None
         if verdict is None:
@@ -143,7 +143,7 @@ class Judge:
         )
 
 
-def _read(exchanges: tuple[Exchange, ...]) -> tuple[Verdict | None, tuple[Exchange, ...]]:
+def _read(exchanges: tuple[Exchange, ...]) -> tuple[JudgeVerdict | None, tuple[Exchange, ...]]:
     """The verdict in the last exchange's reply; without one, the exchange says what was wrong with it."""
     last = exchanges[-1]
     if last.problem is not None or last.reply is None:

@@ -34,7 +34,7 @@ class MalformedReply(StreamerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JudgeVerdict:
     """What the judge said of one answer.
 
     Attributes
@@ -52,7 +52,7 @@ class Verdict:
         return round(self.mark - math.fsum(self.subscores.values()), 6)
 
 
-def parse_verdict(reply: str) -> Verdict:
+def parse_verdict(reply: str) -> JudgeVerdict:
     """Read a reply.
 
     Parameters
@@ -79,7 +79,7 @@ def parse_verdict(reply: str) -> Verdict:
     fields = _keyed(parsed, ("score", "subscores"), "the reply")
     subscores = _keyed(fields["subscores"], tuple(ASPECT_NAMES), "subscores")
     points = {name: _number(subscores[name], name, most) for name, most in ASPECT_NAMES.items()}
-    return Verdict(round(_number(fields["score"], "score", 100), 1), MappingProxyType(points))
+    return JudgeVerdict(round(_number(fields["score"], "score", 100), 1), MappingProxyType(points))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

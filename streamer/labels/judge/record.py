@@ -11,7 +11,7 @@ from streamer.labels.severity import DECIMALS, judge_severity
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from streamer.labels.judge.parsing import Verdict
+    from streamer.labels.judge.parsing import JudgeVerdict
     from streamer.labels.judge.rubric import JudgeCase
     from streamer.labels.llm.record import Exchange, FailureCode
 
@@ -41,7 +41,7 @@ class Judgement:
 
     case: JudgeCase
     judge: str
-    verdict: Verdict | None
+    verdict: JudgeVerdict | None
     failure: JudgeFailure | None
     exchanges: tuple[Exchange, ...]
     cost: Decimal | None

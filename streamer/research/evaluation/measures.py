@@ -14,7 +14,12 @@ from streamer.clouds.offline import decided_batch
 from streamer.research.evaluation.ranking import ranking
 from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow, StabilityRow
 from streamer.research.evaluation.spreads import excess, spread
-from streamer.research.experiments.compared_methods import METHODS_COMPARED, Labels, by_law, served_above
+from streamer.research.experiments.compared_methods import (
+    METHODS_COMPARED,
+    MethodLabels,
+    by_law,
+    served_above,
+)
 from streamer.research.experiments.halves import Halves, outcomes
 from streamer.scoring.registry import GRAM
 
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.experiments.compared_methods import Run, Served, Traffic
-    from streamer.research.experiments.halves import Outcomes
+    from streamer.research.experiments.halves import SplitOutcomes
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +45,7 @@ def fixed_threshold(alpha: float) -> float:
     return round(1.0 - alpha, 12)
 
 
-def _naive(_labels: Labels, alpha: float, traffic: Traffic) -> Served:
+def _naive(_labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
     """Ship from the fixed threshold on; with equality, as the paper has it, because marks often equal it."""
     return served_above(float(np.nextafter(fixed_threshold(alpha), -math.inf)), traffic)
 
@@ -68,7 +73,7 @@ def calibrator_rows(halves: Halves, unit: Unit, *, alphas: Sequence[float]) -> l
 
 
 def gate_row(
-    found: Outcomes, halves: Halves, unit: str, scorer: str, method: str, alpha: float, mode: str | None
+    found: SplitOutcomes, halves: Halves, unit: str, scorer: str, method: str, alpha: float, mode: str | None
 ) -> GateRow:
     """Sum up what a gate did over splits."""
     test, calibration = _sizes(halves)
@@ -105,7 +110,7 @@ def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[Stability
     rows = []
     for law in weighting_schemes():
         again = [
-            [Labels(labels.groups, labels.largest, -1 - draw) for draw in range(_REDRAWS)]
+            [MethodLabels(labels.groups, labels.largest, -1 - draw) for draw in range(_REDRAWS)]
             for labels in halves.labels[:_SPLITS_REDRAWN]
         ]
         for alpha in alphas:
@@ -122,7 +127,7 @@ def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[Stability
     return rows
 
 
-def _within(again: Sequence[Sequence[Labels]], law: str, alpha: float) -> float | None:
+def _within(again: Sequence[Sequence[MethodLabels]], law: str, alpha: float) -> float | None:
     """The pooled standard deviation of lambda between draws of the weights, over splits where it is a number."""
     variances = []
     for redrawn in again:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
-    from streamer.research.evaluation.run import Watch
+    from streamer.research.evaluation.run import ProgressWatch
 
 LISTING = "contents.json"
 """Names what was written and its hashes, so that what is there already is not drawn again."""
@@ -44,7 +44,7 @@ def writable_folder(folder: Path) -> Path:
 
 
 def write_outputs(
-    evaluation: Evaluation, data_sets: Sequence[DataSet], folder: Path, *, watch: Watch
+    evaluation: Evaluation, data_sets: Sequence[DataSet], folder: Path, *, watch: ProgressWatch
 ) -> list[Path]:
     """Write everything to `folder`, making it; returns the paths.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.research.evaluation.results import CoverageRisk, Interval, RankingRow
+from streamer.research.evaluation.results import CoverageRisk, FigureInterval, RankingRow
 
 if TYPE_CHECKING:
     from streamer.clouds.measurement import Units
@@ -118,14 +118,14 @@ def _coverage_risk(mass: Floats, bad: Floats) -> tuple[Floats, Floats]:
     return area, curve
 
 
-def _interval(plain: Floats, drawn: Floats) -> Interval:
+def _interval(plain: Floats, drawn: Floats) -> FigureInterval:
     known = drawn[np.isfinite(drawn)]
     if not np.isfinite(plain[0]):
-        return Interval(value=None, low=None, high=None)
+        return FigureInterval(value=None, low=None, high=None)
     if len(known) < len(drawn):
-        return Interval(value=float(plain[0]), low=None, high=None)
+        return FigureInterval(value=float(plain[0]), low=None, high=None)
     low, high = np.quantile(known, (0.025, 0.975))
-    return Interval(value=float(plain[0]), low=float(low), high=float(high))
+    return FigureInterval(value=float(plain[0]), low=float(low), high=float(high))
 
 
 def _numbers(values: Floats) -> tuple[float, ...]:

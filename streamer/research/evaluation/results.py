@@ -97,7 +97,7 @@ class StabilityRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class FigureInterval:
     """A figure with a 95 % interval from resampling questions; None where it is not defined."""
 
     value: float | None
@@ -137,8 +137,8 @@ class RankingRow:
 
     unit: str
     scorer: str
-    auroc: Interval
-    area: Interval
+    auroc: FigureInterval
+    area: FigureInterval
     best_area: float
     no_skill: float
     levels: int

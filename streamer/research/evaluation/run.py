@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 UNITS: tuple[Unit, ...] = ("best", "response")
 
 
-class Watch(Protocol):
+class ProgressWatch(Protocol):
     """What receives progress."""
 
     def phase(self, name: str, total: int | None = None) -> None:
@@ -125,7 +125,7 @@ def evaluate_data_sets(
     *,
     results_folder: Path | None = None,
     processes: int = 1,
-    watch: Watch | None = None,
+    watch: ProgressWatch | None = None,
 ) -> Evaluation:
     """Compute every figure of data sets that have their scores, or find them where they were kept.
 
@@ -195,7 +195,7 @@ def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]
     return wanted, tuple(notes)
 
 
-def _computed(parts: Sequence[_Part], processes: int, watch: Watch) -> dict[tuple[int, str], _Found]:
+def _computed(parts: Sequence[_Part], processes: int, watch: ProgressWatch) -> dict[tuple[int, str], _Found]:
     found: dict[tuple[int, str], _Found] = {}
     if processes <= 1 or len(parts) == 1:
         for number, part in enumerate(parts, start=1):

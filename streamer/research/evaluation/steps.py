@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamer.labels.kinds.judge import PatientGrader
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
-    from streamer.research.evaluation.run import Watch
+    from streamer.research.evaluation.run import ProgressWatch
 
 CACHE = Path(".streamer")
 """Where scores, ratings and results are cached by default."""
@@ -51,7 +51,7 @@ def evaluate(
     threads: int | None = None,
     cache: Path | str | None = CACHE,
     processes: int = 1,
-    watch: Watch | None = None,
+    watch: ProgressWatch | None = None,
 ) -> Evaluation:
     """Evaluate files of response clouds: the paper's tables, every calibrator, the scores behind them.
 
@@ -135,7 +135,7 @@ def evaluated(
     out: Path | str | None = None,
     cache: Path | str | None = CACHE,
     processes: int = 1,
-    watch: Watch | None = None,
+    watch: ProgressWatch | None = None,
 ) -> Evaluation:
     """Evaluate data sets that have their scores, and write what was found to the folder `out`; see `evaluate`."""
     watch = watch or NoWatch()
@@ -161,7 +161,7 @@ def scored_data_sets(
     threads: int | None = None,
     answer_pattern: str | None = None,
     cache: Path | str | None = CACHE,
-    watch: Watch | None = None,
+    watch: ProgressWatch | None = None,
 ) -> list[DataSet]:
     """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept."""
     import tempfile
@@ -179,7 +179,7 @@ def _scored(
     threads: int | None,
     answer_pattern: str | None,
     kept: Path,
-    watch: Watch,
+    watch: ProgressWatch,
 ) -> DataSet:
     from streamer.research.experiments.stored_encoder import StoredEncoder
     from streamer.scoring.encoders.registry import encoder_identity
@@ -233,7 +233,7 @@ def judged_data_sets(
     judge: PatientGrader,
     *,
     cache: Path | str | None = CACHE,
-    watch: Watch | None = None,
+    watch: ProgressWatch | None = None,
 ) -> list[DataSet]:
     """Give data sets that have no judge's scores those of `judge`; see `judged` for what is kept."""
     import tempfile

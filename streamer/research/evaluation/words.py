@@ -10,7 +10,7 @@ from streamer.scoring.registry import SCORERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.research.evaluation.results import Interval, Spread
+    from streamer.research.evaluation.results import FigureInterval, Spread
 
 UNIT_TITLES = {
     "best": "the best answer to each prompt, or none",
@@ -72,7 +72,7 @@ def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def interval(one: Interval, digits: int = 3) -> str:
+def interval(one: FigureInterval, digits: int = 3) -> str:
     """Write a figure with its 95 % interval: ``0.871 (0.850 to 0.890)``."""
     if one.value is None:
         return "–"

@@ -46,7 +46,7 @@ STARTS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labels:
+class MethodLabels:
     """What a method calibrates on. What does not depend on the budget is computed once for all budgets.
 
     Attributes
@@ -60,7 +60,7 @@ class Labels:
     largest: int
     seed: int
     _curves: dict[str, LossCurve] = field(default_factory=dict)
-    _rescored: dict[str, Labels] = field(default_factory=dict)
+    _rescored: dict[str, MethodLabels] = field(default_factory=dict)
     _tables: list[ItemTable] = field(default_factory=list)
 
     def table(self) -> ItemTable:
@@ -83,14 +83,14 @@ class Labels:
             self._curves[law] = LossCurve.of(scores, losses)
         return self._curves[law].first_over(limit)
 
-    def rescored(self, name: str, score: Callable[[Floats], Floats]) -> Labels:
+    def rescored(self, name: str, score: Callable[[Floats], Floats]) -> MethodLabels:
         """Return the same groups with `score` of their scores, which is known by `name`."""
         if name not in self._rescored:
             groups = [
                 LabelledGroup(group.id, group.item_ids, score(group.scores), group.severities)
                 for group in self.groups
             ]
-            self._rescored[name] = Labels(groups, self.largest, self.seed)
+            self._rescored[name] = MethodLabels(groups, self.largest, self.seed)
         return self._rescored[name]
 
 
@@ -141,7 +141,7 @@ class Served:
     chances: Floats
 
 
-Run = Callable[[Labels, float, Traffic], Served]
+Run = Callable[[MethodLabels, float, Traffic], Served]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class ComparedMethod:
     response_only: bool = False
 
 
-def _indicator(find: Callable[[Labels, float], Threshold]) -> Run:
+def _indicator(find: Callable[[MethodLabels, float], Threshold]) -> Run:
     return lambda labels, alpha, traffic: served_above(find(labels, alpha).value, traffic)
 
 
@@ -175,19 +175,19 @@ def by_law(law: str) -> Run:
     return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
 
 
-def _bound(method: str) -> Callable[[Labels, float], Threshold]:
+def _bound(method: str) -> Callable[[MethodLabels, float], Threshold]:
     return lambda labels, alpha: calibrate_high_probability(
         labels.table(), alpha=alpha, delta=DELTA, method=method, seed=labels.seed
     )
 
 
-def _selective(labels: Labels, alpha: float) -> Threshold:
+def _selective(labels: MethodLabels, alpha: float) -> Threshold:
     return calibrate_selective(
         labels.table(), alpha=alpha, delta=DELTA, grid=GRID, starts=STARTS, seed=labels.seed
     )
 
 
-def _age(labels: Labels, alpha: float) -> Threshold:
+def _age(labels: MethodLabels, alpha: float) -> Threshold:
     ages = {group.id: float(age) for age, group in enumerate(reversed(labels.groups))}
     return calibrate_by_age(labels.table(), alpha=alpha, ages=ages, rho=RHO)
 
@@ -204,7 +204,7 @@ def _by_specification(name: str) -> Run:
     )
 
 
-def _transductive(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+def _transductive(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
     rule = prepare_transductive(labels.groups, alpha=alpha, seed=labels.seed)
     chances = np.zeros(len(traffic.scores))
     for units in traffic.by_batch():
@@ -216,7 +216,7 @@ def _transductive(labels: Labels, alpha: float, traffic: Traffic) -> Served:
 
 
 def _soft(gate: SoftGate) -> Run:
-    def run(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+    def run(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
         level = calibrate_soft(labels.groups, alpha=alpha, gate=gate, seed=labels.seed).level
         if math.isinf(level):
             return served_above(level, traffic)
@@ -226,7 +226,7 @@ def _soft(gate: SoftGate) -> Run:
     return run
 
 
-def _quantile(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+def _quantile(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
     if not labels.groups:
         return served_above(math.inf, traffic)
     frozen = FrozenQuantiles(np.concatenate([group.scores for group in labels.groups]))
@@ -234,7 +234,7 @@ def _quantile(labels: Labels, alpha: float, traffic: Traffic) -> Served:
     return served_above(level, traffic, frozen.of(traffic.scores))
 
 
-def _rank(labels: Labels, alpha: float, traffic: Traffic) -> Served:
+def _rank(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
     level = labels.rescored("rank", rank_scores).level("mean", alpha)
     return served_above(level, traffic, traffic.ranks())
 

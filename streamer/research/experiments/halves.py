@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
-from streamer.research.experiments.compared_methods import Labels, Traffic
+from streamer.research.experiments.compared_methods import MethodLabels, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Split:
+class HalvesSplit:
     """One seed and its halves: positions of clouds, those that calibrate in the order of the shuffle."""
 
     seed: int
@@ -32,14 +32,14 @@ class Split:
     second: NDArray[np.intp]
 
 
-def seeded_splits(clouds: Sequence[Cloud], seeds: Sequence[int]) -> list[Split]:
+def seeded_splits(clouds: Sequence[Cloud], seeds: Sequence[int]) -> list[HalvesSplit]:
     """Halve clouds once for each seed; see `split_clouds`."""
     place = {id(cloud): position for position, cloud in enumerate(clouds)}
     splits = []
     for seed in seeds:
         first, second = split_clouds(clouds, seed)
         splits.append(
-            Split(
+            HalvesSplit(
                 seed,
                 tuple(place[id(cloud)] for cloud in first),
                 np.array([place[id(cloud)] for cloud in second], dtype=np.intp),
@@ -59,7 +59,7 @@ class Halves:
     """
 
     clouds: int
-    labels: tuple[Labels, ...]
+    labels: tuple[MethodLabels, ...]
     traffic: tuple[Traffic, ...]
     severities: tuple[Floats, ...]
 
@@ -69,7 +69,7 @@ class Halves:
         return cls.at(scored, unit, seeded_splits([item.cloud for item in scored], seeds))
 
     @classmethod
-    def at(cls, scored: Sequence[ScoredCloud], unit: Unit, splits: Sequence[Split]) -> Halves:
+    def at(cls, scored: Sequence[ScoredCloud], unit: Unit, splits: Sequence[HalvesSplit]) -> Halves:
         """Split `scored` as told: what is made once for other scores of the same clouds serves here."""
         batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
         units = units_of(batches, unit)
@@ -78,7 +78,7 @@ class Halves:
         labels, traffic, severities = [], [], []
         for split in splits:
             labelled = [group for place in split.first for group in groups[place]]
-            labels.append(Labels(labelled, largest, split.seed))
+            labels.append(MethodLabels(labelled, largest, split.seed))
             measured = np.zeros(len(scored), dtype=np.bool_)
             measured[split.second] = True
             chosen = measured[units.batch]
@@ -92,7 +92,7 @@ def _traffic(units: Units, chosen: NDArray[np.bool_]) -> Traffic:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcomes:
+class SplitOutcomes:
     """What one method did on the second half of each of S splits; all of shape (S,).
 
     Attributes
@@ -121,7 +121,7 @@ class Outcomes:
         return np.where(np.isfinite(found), found, np.nan)
 
 
-def outcomes(run: Run, halves: Halves, alpha: float) -> Outcomes:
+def outcomes(run: Run, halves: Halves, alpha: float) -> SplitOutcomes:
     """Calibrate on the first of each pair of halves and measure on the second."""
     rows = []
     for labels, traffic, severities in zip(halves.labels, halves.traffic, halves.severities, strict=True):
@@ -139,7 +139,7 @@ def outcomes(run: Run, halves: Halves, alpha: float) -> Outcomes:
             )
         )
     columns = np.array(rows, dtype=np.float64).reshape(len(rows), 6).T
-    return Outcomes(*columns)
+    return SplitOutcomes(*columns)
 
 
 def _by_question(losses: Floats, batch: NDArray[np.intp], mean: float) -> float:

@@ -4,7 +4,7 @@ It learns from labelled responses what the good and the bad ones look like, unli
 labels; nothing of the gate depends on it.
 """
 
-from streamer.research.gpso.classifier import Classifier, Verdict, fit_batches, fit_rows
+from streamer.research.gpso.classifier import Classification, Classifier, fit_batches, fit_rows
 from streamer.research.gpso.diagnostics import Diagnostics, diagnose
 from streamer.research.gpso.figures import Estimate, Figures, figures
 from streamer.research.gpso.methods import Gpso, NearestMean, Tightness
@@ -14,6 +14,7 @@ from streamer.research.gpso.scatter import PIPELINES, Pipeline
 
 __all__ = [
     "PIPELINES",
+    "Classification",
     "Classifier",
     "Diagnostics",
     "Estimate",
@@ -24,7 +25,6 @@ __all__ = [
     "Pipeline",
     "Question",
     "Tightness",
-    "Verdict",
     "diagnose",
     "figures",
     "fit_batches",

@@ -26,7 +26,7 @@ _TIE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class Classification:
     """What the rule says of one batch.
 
     Attributes
@@ -66,21 +66,21 @@ class Classifier:
     good: Prototype
     bad: Prototype
 
-    def judge(self, rows: ArrayLike) -> Verdict:
+    def judge(self, rows: ArrayLike) -> Classification:
         """Judge a batch of shape (n, d); its rank is lower than r when it has fewer directions.
 
         Raises `ValueError` for rows that `scatter_factor` refuses or of another dimension.
         """
         return self.judge_spectrum(spectrum(scatter_factor(rows, self.pipeline)))
 
-    def judge_spectrum(self, test: Spectrum) -> Verdict:
+    def judge_spectrum(self, test: Spectrum) -> Classification:
         """Judge a batch whose scatter is decomposed already, under this classifier's pipeline."""
         if test.factor.shape[1] != self.good.directions.shape[0]:
             raise ValueError(
                 f"the batch has {test.factor.shape[1]} dimensions, the prototypes {self.good.directions.shape[0]}"
             )
         leading = test.directions[:, : self.rank]
-        return Verdict(
+        return Classification(
             overlap_good=overlap(leading, self.good.directions),
             overlap_bad=overlap(leading, self.bad.directions),
             rank=self.rank,

@@ -27,7 +27,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from streamer.research.gpso.projectors import distance
 
 if TYPE_CHECKING:
-    from streamer.research.gpso.classifier import Classifier, Verdict
+    from streamer.research.gpso.classifier import Classification, Classifier
     from streamer.research.gpso.projectors import Spectrum
     from streamer.research.gpso.scatter import Floats
 
@@ -71,7 +71,7 @@ def separation(classifier: Classifier) -> float:
     return distance(classifier.good.directions, classifier.bad.directions)
 
 
-def diagnose(classifier: Classifier, verdict: Verdict, *, good: bool) -> Diagnostics:
+def diagnose(classifier: Classifier, verdict: Classification, *, good: bool) -> Diagnostics:
     """Say of a judged batch, whose class is `good` or not, whether it meets the theorem's condition."""
     own = classifier.good if good else classifier.bad
     between = separation(classifier)

@@ -4,8 +4,8 @@ A plan fixes every request beforehand, from a seed; a journal keeps every reply 
 from the journal. `sample` does all of it.
 """
 
-from streamer.research.sampling.collecting import Collector, Tally, Vendor
-from streamer.research.sampling.estimating import Estimate, EstimateRow, estimate
+from streamer.research.sampling.collecting import Collector, SamplingTally, Vendor
+from streamer.research.sampling.estimating import CostEstimate, EstimateRow, estimate
 from streamer.research.sampling.output import WrittenFile
 from streamer.research.sampling.plan import SamplingPlan
 from streamer.research.sampling.prompts import Prompt, read_prompts
@@ -16,7 +16,7 @@ __all__ = [
     "PRESETS",
     "Arm",
     "Collector",
-    "Estimate",
+    "CostEstimate",
     "EstimateRow",
     "Mix",
     "Prompt",
@@ -24,7 +24,7 @@ __all__ = [
     "Sampled",
     "SamplingPlan",
     "SamplingSession",
-    "Tally",
+    "SamplingTally",
     "Vendor",
     "WrittenFile",
     "connect",

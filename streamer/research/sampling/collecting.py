@@ -55,7 +55,7 @@ class Asker(Protocol):
         ...
 
 
-class Keep(Protocol):
+class ReplySink(Protocol):
     """Where replies go."""
 
     def append(self, replies: Sequence[Reply]) -> None:
@@ -82,7 +82,7 @@ class Vendor:
 
 
 @dataclass(slots=True)
-class Tally:
+class SamplingTally:
     """What a run has done so far; replies of earlier runs are not in it, except in `cost`.
 
     Attributes
@@ -136,7 +136,7 @@ class Collector:
         plan: SamplingPlan,
         vendors: Sequence[Vendor],
         ledger: Ledger,
-        keep: Keep,
+        keep: ReplySink,
         *,
         earlier: Sequence[Reply] = (),
         most_cost: Decimal | None = None,
@@ -159,7 +159,7 @@ class Collector:
         self._error: StreamerError | None = None
         self._stopped = False
         self._pool: Pool | None = None
-        self.tally = Tally(wanted=sum(map(len, self._wanted.values())))
+        self.tally = SamplingTally(wanted=sum(map(len, self._wanted.values())))
         if priced:
             self.tally.cost = sum((self._cost_of(reply) for reply in earlier), Decimal(0))
 

@@ -53,7 +53,7 @@ class EstimateRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """What a run will send and cost, by kind and arm."""
 
     rows: tuple[EstimateRow, ...]
@@ -94,7 +94,7 @@ def estimate(
     requests: Iterable[Request],
     prices: Sequence[Price | None],
     earlier: Sequence[Reply] = (),
-) -> Estimate:
+) -> CostEstimate:
     """Count requests, tokens and costs.
 
     Parameters
@@ -109,7 +109,7 @@ def estimate(
     for request in requests:
         kind = request.mode if request.batch.kind == "answer" else request.batch.kind
         groups[kind, request.arm].append(request)
-    return Estimate(
+    return CostEstimate(
         tuple(
             _row(plan, kind, arm, group, prices[plan.arms[arm].vendor], measured.get(arm))
             for (kind, arm), group in groups.items()

@@ -32,7 +32,7 @@ def read_journal(path: Path, plan: Mapping[str, Any]) -> tuple[Reply, ...]:
     return _parsed(path, _whole_lines(whole), plan)
 
 
-class Journal:
+class ReplyJournal:
     """The journal of one run and of those that resume it. A context manager; one process at a time.
 
     A line that a kill cut in two is removed when the file is opened again: its answer was not kept.
@@ -84,7 +84,7 @@ class Journal:
         """Close the file, and let another run have it."""
         self._file.close()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> ReplyJournal:
         return self
 
     def __exit__(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.pace import Pace
-from streamer.research.sampling.collecting import Collector, Tally, Vendor, questions
-from streamer.research.sampling.estimating import Estimate, estimate
-from streamer.research.sampling.journal import Journal, read_journal
+from streamer.research.sampling.collecting import Collector, SamplingTally, Vendor, questions
+from streamer.research.sampling.estimating import CostEstimate, estimate
+from streamer.research.sampling.journal import ReplyJournal, read_journal
 from streamer.research.sampling.output import WrittenFile, check_out, journal_path, write_clouds
 from streamer.research.sampling.plan import SamplingPlan
 from streamer.research.sampling.recipe import Arm
@@ -41,7 +41,7 @@ class Sampled:
     files : what was written.
     """
 
-    tally: Tally
+    tally: SamplingTally
     files: tuple[WrittenFile, ...]
 
 
@@ -78,7 +78,7 @@ class SamplingSession:
         } | questions(plan, self.ledger)
         return [*plan.preparations(missing, {}), *plan.answers(missing, {}, known)]
 
-    def estimate(self, prices: Sequence[Price | None], *, again: bool = False) -> Estimate:
+    def estimate(self, prices: Sequence[Price | None], *, again: bool = False) -> CostEstimate:
         """What `requests` will use and cost."""
         return estimate(self.plan, self.requests(again=again), prices, self.earlier)
 
@@ -87,7 +87,7 @@ class SamplingSession:
         self, vendors: Sequence[Vendor], *, most_cost: Decimal | None = None, again: bool = False
     ) -> Iterator[Collector]:
         """Give what asks for the rest and keeps it in the journal; arguments as those of `Collector`."""
-        with Journal(journal_path(self.out), self.plan.document()) as journal:
+        with ReplyJournal(journal_path(self.out), self.plan.document()) as journal:
             # Another run may have ended since the session began.
             self.earlier = journal.replies
             self.ledger = Ledger()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted
-from streamer.labels.judge.parsing import ASPECT_NAMES, Verdict
+from streamer.labels.judge.parsing import ASPECT_NAMES, JudgeVerdict
 from streamer.labels.judge.record import JudgeFailure, Judgement
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.label_files import LabelTask
@@ -53,7 +53,7 @@ def attempted(batch_id: str, *, mark: float | None = 88.6, response_id: str = "b
     judgement = Judgement(
         case=JudgeCase("q", "a"),
         judge="grader/rubric-1",
-        verdict=None if mark is None else Verdict(mark, dict.fromkeys(ASPECT_NAMES, 1.5)),
+        verdict=None if mark is None else JudgeVerdict(mark, dict.fromkeys(ASPECT_NAMES, 1.5)),
         failure=JudgeFailure("malformed_reply", "it is none") if mark is None else None,
         exchanges=(tried, exchange("hm \x00 \ud800"), exchange('{"score": 88.6}', messages=again)),
         cost=Decimal("0.00018"),

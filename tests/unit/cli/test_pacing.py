@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamer.cli.pacing import AHEAD_BYTES, Pace
+from streamer.cli.pacing import AHEAD_BYTES, Backpressure
 from streamer.errors import Unavailable
 
 
@@ -21,7 +21,7 @@ class Worker:
 
 def test_what_is_underway_stays_bounded() -> None:
     worker = Worker(speed=3)
-    pace = Pace(lambda: worker.recorded, sleep=worker.sleep, clock=lambda: worker.now)
+    pace = Backpressure(lambda: worker.recorded, sleep=worker.sleep, clock=lambda: worker.now)
     size = AHEAD_BYTES // 10
     for sent in range(1, 101):
         pace.sent(size)
@@ -30,7 +30,7 @@ def test_what_is_underway_stays_bounded() -> None:
 
 def test_a_worker_that_stands_still_is_told() -> None:
     worker = Worker(speed=0)
-    pace = Pace(lambda: worker.recorded, sleep=worker.sleep, clock=lambda: worker.now)
+    pace = Backpressure(lambda: worker.recorded, sleep=worker.sleep, clock=lambda: worker.now)
     pace.sent(AHEAD_BYTES)
     with pytest.raises(Unavailable, match="streamer doctor"):
         pace.sent(1)

@@ -9,7 +9,7 @@ import pytest
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Choice, TokenUsage
 from streamer.research.sampling import Arm, Prompt, Recipe, SamplingPlan
-from streamer.research.sampling.journal import Journal, read_journal
+from streamer.research.sampling.journal import ReplyJournal, read_journal
 from streamer.research.sampling.plan import Batch
 from streamer.research.sampling.replies import Ledger, Reply, publishable
 
@@ -40,10 +40,10 @@ def reply(*texts: str, positions: tuple[int, ...] = (0, 1), refusal: str | None 
 def test_what_was_written_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "j"
     written = [reply("a", "Straße \x00 \ud800 巴黎"), reply("c", positions=(5,))]
-    with Journal(path, document()) as journal:
+    with ReplyJournal(path, document()) as journal:
         assert journal.replies == ()
         journal.append(written)
-    with Journal(path, document()) as journal:
+    with ReplyJournal(path, document()) as journal:
         assert list(journal.replies) == written
         journal.append([reply("d", positions=(6,))])
     assert len(read_journal(path, document())) == 3
@@ -52,14 +52,14 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [1, 20, 10_000])
 def test_a_line_that_was_cut_in_two_is_no_line(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "j"
-    with Journal(path, document()) as journal:
+    with ReplyJournal(path, document()) as journal:
         journal.append([reply("a")])
         before = path.read_bytes()
         journal.append([reply("b")])
     whole = path.read_bytes()
     path.write_bytes(whole[: max(len(before), len(whole) - cut)])
     assert len(read_journal(path, document())) == 1
-    with Journal(path, document()) as journal:
+    with ReplyJournal(path, document()) as journal:
         assert list(journal.replies) == [reply("a")]
         journal.append([reply("c")])
     assert list(read_journal(path, document())) == [reply("a"), reply("c")]
@@ -68,22 +68,22 @@ def test_a_line_that_was_cut_in_two_is_no_line(tmp_path: Path, cut: int) -> None
 def test_a_first_line_that_was_cut_is_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "j"
     path.write_bytes(b'{"schema": "strea')
-    with Journal(path, document()) as journal:
+    with ReplyJournal(path, document()) as journal:
         journal.append([reply("a")])
     assert len(read_journal(path, document())) == 1
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
     path = tmp_path / "j"
-    with Journal(path, document()), pytest.raises(UsageError, match="another run writes"):
-        Journal(path, document())
+    with ReplyJournal(path, document()), pytest.raises(UsageError, match="another run writes"):
+        ReplyJournal(path, document())
 
 
 def test_another_plan_says_what_is_different(tmp_path: Path) -> None:
     path = tmp_path / "j"
-    Journal(path, document(answers=10)).close()
+    ReplyJournal(path, document(answers=10)).close()
     with pytest.raises(UsageError, match="answers was 10, is 12"):
-        Journal(path, document(answers=12))
+        ReplyJournal(path, document(answers=12))
     with pytest.raises(UsageError, match="answers was 10, is 12"):
         read_journal(path, document(answers=12))
 
@@ -95,17 +95,17 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path, text: bytes) ->
     path = tmp_path / "j"
     path.write_bytes(text)
     with pytest.raises(UsageError, match="not a journal"):
-        Journal(path, document())
+        ReplyJournal(path, document())
     assert path.read_bytes() == text
 
 
 @pytest.mark.parametrize("line", [b"rubbish\n", b"{}\n", b'{"batch": 7}\n', b"[]\n"])
 def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "j"
-    Journal(path, document()).close()
+    ReplyJournal(path, document()).close()
     path.write_bytes(path.read_bytes() + line)
     with pytest.raises(UsageError, match="line 2 is damaged"):
-        Journal(path, document())
+        ReplyJournal(path, document())
 
 
 def test_what_of_it_goes_into_clouds() -> None:
