@@ -61,8 +61,8 @@ def acknowledge(
 ) -> None:
     """Record that you have looked at an alert and what you found.
 
-    Where the risk or the draw alarm raised it, the next one opens, on decisions from now on; it is allowed a smaller
-    chance of a false alarm than the one before it, so that all of a gate together keep theirs.
+    After a risk, selective-risk or draw alarm the next one begins, on decisions from now on. Its chance of a false alarm is
+    smaller, so that all alarms of a gate together keep theirs.
     """
     from streamer import wiring
     from streamer.cli.console import print_json, say

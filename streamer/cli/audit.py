@@ -94,11 +94,10 @@ def verify(
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 when one does not.
+    """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 if there is one.
 
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
-    run's inputs and seed. Read docs/audit.md for what it finds, and what nobody can find without checkpoints from
-    outside the database.
+    run's inputs and seed. docs/audit.md says what it detects, and what needs checkpoints kept outside the database.
     """
     from streamer import wiring
     from streamer.audit.verification import verify_record
@@ -185,8 +184,8 @@ def export(
 ) -> None:
     """Write a bundle that anyone can verify without this package, with one file of Python's standard library.
 
-    The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate the other
-    gates' links are there (a chain has no holes), without their texts, actions and salts.
+    The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate only the
+    chain links of other gates are included, without their texts, actions and salts.
     """
     from streamer import wiring
     from streamer.audit.bundle import write_bundle
@@ -256,8 +255,8 @@ def keygen(
 ) -> None:
     """Make a key pair, for checkpoints or for policies: each needs its own. For labels: `streamer label keygen`.
 
-    The key of checkpoints stays with the workers; that of policies where policies are made, and not with the workers.
-    Verifiers get the public one: auditors, and for policies the workers.
+    Keep the key of checkpoints with the workers, and that of policies away from them, where policies are made. Verifiers
+    get the public key: auditors, and for policies the workers.
     """
     from streamer.audit.signing import generate_keys
     from streamer.cli.console import say

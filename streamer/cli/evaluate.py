@@ -9,6 +9,7 @@ import typer
 
 from streamer.cli.gate_names import gate_names
 from streamer.cli.options import JsonOption, names
+from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
     from streamer.labels.judge.client import Judge
@@ -74,7 +75,7 @@ def evaluate(
         typer.Option(
             metavar="NAME,...|all",
             rich_help_panel=_SCORES,
-            help="Label-free scores to compare: gram, mean-cosine, exact-match, clusters, cluster-entropy, brevity.",
+            help=f"Label-free scores to compare: {', '.join(SCORER_NAMES)}.",
         ),
     ] = "gram",
     score_field: Annotated[

@@ -103,9 +103,8 @@ def set_(
     """Change a gate: a new revision and a new policy version. Says whether that closes the gate.
 
     A change of what the threshold was calibrated for (unit, scorer, encoder, severity kind, alpha, the method and its
-    parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated. So does a change by
-    which labels are not read any more (a labeller is left out, labellers are named for the first time, signatures are
-    demanded). Any other change keeps the threshold.
+    parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated. So does a change that
+    excludes labels (removing a labeller, naming labellers for the first time, demanding signatures). Any other change keeps the threshold.
     """
     from streamer import wiring
     from streamer.cli.console import counted, print_json, print_table, say, warn

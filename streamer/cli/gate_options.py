@@ -359,7 +359,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "least_groups",
         "N",
-        "Rule auto: prompts that a lower threshold needs, half as many of them new.",
+        "Rule auto: fewest prompts for a lower threshold, half as many of them new.",
         _BY_ITSELF,
         kind=int,
     ),

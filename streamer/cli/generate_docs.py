@@ -73,7 +73,7 @@ def settings_page() -> str:
     ]
     for group, rows in _settings_by_group().items():
         lines += [
-            f"## [{group}]" if group else "## Above all tables",
+            f"## [{group}]" if group else "## Top level",
             str(Settings.model_fields[group].annotation.__doc__).strip().splitlines()[0]
             if group
             else "In TOML it stands before the first table.",

@@ -81,7 +81,7 @@ def gpso(
         typer.Option(
             "--distinct/--all-texts",
             rich_help_panel=_TEST,
-            help="Use a text once per question: a copy of what was trained on is easily judged.",
+            help="Use a text once per question: copies of training texts are easily judged.",
         ),
     ] = False,
     min_per_class: Annotated[

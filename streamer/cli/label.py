@@ -53,11 +53,11 @@ def import_(
     ] = False,
     json: opt.JsonOption = False,
 ) -> None:
-    """Import severities from a file, all or none. Rows without a severity are passed over.
+    """Import severities from a file, all or none. Rows without a severity are skipped.
 
     The columns are gate, batch_id, attempt, response_id, severity, kind, labeller, labelled_at; `streamer label queue`
-    writes a file that has them. A row that does not say when it was labelled was labelled when the file was last
-    changed: importing the same file again changes nothing, and an older file does not undo a newer one.
+    writes a file that has them. Rows without labelled_at get the time when the file was last changed, so
+    importing it again changes nothing, and an older file does not undo a newer one.
     """
     from streamer import wiring
     from streamer.cli.console import counted, note, print_json, say, warn

@@ -19,8 +19,8 @@ def keygen(
 ) -> None:
     """Make a key pair with which one labeller signs labels, for gates that demand it (--signed-labels).
 
-    The private key belongs where this labeller's labels are made, and nowhere else. The public keys of all labellers go,
-    one after the other, into one file that everything which reads labels is given.
+    Keep the private key only where this labeller's labels are made. Put the public keys of all labellers, one after the
+    other, into one file for everything that reads labels.
     """
     from streamer import wiring
     from streamer.audit.signing import generate_keys

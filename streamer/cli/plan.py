@@ -50,8 +50,8 @@ def plan(
         typer.Option(
             metavar="P",
             rich_help_panel=_GUESS,
-            help="How good the score is: the chance that a fine answer scores above a bad one, to whatever prompts; "
-            "0.5 is no use, 1 is perfect. Default: 0.8.",
+            help="Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
+            "Default: 0.8.",
         ),
     ] = None,
     correlation: Annotated[

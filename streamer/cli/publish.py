@@ -55,8 +55,8 @@ def publish(
     A file holds events (streamer.responses.v1), or response clouds: question_id, question, references, and
     responses with text and label. Every line is checked before it is sent.
 
-    Where the database can be read, batches that are decided already are said to be repeats. Exit status 1 when a batch
-    names a gate that is not there: it is published, and workers refuse it until the gate is created.
+    If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when a batch
+    names an unknown gate: it is published, and workers refuse it until the gate is created.
     """
     from time import monotonic, sleep
 

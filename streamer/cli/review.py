@@ -45,8 +45,8 @@ def review(
     """Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.
 
     The printed link contains a secret: anyone who has it can read the texts and give severities. Several people may
-    work at once, on one page or on several servers over one database: none gets what another has. What the gate decided
-    is shown after a severity was given, not before. Gates whose severities a program gives (`streamer label --help`) are
+    work at once, on one page or on several servers over one database, and never get the same answer. What the gate
+    decided is shown only after a severity was given. Gates whose severities a program gives (`streamer label --help`) are
     left out.
     """
     from streamer import wiring

@@ -50,7 +50,7 @@ def sample(
     """Sample response clouds from any endpoint that speaks OpenAI's chat protocol.
 
     Every reply is kept in FILE.journal as it comes: stop when you like, the same command does the rest and pays for
-    nothing twice. The settings are in the group `sampling`; docs/sampling.md says what is ours in place of the paper's.
+    nothing twice. The settings are in the group `sampling`; docs/sampling.md says what differs from the paper.
     """
     from streamer.cli.sample_report import print_plan
     from streamer.errors import UsageError

@@ -38,8 +38,8 @@ def worker(
 ) -> None:
     """Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.
 
-    Run as many as there are partitions to share. A worker that stops loses nothing: the next one continues where
-    the database says. With --json the first line on standard output is an object with its addresses.
+    Run at most one per partition. A worker that stops loses nothing: the next one continues where the database says.
+    With --json the first line on standard output is an object with its addresses.
 
     Exit status: 0 stopped and drained, 1 crashed, 65 too many records were refused, 70 another worker
     took its partitions, 75 the database gave no lease in time, 78 a topic was deleted and recreated, 124 it did
@@ -63,10 +63,9 @@ def recalibrator(
 ) -> None:
     """Run the recalibrator until SIGTERM or Ctrl-C: calibrate each gate when it is due, as the gate's rule says.
 
-    What it may do with a gate is the gate's own setting: nothing, proposals, or new thresholds within limits (see
-    `streamer gate set --help`). `streamer recalibrate` still works beside it. Of several recalibrators of one
-    database one leads, and another takes over when it is gone. With --json the first line on standard output is an
-    object with its addresses.
+    Each gate's rule permits nothing, proposals, or new thresholds within limits (`streamer gate set --help`).
+    `streamer recalibrate` still works beside it. Of several recalibrators of one database one leads, and another takes
+    over when it is gone. With --json the first line on standard output is an object with its addresses.
 
     Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """

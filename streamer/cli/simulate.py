@@ -49,8 +49,7 @@ def simulate(
     """Publish simulated batches and their severities until Ctrl-C, to try an installation.
 
     No language model answers: questions, right, wrong and noisy answers and their severities come from a simulation.
-    Every response is labelled; of these labels the ones that the audit sample asked for count. A gate that has batches or
-    labels which no simulation made is refused.
+    Every response is labelled; only labels of the audit sample count. A gate with real batches or labels is refused.
     """
     import time
     from itertools import islice

@@ -165,7 +165,7 @@ def activate(
 ) -> None:
     """Put what the gate's newest run proposes in force.
 
-    Only the newest run can be: picking among thresholds after labels were read would void what they promise.
+    Only the newest run: choosing among thresholds after labels were read would void their guarantees.
     """
     _change(
         gate,
@@ -187,7 +187,7 @@ def rollback(
 ) -> None:
     """Put an older version's threshold in force again, under a new version number.
 
-    It must have been calibrated for what the gate is set to now.
+    It must have been calibrated for the gate's present settings.
     """
     _change(
         gate,
@@ -238,10 +238,10 @@ def sign(
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Vouch for a policy: put it in force again as it is, settings included, under a new version signed with your key.
+    """Sign a policy: put it in force again as it is, settings included, under a new version with your signature.
 
-    For policies from before there was a key, and after a change of keys. Look at it first (threshold show), and let
-    `streamer audit verify` show whether somebody changed it. What does not fit its own signature is never signed.
+    For policies made before there was a key, and after a change of keys. Look at it first (threshold show), and check
+    with `streamer audit verify` that nobody changed it. A policy with a bad signature is never signed.
     """
     from streamer import wiring
     from streamer.errors import UsageError

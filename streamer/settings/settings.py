@@ -105,7 +105,7 @@ class WorkerSettings(_Group):
         description="The worker halts when refused records exceed this share of the last ones.",
     )
     dead_letter_window: _PositiveInt = Field(
-        10_000, description="Number of last records that `dead_letter_max_ratio` looks back on."
+        10_000, description="Number of last records over which `dead_letter_max_ratio` is computed."
     )
 
 
@@ -361,7 +361,7 @@ class Settings(BaseSettings):
     insecure: bool = Field(
         False,
         description=(
-            "Permit connections to other machines without TLS, or without knowing whom one talks to. "
+            "Permit connections to other machines without TLS, or without verifying the peer. "
             "For networks that nobody else can reach; `streamer --insecure` says it for one command."
         ),
     )

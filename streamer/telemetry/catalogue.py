@@ -198,7 +198,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _metric("gauge", "outbox_pending", "", "Messages committed to the database and not yet published."),
     _metric(
         "counter", "outbox_parked_total", "",
-        "Messages that the broker will never accept; kept aside with their error, for a person to look at.",
+        "Messages that the broker refused permanently; parked with their error, for a person to look at.",
     ),
     _metric(
         "gauge", "relay_lane_stuck", "topic partition",
@@ -233,7 +233,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "recalibrator_round_timestamp_seconds", "",
-        "When the recalibrator last looked after every gate, or saw that another one leads (Unix time).",
+        "When the recalibrator last finished a round over all gates, or saw that another one leads (Unix time).",
         services="recalibrator",
     ),
     _metric(
@@ -306,7 +306,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "selective_risk_ratio", "gate",
-        "The same severity averaged over what shipped: what a person who got an answer met.",
+        "The same severity averaged over what shipped.",
         services="recalibrator",
     ),
     _metric(

@@ -150,7 +150,7 @@ class Age(Calibrator):
     )
 
     rho: float = parameter(
-        0.99, "what each newer group multiplies a group's weight by", metavar="R", most=1, open_least=True
+        0.99, "factor on a group's weight for each newer group", metavar="R", most=1, open_least=True
     )
 
     def calibrate(self, sample: Sample) -> Calibrated:

@@ -16,4 +16,4 @@ class Human(SeverityKind):
     formula: ClassVar[str] = "what a person says"
     values: ClassVar[str] = "[0, 1]"
     needs: ClassVar[str] = "people"
-    use_when: ClassVar[str] = "it matters; the others stand in for it"
+    use_when: ClassVar[str] = "it matters; the others approximate it"
