@@ -8,15 +8,12 @@ betting (2023).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.loss_curve import TOLERANCE
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +46,7 @@ def hoeffding_bentkus(total: float, count: int, alpha: float) -> float:
     return min(1.0, hoeffding, math.e * float(bdtr(whole, count, alpha)))
 
 
-def binomial(errors: ArrayLike, count: ArrayLike, alpha: float) -> Floats:
+def binomial(errors: NDArray[Any], count: NDArray[Any], alpha: float) -> Floats:
     """Return the p-value of `count` independent marks, right or wrong: P(X <= errors) with X binomial of chance alpha.
 
     P(p <= u) <= u for every u if each is wrong with a probability of alpha or more.
@@ -62,11 +59,11 @@ def binomial(errors: ArrayLike, count: ArrayLike, alpha: float) -> Floats:
     """
     from scipy.special import bdtr  # slow to import, and few methods need it
 
-    p_values: Floats = np.where(np.asarray(count) > 0, bdtr(errors, count, alpha), 1.0)
+    p_values: Floats = np.where(count > 0, bdtr(errors, count, alpha), 1.0)
     return p_values
 
 
-def upper_share(errors: ArrayLike, count: ArrayLike, delta: float) -> Floats:
+def upper_share(errors: NDArray[Any], count: NDArray[Any], delta: float) -> Floats:
     """Return the Clopper-Pearson upper bound: the share p at which P(X <= errors) is delta for X binomial(count, p).
 
     It is below the chance of being wrong with a probability of at most delta.
@@ -78,7 +75,6 @@ def upper_share(errors: ArrayLike, count: ArrayLike, delta: float) -> Floats:
     """
     from scipy.special import betaincinv
 
-    errors, count = np.asarray(errors), np.asarray(count)
     right = np.maximum(count - errors, 1)
     bounds: Floats = np.where(errors < count, betaincinv(errors + 1, right, 1 - delta), 1.0)
     return bounds

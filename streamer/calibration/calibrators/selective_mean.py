@@ -96,7 +96,7 @@ def upper_bound(shipped: int, errors: int, groups: int) -> float:
     Each of the G ranks of the groups' scores, and the floor, has a Clopper-Pearson bound of its own (Bonferroni), given how
     many groups score above it; the cut is one of them.
     """
-    return float(upper_share(errors, shipped, BOUND_DELTA / (groups + 1)))
+    return float(upper_share(np.array(errors), np.array(shipped), BOUND_DELTA / (groups + 1)))
 
 
 def _guarantee(value: float, alpha: float, groups: int, found: Counted) -> str:
