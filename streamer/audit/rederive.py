@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from streamer.calibration import History
 from streamer.errors import UsageError
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Cut, Rule, rule_from_json, rule_of_text, rule_text
@@ -83,6 +84,7 @@ def contradiction(
     try:
         cut = None if run.get("age_cut") is None else AgeCut.from_json(_values(run["age_cut"]))
         suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
+        history = None if run.get("history") is None else History.from_json(_values(run["history"]))
     except ValueError as error:
         return str(error)
     try:
@@ -100,7 +102,15 @@ def contradiction(
             return f"policy {suffix.version}, at whose threshold the newest groups were compared, is not on record"
         in_force = (suffix.version, reading)
     try:
-        again = derive(gate, sample, young, now=started_at, older_than=older_than, in_force=in_force)
+        again = derive(
+            gate,
+            sample,
+            young,
+            now=started_at,
+            older_than=older_than,
+            history=history,
+            in_force=in_force,
+        )
     except UsageError as error:
         return f"its inputs cannot be calibrated: {error}"
     if in_force is not None and again.suffix != suffix:

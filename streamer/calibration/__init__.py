@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from streamer.calibration.calibrators.clt import calibrate_clt
     from streamer.calibration.calibrators.pooled import calibrate_pooled
     from streamer.calibration.calibrators.selective import calibrate_selective
+    from streamer.calibration.calibrators.selective_mean import calibrate_selective_mean
     from streamer.calibration.calibrators.transductive import TransductiveRule, prepare_transductive
     from streamer.calibration.crc import calibrate, calibrate_groups
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.guarantee import groups_needed
     from streamer.calibration.high_probability import calibrate_high_probability
+    from streamer.calibration.history import History
     from streamer.calibration.loss_curve import LossCurve
     from streamer.calibration.segments import SegmentedThreshold, calibrate_segments
     from streamer.calibration.soft import SoftThreshold, calibrate_soft
@@ -22,6 +24,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "History": "streamer.calibration.history",
             "LabelledGroup": "streamer.calibration.groups",
             "LossCurve": "streamer.calibration.loss_curve",
             "SegmentedThreshold": "streamer.calibration.segments",
@@ -36,6 +39,7 @@ else:
             "calibrate_pooled": "streamer.calibration.calibrators.pooled",
             "calibrate_segments": "streamer.calibration.segments",
             "calibrate_selective": "streamer.calibration.calibrators.selective",
+            "calibrate_selective_mean": "streamer.calibration.calibrators.selective_mean",
             "calibrate_soft": "streamer.calibration.soft",
             "groups_needed": "streamer.calibration.guarantee",
             "prepare_transductive": "streamer.calibration.calibrators.transductive",
@@ -43,6 +47,7 @@ else:
     )
 
 __all__ = [
+    "History",
     "LabelledGroup",
     "LossCurve",
     "SegmentedThreshold",
@@ -57,6 +62,7 @@ __all__ = [
     "calibrate_pooled",
     "calibrate_segments",
     "calibrate_selective",
+    "calibrate_selective_mean",
     "calibrate_soft",
     "groups_needed",
     "prepare_transductive",

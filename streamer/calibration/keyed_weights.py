@@ -39,8 +39,16 @@ class KeyedWeights:
     def crc(self, group: str, items: Sequence[str]) -> Floats:
         """Give the whole weight to the item whose digest is the smallest: each is equally likely."""
         weights = np.zeros(len(items))
-        weights[min(range(len(items)), key=lambda i: (self._digest("crc", group, items[i]), items[i]))] = 1.0
+        weights[self.pick(group, items)] = 1.0
         return weights
+
+    def pick(self, group: str, items: Sequence[str]) -> int:
+        """Return the position of the item whose digest is the smallest: each is equally likely."""
+        return min(range(len(items)), key=lambda i: (self._digest("crc", group, items[i]), items[i]))
+
+    def coin(self, group: str) -> float:
+        """Draw a uniform number in [0, 1)."""
+        return (int.from_bytes(self._digest("coin", group)[:8], "big") >> 11) * 2.0**-53
 
     def bb(self, group: str, items: Sequence[str], draws: int) -> Floats:
         """Give each item the share of `draws` draws with replacement that fell on it."""

@@ -8,6 +8,7 @@ betting (2023).
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,40 @@ def hoeffding_bentkus(total: float, count: int, alpha: float) -> float:
     hoeffding = math.exp(-count * max(0.0, divergence))
     whole = min(count, math.ceil(total - TOLERANCE * max(1.0, total)))
     return min(1.0, hoeffding, math.e * float(bdtr(whole, count, alpha)))
+
+
+def binomial(errors: NDArray[Any], count: NDArray[Any], alpha: float) -> Floats:
+    """Return the p-value of `count` independent marks, right or wrong: P(X <= errors) with X binomial of chance alpha.
+
+    P(p <= u) <= u for every u if each is wrong with a probability of alpha or more.
+
+    Parameters
+    ----------
+    errors : those that are wrong, in 0..count; any shape.
+    count : number of marks, >= 0, of the same shape; of none nothing is known, and p is 1.
+    alpha : in (0, 1).
+    """
+    from scipy.special import bdtr  # slow to import, and few methods need it
+
+    p_values: Floats = np.where(count > 0, bdtr(errors, count, alpha), 1.0)
+    return p_values
+
+
+def upper_share(errors: NDArray[Any], count: NDArray[Any], delta: float) -> Floats:
+    """Return the Clopper-Pearson upper bound: the share p at which P(X <= errors) is delta for X binomial(count, p).
+
+    It is below the chance of being wrong with a probability of at most delta.
+
+    Parameters
+    ----------
+    errors, count : as for `binomial`; the bound is 1 where all are wrong, or none was seen.
+    delta : in (0, 1).
+    """
+    from scipy.special import betaincinv
+
+    right = np.maximum(count - errors, 1)
+    bounds: Floats = np.where(errors < count, betaincinv(errors + 1, right, 1 - delta), 1.0)
+    return bounds
 
 
 def betting(losses: Floats, alpha: float, delta: float) -> Floats:

@@ -32,6 +32,11 @@ def offered() -> tuple[str, ...]:
     return tuple(name for name, one in every().items() if one.offered)
 
 
+def promises() -> dict[str, str]:
+    """Return what `--promise` may ask for, with the name of the calibrator that it means."""
+    return {one.asked_as: name for name, one in every().items() if one.asked_as and one.offered}
+
+
 def weighting_schemes() -> tuple[str, ...]:
     """Return the names of those that differ by their weights alone."""
     return tuple(name for name, one in every().items() if issubclass(one, WeightingScheme))

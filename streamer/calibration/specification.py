@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.calibrators.transductive import TransductiveRule
     from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.history import History
     from streamer.calibration.threshold import Threshold
 
 Number = float | int
@@ -38,6 +39,8 @@ class Range:
     least, most : the ends of the range.
     open : the ends themselves are excluded; `open_least`: the lower one alone.
     whole : whole numbers only.
+    unsaid : what a record means that does not name it, of a parameter that is younger than those who have it; None: the
+        default.
     """
 
     help: str
@@ -47,6 +50,7 @@ class Range:
     open: bool = False
     open_least: bool = False
     whole: bool = False
+    unsaid: Number | None = None
 
     def plain(self, name: str, value: Any) -> Number:
         """Return a value of this range as Python's own number, or raise `ValueError` that names the parameter."""
@@ -87,10 +91,18 @@ def parameter(
     open: bool = False,  # noqa: A002
     open_least: bool = False,
     whole: bool = False,
+    unsaid: Number | None = None,
 ) -> Any:
     """Declare a parameter as a field of a specification; see `Range`."""
     about = Range(
-        help=help, metavar=metavar, least=least, most=most, open=open, open_least=open_least, whole=whole
+        help=help,
+        metavar=metavar,
+        least=least,
+        most=most,
+        open=open,
+        open_least=open_least,
+        whole=whole,
+        unsaid=unsaid,
     )
     return field(default=default, metadata={"range": about})
 
@@ -198,6 +210,7 @@ class Sample:
     drawn : the most items that a group has labels of, >= 1; fewer may have been drawn from one.
     largest : the most items that a group may ever have.
     floor : only items that score above it were to be labelled, and the threshold will be no less; None: all were.
+    history : the cuts that other prompts fix, which nobody was to label; None: an earlier version, which read none.
     """
 
     groups: Sequence[LabelledGroup]
@@ -206,6 +219,7 @@ class Sample:
     drawn: int = 1
     largest: int = 1
     floor: float | None = None
+    history: History | None = None
 
     @property
     def levels(self) -> int:
@@ -238,6 +252,8 @@ class Calibrator(Parametrised, ABC):
     """What it is, for lists: a few words."""
     promise: ClassVar[str]
     """What is promised, as a formula with words; see docs/guarantees.md."""
+    asked_as: ClassVar[str] = ""
+    """What `--promise` calls it; empty: it is asked for by its name alone."""
     family: ClassVar[Family] = "on average"
     risk: ClassVar[Risk] = "exposure"
     """What the budget bounds."""
@@ -263,6 +279,8 @@ class Calibrator(Parametrised, ABC):
     only_stricter: ClassVar[bool] = True
     """Whether a severity that counts as more than it is can only make the threshold stricter."""
 
+    reads_history: ClassVar[bool] = False
+    """Whether it cuts where unlabelled prompts say."""
     per_batch: ClassVar[bool] = False
     """Whether each batch gets a threshold of its own."""
     against_mean: ClassVar[str] = ""
@@ -281,6 +299,10 @@ class Calibrator(Parametrised, ABC):
     def cost(self, sample: Sample) -> int:
         """Steps that grow with both levels and groups; 0 where sorting is the most."""
         return 0
+
+    def refuses_floor(self) -> bool:
+        """Whether it cannot have a label floor with these parameters."""
+        return not self.label_floor
 
     def why_closed(self, sample: Sample) -> str | None:
         """Say in a clause with its remedy why nothing ships although there are groups enough; None: nothing special."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer.calibration import registry
 from streamer.cli import options as opt
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import (
@@ -29,12 +30,38 @@ from streamer.gates.settings import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+    from typing import Protocol
 
-    from streamer.gates.policy import Policy
+    from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.settings import Embeddings
     from streamer.settings.settings import Settings
 
+    class UndrawnScores(Protocol):
+        """Where scores of prompts are read that nobody was to label."""
+
+        def undrawn_scores(
+            self, gate: str, *, settings: GateSettings, before: datetime, most: int
+        ) -> Sequence[Sequence[float]]:
+            """One list a prompt, of the newest `most` decided before a moment."""
+            ...
+
+
 app = typer.Typer(no_args_is_help=True, help="Create, show and change gates.")
+
+
+PromiseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(registry.promises()),
+        help="What the budget bounds, in place of a method's name: "
+        + "; ".join(
+            f"{promise} is --method {name}, {registry.every()[name].summary}"
+            for promise, name in registry.promises().items()
+        )
+        + ".",
+    ),
+]
 
 
 @app.command()
@@ -43,6 +70,7 @@ def create(
     gate: opt.GateArgument,
     *,
     given: dict[str, Any],
+    promise: PromiseOption = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -62,6 +90,7 @@ def create(
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
+    given = with_promise(given, promise)
     settings = load_settings()
     with wiring.open_store(settings) as store:
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
@@ -95,6 +124,17 @@ def set_(
     gate: opt.GateArgument,
     *,
     given: dict[str, Any],
+    promise: PromiseOption = None,
+    label_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            min=0.01,
+            max=1,
+            help="Label only the share of prompts with the highest scores: a --label-floor from the newest prompts that "
+            "were not drawn for labelling, frozen in the gate's settings and its policies.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     reason: opt.ReasonOption = "changed",
     by: opt.ByOption = None,
@@ -113,13 +153,16 @@ def set_(
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
-    if not given:
+    given = with_promise(given, promise)
+    if not given and label_above is None:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
     settings = load_settings()
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
+        if label_above is not None:
+            given = with_floor(given, label_above, store.calibration, before, wiring.now())
         calibrated = store.policies.newest(gate).calibrated
-        chosen = chosen_settings(before.settings.flat(), given, settings, store.encoders.dimension)
+        chosen = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
         closes = bool(another)
@@ -244,6 +287,48 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     )
 
 
+def with_promise(given: "Mapping[str, Any]", promise: str | None) -> dict[str, Any]:
+    """Add the method that a promise asks for. Raises `UsageError` where there is no such promise, or another method is named."""
+    from streamer.errors import UsageError
+
+    if promise is None:
+        return dict(given)
+    method = registry.promises().get(promise)
+    if method is None:
+        raise UsageError(f"--promise must be one of {', '.join(registry.promises())}, not {promise!r}")
+    if given.get("method", method) != method:
+        raise UsageError(f"--promise {promise} is --method {method}: leave --method {given['method']} out")
+    return {**given, "method": method}
+
+
+def with_floor(
+    given: "Mapping[str, Any]",
+    share: float,
+    scores: "UndrawnScores",
+    gate: "GateRevision",
+    now: "datetime",
+) -> dict[str, Any]:
+    """Add the label floor above which a share of the gate's undrawn prompts score. Raises `UsageError` where they are few."""
+    import numpy as np
+
+    from streamer.calibration.history import LEAST, MOST, level_above
+    from streamer.cli.console import counted, note
+    from streamer.errors import UsageError
+
+    if "label_floor" in given:
+        raise UsageError("--label-above finds a --label-floor: leave one of them out")
+    found = scores.undrawn_scores(gate.gate, settings=gate.settings, before=now, most=MOST)
+    if len(found) < LEAST:
+        raise UsageError(
+            f"--label-above needs {LEAST} scored prompts that were not drawn for labelling, and gate {gate.gate} has "
+            f"{len(found)}: publish first, with an audit probability below 1, or name a --label-floor"
+        )
+    floor = level_above(np.array([score for one in found for score in one]), share)
+    prompts = counted(len(found), "prompt that was", "prompts that were")
+    note(f"Label floor {floor!r}: of {prompts} not drawn for labelling, {share:.4g} or more score above it.")
+    return {**given, "label_floor": floor}
+
+
 def chosen_settings(
     present: "Mapping[str, Any]",
     given: "Mapping[str, Any]",
@@ -257,8 +342,14 @@ def chosen_settings(
     """
     from streamer.errors import UsageError
 
-    flat = dict(present)
-    chosen = (flat.pop("parameters", None) or {}) | flat | dict(given)
+    chosen = dict(present)
+    if "method" in given:  # who names a method gets it as it is today
+        chosen = {
+            name: value
+            for name, value in chosen.items()
+            if name not in PARAMETERS or PARAMETERS[name][0].unsaid is None
+        }
+    chosen |= given
     if chosen.get("scorer", "gram") == "external":
         chosen.setdefault("encoder", NO_ENCODER)
         if "encoder" not in given:
@@ -339,10 +430,8 @@ def _encoder_id(name: str) -> str:
 
 def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:
     """Return the settings that differ: name -> (before, after)."""
-    was, now = (
-        {**one.flat(), **{name: one.parameter(name) for name in PARAMETERS}} for one in (before, after)
-    )
-    return {name: (was[name], now[name]) for name in was if name != "parameters" and was[name] != now[name]}
+    was, now = before.named(), after.named()
+    return {name: (was[name], now[name]) for name in was if was[name] != now[name]}
 
 
 def _meant(settings: GateSettings) -> dict[str, object]:

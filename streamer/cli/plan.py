@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streamer.calibration.registry import weighting_scheme, weighting_schemes
+from streamer.calibration.registry import every, promises, weighting_scheme, weighting_schemes
 from streamer.cli.console import percent
 from streamer.cli.options import JsonOption
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.prediction import Interval, Prediction
+    from streamer.gates.settings import Unit
     from streamer.planning.plan import Plan
     from streamer.planning.prompts import Prompts
 
@@ -22,7 +23,9 @@ _SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
 
 
 def plan(
-    alpha: Annotated[float, typer.Option(metavar="A", help="Budget on exposure risk, between 0 and 1.")],
+    alpha: Annotated[
+        float, typer.Option(metavar="A", help="Budget, between 0 and 1: on what --promise says.")
+    ],
     labels: Annotated[
         int | None,
         typer.Option(
@@ -78,6 +81,15 @@ def plan(
             help="What ships: the best response of a batch, each response separately, or the whole batch.",
         ),
     ] = "best",
+    promise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(promises()),
+            rich_help_panel=_GATE,
+            help="What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
+            "probability or on average. The plan then says which labels that needs.",
+        ),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -137,10 +149,17 @@ def plan(
     from streamer.errors import UsageError
     from streamer.planning.plan import Budget, Simulation, make_plan
 
+    among = _among_shipped(promise, method, attempts)
+    guessed = {"severity": severity, "auc": auc, "correlation": correlation}
+    if among is not None:
+        prompts = (
+            _guessed(guessed, responses, seed) if data is None else _past(data, guessed, responses, seed)
+        )
+        _plan_among_shipped(prompts, unit, among, alpha, labels, repetitions, seed, json=json)
+        return
     budget = Budget(alpha, labels, attempts)
     if method not in weighting_schemes():
         raise UsageError(f"--method must be one of {', '.join(weighting_schemes())}, not {method!r}")
-    guessed = {"severity": severity, "auc": auc, "correlation": correlation}
     prompts = _guessed(guessed, responses, seed) if data is None else _past(data, guessed, responses, seed)
     rounds = repetitions * (2 + len(prompts.by_size))
     with progress("Simulating calibrations", rounds) as advance:
@@ -157,6 +176,98 @@ def plan(
         print_json(plan_json(made))
     else:
         _print_plan(made)
+
+
+def _among_shipped(promise: str | None, method: str, attempts: int) -> str | None:
+    """Return the method of a promise on the error rate among shipped answers; None for a promise per prompt."""
+    from streamer.errors import UsageError
+
+    if promise is None:
+        return None
+    if promise not in promises():
+        raise UsageError(f"--promise must be one of {', '.join(promises())}, not {promise!r}")
+    chosen = promises()[promise]
+    if method not in ("mean", chosen):
+        raise UsageError(f"--promise {promise} is --method {chosen}: leave --method {method} out")
+    if every()[chosen].risk != "selective":
+        return None
+    if attempts > 1:
+        raise UsageError(f"--attempts must be 1 with --promise {promise}: attempts change what ships")
+    return chosen
+
+
+def _plan_among_shipped(
+    prompts: "Prompts",
+    unit: "Unit",
+    method: str,
+    alpha: float,
+    labels: int | None,
+    repetitions: int,
+    seed: int,
+    *,
+    json: bool,
+) -> None:
+    from streamer.cli.console import print_fields, print_json, print_table, say
+    from streamer.planning.among_shipped import LABELS, POWER, plan_among_shipped
+
+    population = prompts.by_size[prompts.responses].population(unit)
+    wanted = LABELS if labels is None else tuple(sorted({*LABELS, labels}))
+    made = plan_among_shipped(
+        population, alpha=alpha, method=method, labels=wanted, repetitions=repetitions, seed=seed
+    )
+    if json:
+        print_json(asdict(made) | {"unit": unit, "source": prompts.source, "responses": prompts.responses})
+        return
+    sure = (
+        f" with probability {1 - made.delta:g}"
+        if method == "selective"
+        else " on average (docs/guarantees.md says of what)"
+    )
+    what = _SERVED[unit]
+    source = "a guess" if prompts.source == "guess" else "past answers"
+    say(
+        f"Plan for at most {percent(alpha, 1)} wrong among what ships{sure}: unit {unit}, method {method}, on {source}: "
+        f"{made.prompts} prompts, {percent(made.mean_severity, 1)} wrong if everything ships."
+    )
+    needed = f"{made.needed} labelled prompts" if made.needed else f"more than {wanted[-1]} labelled prompts"
+    print_fields(
+        {
+            "needed": f"{needed}, so that {percent(POWER, 0)} of calibrations ship anything",
+            "least": f"{made.least} labelled answers that ship, none of them wrong; nothing ships with fewer",
+            "at best": f"{percent(made.oracle, 1)} of {what} served by a cut that knows every severity; any gate holds "
+            f"{percent(made.least_held, 1)} or more",
+            "fewer labels": "`gate set --label-above SHARE` labels only the highest scores, and nothing below ships",
+        }
+    )
+    say("")
+    print_table(
+        ["cut ships", "wrong there", "labelled answers above", "labelled prompts"],
+        [
+            [
+                percent(one.share, 0),
+                percent(one.risk, 1),
+                "-" if one.shipped is None else str(one.shipped),
+                "never" if one.labels is None else str(one.labels),
+            ]
+            for one in made.cuts
+        ],
+        title=f"What shows each cut to be within the budget, with probability {percent(POWER, 0)}",
+    )
+    say("")
+    print_table(
+        ["labels", "calibrations that ship", "served", "90 % range", "calibrations over the budget"],
+        [
+            [
+                str(one.labels),
+                percent(one.opens, 0),
+                percent(one.served, 1),
+                f"{percent(one.low, 0)} to {percent(one.high, 0)}",
+                percent(one.exceeds, 0),
+            ]
+            for one in made.ladder
+        ],
+        title="What labels buy, one a prompt",
+    )
 
 
 def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":

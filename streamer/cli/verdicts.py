@@ -15,6 +15,7 @@ WORDS = {
     "broken": "the budget was BROKEN",
     "not known yet": "not known yet whether the budget is kept",
 }
+_RISKS = (("exposure", "exposure"), ("selective", "error rate among shipped answers"))
 ALARMS = {
     "risk": "risk",
     "selective": "selective risk",
@@ -79,13 +80,21 @@ def print_figures(report: "RiskReport") -> None:
         ["since", *(when(one.since) for one in shown)],
         ["prompts while open", *(str(one.decisions) for one in shown)],
         ["share served", *(percent(one.share_served) for one in shown)],
-        ["error rate of shipped", *(interval_text(one.selective) for one in shown)],
-        [f"exposure, budget {percent(report.terms.budget)}", *(interval_text(one.exposure) for one in shown)],
+        *_risk_rows(report.terms.budget, shown),
         ["labelled shipped answers", *(str(one.labelled) for one in shown)],
     ]
     if any(one.overdue for one in shown):
         rows.append(["labels that never came", *(str(one.overdue) for one in shown)])
     print_table(["while the gate was open", *(title for title, _ in columns)], rows)
+
+
+def _risk_rows(budget: float, shown: "list[OpenFigures]") -> list[list[object]]:
+    """The promised risk with its budget, and the other one."""
+    rows: list[list[object]] = []
+    for risk, name in (("selective", "error rate of shipped"), ("exposure", "exposure")):
+        promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
+        rows.append([f"{name}{promised}", *(interval_text(getattr(one, risk)) for one in shown)])
+    return rows
 
 
 def interval_text(interval: "RiskInterval") -> str:
@@ -103,9 +112,10 @@ def _because(report: "RiskReport", service: "ServiceReport") -> str:
         name, told = next(
             (name, one) for name, one in sides if one is not None and (one.verdict == "broken") is broken
         )
+        first, second = _RISKS if told.promised == "exposure" else _RISKS[::-1]
         said = (
-            f" {name}: exposure {_bounded(told.exposure, broken)}{_budget(report)}; {percent(told.share_served)} of prompts "
-            f"served, error rate among shipped answers {_bounded(told.selective, broken)}, by "
+            f" {name}: {first[1]} {_bounded(getattr(told, first[0]), broken)}{_budget(report)}; "
+            f"{percent(told.share_served)} of prompts served, {second[1]} {_bounded(getattr(told, second[0]), broken)}, by "
             f"{counted(told.labelled, 'label', 'labels')}."
         )
         if broken and told is not service.present and not service.closed:
@@ -135,8 +145,8 @@ def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
     sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
     name, told = next((name, one) for name, one in sides if one is not None and one.verdict != "kept")
     return (
-        f"{counted(told.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; exposure "
-        f"{name} {interval_text(told.exposure)}{_budget(report)}"
+        f"{counted(told.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; "
+        f"{dict(_RISKS)[told.promised]} {name} {interval_text(told.judged)}{_budget(report)}"
     )
 
 

@@ -117,7 +117,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     width: Annotated[float, Meta(gt=0, le=100)] = 0.05
     parameters: (
         Annotated[
-            dict[str, float],
+            dict[str, int | float],
             Meta(description="Parameters of method and shape that have no field of their own; null: none."),
         ]
         | None

@@ -107,7 +107,7 @@ class GateSettings:
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
     labellers : whose labels are read, sorted; None: everybody's. Labels of others are recorded and never read.
     signed_labels : read only labels that their labeller has signed.
-    alpha : the budget, in [1e-9, 1): on exposure risk; on selective risk for the method `selective`.
+    alpha : the budget, in [1e-9, 1): on exposure risk, or on selective risk, as the method says (`Calibrator.risk`).
     calibrator : the method with its parameters, chosen before any label is read.
     shape : how the cut is read.
     segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
@@ -197,6 +197,9 @@ class GateSettings:
     def __init__(self, **flat: Any) -> None:
         """Take settings by their flat names: `method`, `shape` and every parameter by name, or `calibrator` as it is.
 
+        With the name `parameters` they are a record, in which a parameter that is not named may mean another value than its
+        default: see `Range.unsaid`.
+
         Raises
         ------
         ValueError
@@ -213,11 +216,14 @@ class GateSettings:
             if isinstance(own, Calibrator | GateShape):
                 parameters |= own.parameters()
         name = common.pop("method", method.name if method is not None else Mean.name)
+        recorded = "parameters" in common
         others = common.pop("parameters", None) or {}
         for one in others.keys() & set(FIRST_PARAMETERS):
             if name in FIRST_METHODS or others[one] != given.get(one, others[one]):
                 raise ValueError(f"parameters must not say another {one} than its own field")
         parameters |= others | given
+        if recorded:
+            parameters = _unsaid(name) | parameters
         if name not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, not {name!r}")
         for one in parameters:
@@ -265,6 +271,9 @@ class GateSettings:
         }
         if self.method not in FIRST_METHODS:
             younger |= self.calibrator.parameters()
+        for one, value in _unsaid(self.method).items():
+            if younger.get(one) == value:
+                del younger[one]
         special = {
             "method": self.calibrator.name,
             "shape": self.shape.name,
@@ -278,6 +287,12 @@ class GateSettings:
             else getattr(self, name)
             for name in FLAT_NAMES
         }
+
+    def named(self) -> dict[str, Any]:
+        """The settings by their flat names, with every parameter by its own name in place of `parameters`."""
+        flat = self.flat()
+        del flat["parameters"]
+        return flat | {name: self.parameter(name) for name in PARAMETERS}
 
     def is_late(self, created_at: datetime | None, timestamp_ms: int, now: datetime) -> bool:
         """Whether a batch's decision deadline has passed; never for a gate without one.
@@ -457,6 +472,14 @@ def _flat_names() -> tuple[str, ...]:
 FLAT_NAMES = _flat_names()
 """The names of settings on the command line, on topics and in SQL; `parameters` holds those without a name of their own."""
 
+
+def _unsaid(method: str) -> dict[str, Number]:
+    """What a record of a method means by parameters that it does not name, where that is not their default."""
+    kind = registry.every().get(method)
+    ranges = {} if kind is None else kind.ranges()
+    return {name: about.unsaid for name, about in ranges.items() if about.unsaid is not None}
+
+
 _DEFAULTS = {field.name: field.default for field in fields(GateSettings) if field.default is not MISSING}
 
 
@@ -492,10 +515,8 @@ def unsupported(settings: GateSettings) -> str | None:
     if settings.label_floor is not None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
-        if not method.label_floor:
-            return (
-                f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
-            )
+        if method.refuses_floor():
+            return f"label_floor does not go with this edition of method {method.name}, whose risk may rise with the threshold"
         if unit == "batch":
             return "label_floor goes with the units best and response: a batch is shipped by its mean"
     if not method.attempts and settings.max_attempts > 1:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamer.calibration import registry
+from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.segments import segments_by_scheme
 from streamer.calibration.specification import Sample
 from streamer.calibration.threshold import Threshold
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.calibration import LabelledGroup
+    from streamer.calibration.history import History
     from streamer.calibration.specification import Calibrator
     from streamer.gates.settings import GateSettings
 
@@ -56,6 +58,7 @@ class RunSample:
     alpha : the budget of one attempt.
     seed : the gate's.
     fewest_draws : the fewest responses that the audit draw took from any group that had more.
+    history : the cuts that undrawn prompts fix; None: of a run of an earlier version, which read none.
     """
 
     groups: Sequence[LabelledGroup]
@@ -63,6 +66,7 @@ class RunSample:
     alpha: float
     seed: int
     fewest_draws: int = 1
+    history: History | None = NO_HISTORY
 
     def for_gate(self, settings: GateSettings) -> Sample:
         """What a calibrator of this gate works on."""
@@ -73,6 +77,7 @@ class RunSample:
             drawn=min(settings.audit_draws, self.fewest_draws) if settings.unit == "response" else 1,
             largest=max((len(group.item_ids) for group in self.groups), default=1),
             floor=settings.label_floor,
+            history=self.history,
         )
 
 
@@ -84,7 +89,7 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
     own, sample = decide(settings, drawn), drawn.for_gate(settings)
     others = (
         calibrator
-        for calibrator in _diagnostics(settings)
+        for calibrator in _diagnostics(settings, earlier=drawn.history is None)
         if calibrator.name != own.name and calibrator.cost(sample) <= _LARGEST_DIAGNOSTIC
     )
     return (own, *(_diagnostic(settings, sample, one) for one in others))
@@ -102,15 +107,24 @@ def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
     return Candidate(name=name, decides=True, threshold=threshold, rule=rule)
 
 
-def _diagnostics(settings: GateSettings) -> list[Calibrator]:
-    """The calibrators that a run shows, each with the parameters that the gate has, as far as they may be its own."""
+def _diagnostics(settings: GateSettings, *, earlier: bool) -> list[Calibrator]:
+    """The calibrators that a run shows, each with the parameters that the gate has, as far as they may be its own.
+
+    `earlier` : as a version showed them that did not know the parameters of today.
+    """
     made = []
     for name, kind in registry.every().items():
         if not kind.diagnostic or (settings.shape.of_ranks and not kind.by_rank):
             continue
         made.append(
             registry.calibrator(
-                name, {one: min(settings.parameter(one), about.most) for one, about in kind.ranges().items()}
+                name,
+                {
+                    one: about.unsaid
+                    if earlier and about.unsaid is not None
+                    else min(settings.parameter(one), about.most)
+                    for one, about in kind.ranges().items()
+                },
             )
         )
     return made
@@ -118,7 +132,7 @@ def _diagnostics(settings: GateSettings) -> list[Calibrator]:
 
 def _diagnostic(settings: GateSettings, sample: Sample, calibrator: Calibrator) -> Candidate:
     # What a gate cannot name promises nothing, and is shown as it is found.
-    floor = sample.floor if calibrator.label_floor and calibrator.offered else None
+    floor = sample.floor if calibrator.offered and not calibrator.refuses_floor() else None
     shape = settings.shape if settings.shape.of_ranks else INDICATOR_SHAPE
     threshold, rule = shape.fit(calibrator, replace(sample, floor=floor))
     return Candidate(name=calibrator.name, decides=False, threshold=threshold, rule=rule)

@@ -11,6 +11,7 @@ import numpy as np
 
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
+from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
 from streamer.gates.label_lag import label_lag
 from streamer.gates.rule import Cut
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streamer.calibration import LabelledGroup, Threshold
+    from streamer.calibration import History, LabelledGroup, Threshold
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Rule
@@ -132,6 +133,7 @@ class CalibrationRun:
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
     held_until : a looser threshold waits until then.
+    history : the cuts that undrawn prompts fix; None: an earlier version, which read none.
     missing_labels : whether labels are missing at random; not kept with the run.
     """
 
@@ -149,6 +151,7 @@ class CalibrationRun:
     age_cut: AgeCut | None = None
     suffix: Suffix | None = None
     held_until: datetime | None = None
+    history: History | None = NO_HISTORY
     missing_labels: MissingLabels | None = field(default=None, compare=False)
 
     @property
@@ -291,6 +294,22 @@ class AuditSample(Protocol):
         """Read how late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
         ...
 
+    def undrawn_history(
+        self,
+        gate: str,
+        *,
+        settings: GateSettings,
+        before: datetime,
+        since_version: int | None,
+        most: int,
+    ) -> History:
+        """Fix cuts by the scores of the newest `most` first attempts that the gate's own audit did not draw.
+
+        Otherwise decided as those that `audit_sample` reads. For unit `best` a batch's highest score, for `batch` their mean,
+        for `response` each.
+        """
+        ...
+
 
 def calibrate_gate(
     store: AuditSample,
@@ -346,6 +365,15 @@ def calibrate_gate(
     young = [
         group for group in drawn if not _before(group, older_than) and not group.waits(settings.label_floor)
     ]
+    history = NO_HISTORY
+    if (diagnostics or settings.calibrator.reads_history) and not settings.shape.of_ranks:
+        history = store.undrawn_history(
+            gate.gate,
+            settings=settings,
+            before=now,
+            since_version=None if since is None else since.version,
+            most=MOST,
+        )
     run = derive(
         gate,
         sample,
@@ -353,6 +381,7 @@ def calibrate_gate(
         now=now,
         older_than=older_than,
         diagnostics=diagnostics,
+        history=history,
         in_force=None if in_force is None else (in_force.version, Reading.of_policy(in_force)),
     )
     return replace(
@@ -439,9 +468,10 @@ def derive(
     now: datetime,
     older_than: datetime,
     diagnostics: bool = True,
+    history: History | None = NO_HISTORY,
     in_force: tuple[int, Reading] | None = None,
 ) -> CalibrationRun:
-    """Compute a run from the groups that it has read: those that it calibrates on, and younger ones with labels.
+    """Compute a run from what it has read: groups that it calibrates on, younger ones with labels, and a history's cuts.
 
     What it comes to depends on nothing else, so that a stored run can be derived again. `in_force` is the version that
     serves and what it cuts by.
@@ -450,11 +480,11 @@ def derive(
     labelled = _as_calibrated(sample)
     # .3 / 3 is .1 to people, and .09999999999999999 to the processor
     alpha = round(settings.alpha / settings.max_attempts, 15)
-    read = _sample(gate, sample, labelled, alpha)
+    read = _sample(gate, sample, labelled, alpha, history)
     found = candidates(settings, read) if diagnostics else (decide(settings, read),)
     suffix = None
     if in_force is not None:
-        suffix, stricter = _tightened(gate, found[0], [*sample, *young], alpha, in_force)
+        suffix, stricter = _tightened(gate, found[0], [*sample, *young], alpha, history, in_force)
         found = (stricter, *found[1:])
     return CalibrationRun(
         gate=gate,
@@ -467,6 +497,7 @@ def derive(
         older_than=older_than,
         started_at=now,
         suffix=suffix,
+        history=history,
     )
 
 
@@ -475,6 +506,7 @@ def _tightened(
     own: Candidate,
     groups: Sequence[SampledGroup],
     alpha: float,
+    history: History | None,
     in_force: tuple[int, Reading],
 ) -> tuple[Suffix | None, Candidate]:
     """Compare the newest labelled groups with older ones; returns the result, and the stricter of the two thresholds."""
@@ -495,7 +527,7 @@ def _tightened(
     count = min(len(groups), max(suffix.groups, settings.calibrator.groups_needed(alpha)))
     suffix = replace(suffix, calibrated_on=count)
     newest = groups[-count:]
-    alone = decide(settings, _sample(gate, newest, _as_calibrated(newest), alpha))
+    alone = decide(settings, _sample(gate, newest, _as_calibrated(newest), alpha, history))
     if direction(of_all, Reading(Cut.at(alone.threshold.value), alone.rule)) != "tighter":
         return suffix, own
     threshold = replace(alone.threshold, groups=own.threshold.groups, guarantee=own.threshold.guarantee)
@@ -503,6 +535,11 @@ def _tightened(
         f"The newest groups are worse: {suffix.said}. The threshold is that of the newest {count} alone, which is stricter "
         "than that of all."
     )
+    if settings.calibrator.risk == "selective":
+        note += (
+            " A stricter cut need not have a lower error rate among what ships: each of the two keeps its promise, and which "
+            "of them is in force was chosen by labels."
+        )
     return suffix, replace(own, threshold=noted(threshold, note), rule=alone.rule)
 
 
@@ -540,7 +577,7 @@ def _nothing(gate: GateRevision, since: Since | None) -> str:
 
 def with_diagnostics(run: CalibrationRun) -> CalibrationRun:
     """Return a run that was made without diagnostics, with them."""
-    sample = _sample(run.gate, run.sample, run.labelled_groups, run.effective_alpha)
+    sample = _sample(run.gate, run.sample, run.labelled_groups, run.effective_alpha, run.history)
     return replace(run, candidates=(run.candidates[0], *candidates(run.gate.settings, sample)[1:]))
 
 
@@ -549,6 +586,7 @@ def _sample(
     groups: Sequence[SampledGroup],
     labelled: Sequence[LabelledGroup],
     alpha: float,
+    history: History | None,
 ) -> RunSample:
     segmented = gate.settings.segment_by is not None
     return RunSample(
@@ -557,4 +595,5 @@ def _sample(
         alpha=alpha,
         seed=gate.seed,
         fewest_draws=min(group.draws for group in groups),
+        history=history,
     )

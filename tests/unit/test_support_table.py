@@ -51,14 +51,12 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "`mean`, `crc`, `bb`, `rbwa`": [{"method": law} for law in weighting_schemes()],
     "`transductive`": [{"method": "transductive"}],
     "`hb`, `betting`, `bernstein`": [{"method": bound} for bound in bounds()],
-    "`selective`": [{"method": "selective"}],
+    "`selective`, `selective-mean`": [{"method": method} for method in ("selective", "selective-mean")],
     "`age`": [{"method": "age"}],
     "segments of `mean`, `crc`, `bb`, `rbwa`": [
         {"method": law, "segment_by": "k"} for law in weighting_schemes()
     ],
-    "label floor, with any method but `selective`": [
-        {"method": method, "label_floor": 0.2} for method in METHODS if method != "selective"
-    ],
+    "label floor, with any method": [{"method": method, "label_floor": 0.2} for method in METHODS],
 }
 
 
@@ -72,7 +70,7 @@ def test_a_row_is_what_gates_accept(row: str) -> None:
 
 def test_every_row_is_told_and_the_rest_is_for_no_gate() -> None:
     assert set(table()) == {*ROWS, "`pooled`", "`clt`"}
-    told = {name for row in table() for name in re.findall(r"`(\w+)`", row)}
+    told = {name for row in table() for name in re.findall(r"`([\w-]+)`", row)}
     assert told == set(names())
     for method in ("pooled", "clt"):
         with pytest.raises(ValueError, match="method must be one of"):

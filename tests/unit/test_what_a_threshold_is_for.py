@@ -32,7 +32,18 @@ NEVER = {
 }  # fmt: skip
 ONE_WAY = {"labellers", "signed_labels"}
 """Labels that are not read any more may be what the threshold rests on; that more are read concerns later runs."""
-UNREAD_BY_MEAN = {"eta", "draws", "delta", "rho", "grid", "starts", "width", "segment_fallback", "dimension"}
+UNREAD_BY_MEAN = {
+    "eta",
+    "draws",
+    "delta",
+    "rho",
+    "grid",
+    "starts",
+    "edition",
+    "width",
+    "segment_fallback",
+    "dimension",
+}
 
 
 def test_every_setting_is_told_of() -> None:
@@ -53,7 +64,7 @@ def test_what_is_unread_follows_from_the_method_and_the_shape() -> None:
         ({"method": "rbwa"}, {"eta"}),
         ({"method": "bb"}, {"draws"}),
         ({"method": "hb"}, {"delta"}),
-        ({"method": "selective"}, {"delta", "grid", "starts"}),
+        ({"method": "selective"}, {"delta", "grid", "starts", "edition"}),
         ({"method": "age"}, {"rho"}),
         ({"shape": "ramp"}, {"width"}),
         ({"segment_by": "k"}, {"segment_fallback"}),

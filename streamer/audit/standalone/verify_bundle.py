@@ -49,6 +49,7 @@ MEANS_SOMETHING_UNDER = {
     "rho": ("method", ("age",)),
     "grid": ("method", ("selective",)),
     "starts": ("method", ("selective",)),
+    "edition": ("method", ("selective",)),
     "width": ("shape", ("smooth", "ramp")),
 }
 
@@ -231,7 +232,9 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
     changed += sorted(
         name
         for name in was.keys() | will_be.keys()
-        if name not in changed and was.get(name, before.get(name)) != will_be.get(name, after.get(name))
+        if name not in changed
+        and has_meaning(name)
+        and was.get(name, before.get(name)) != will_be.get(name, after.get(name))
     )
     named, wanted = before.get("labellers"), after.get("labellers")
     if wanted is not None and (named is None or not set(named) <= set(wanted)):

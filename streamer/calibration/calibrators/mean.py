@@ -25,6 +25,7 @@ class Mean(WeightingScheme):
 
     name: ClassVar[str] = "mean"
     place: ClassVar[int] = 0
+    asked_as: ClassVar[str] = "per-prompt"
     summary: ClassVar[str] = "equal weights within a group: the most stable threshold"
     against_mean: ClassVar[str] = ""
     random: ClassVar[bool] = False

@@ -1,17 +1,21 @@
-"""Selective risk, severity among what ships, bounded with high probability on a fixed grid.
+"""The error rate among shipped answers, bounded with high probability: a walk over shares of unlabelled history.
 
-A random item of a random group with score Q and severity m: the claim E[m | Q > l] <= alpha is the same as
-E[1{Q > l} (m - alpha)] <= 0. For each l of the grid, from strict to permissive, the hypothesis that it is
-false is tested by the betting p-value of
+SR(t) = E[m | Q > t], of one item of each group. Unlabelled history fixes cuts that would ship 30, 40, ..., 100 % of it
+(`streamer.calibration.history`). At a cut t with n labelled items above it, of which e are wrong,
 
-    Z_g(l) = alpha + sum_i w_gi 1{Q_gi > l} (m_gi - alpha)  in [0, 1],    w_gi = 1/I_g,    against the mean
-    alpha.
+    p = P(Bin(n, alpha) <= e),
 
-Selective risk is not monotone in l. That is why the levels must be a fixed grid and not the scores, and why
-testing stops at the first level that is not rejected (Bauer; Angelopoulos and others, Learn then Test, 2021).
-A level at which almost nothing ships has no power, and a walk that starts there ends there: `starts` begins
-several walks, spaced evenly over the grid, each at delta/starts (Bonferroni), so that one may fail without
-the others.
+and the walk goes from the strictest cut down while p <= delta. The last cut passed is lambda; none: closed.
+
+P(SR(lambda) > alpha) <= delta. Given the history the cuts are fixed numbers; given n the items above a fixed cut are
+independent draws of m | Q > t, wrong with probability SR(t) (graded severities by a keyed coin of that probability), so that
+P(p <= delta) <= delta where SR(t) > alpha; and lambda has SR > alpha only if the first such cut on the walk is passed, which
+is one fixed cut. SR need not fall in t, and delta is not divided.
+
+Without a history the levels are ranks of the calibration's own scores: that which 30, 40, ..., 90 % of the groups may pass,
+and the floor. Given its value and n, what scores above a rank is a sample of m | Q > t too, but which level is the first
+that breaks the budget then follows from the same scores. So the walk is not proved, and each level is tested at delta/8 in
+its place (Bonferroni).
 """
 
 from __future__ import annotations
@@ -21,49 +25,50 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.high_probability import delta_parameter, not_shown
-from streamer.calibration.item_table import ItemTable
-from streamer.calibration.keyed_weights import KeyedWeights
-from streamer.calibration.p_values import betting
+from streamer.calibration.history import NO_HISTORY, TENTHS, History
+from streamer.calibration.one_item import Counted, OneItem
+from streamer.calibration.p_values import binomial
+from streamer.calibration.selective_grid import calibrate_selective_grid, even_grid
 from streamer.calibration.specification import Calibrated, Calibrator, Family, Risk, Sample, parameter
-from streamer.calibration.threshold import Threshold, state_at
+from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.groups import LabelledGroup
 
+Indices = NDArray[np.intp]
+
 
 def calibrate_selective(
-    groups: Sequence[LabelledGroup] | ItemTable,
+    groups: Sequence[LabelledGroup],
     *,
     alpha: float,
     delta: float = 0.1,
-    grid: Sequence[float],
-    starts: int = 1,
+    history: History = NO_HISTORY,
+    floor: float = 0.0,
     seed: int,
 ) -> Threshold:
     """Find a threshold whose selective risk is at most alpha with probability at least 1 - delta.
 
     Parameters
     ----------
-    groups : unique by id; the items of a group weigh the same.
+    groups : unique by id; one item of each counts.
     alpha : budget on selective risk, in (0, 1).
-    delta : chance, over the draw of the calibration groups, that the selective risk passes the budget, in (0,
-        1).
-    grid : levels to test, strictly falling, finite but for a last one of -inf (everything ships); fixed
-        before scores or labels of the calibration groups are looked at.
-    starts : walks that begin at evenly spaced levels of the grid, in 1..len(grid); fixed likewise.
-    seed : any whole number, fixed before labels are read; with the ids it fixes the order in which groups are
-        read.
+    delta : chance, over the draw of the calibration groups, that the selective risk passes the budget, in (0, 1).
+    history : of other prompts of the same population. One without cuts: the calibration's own scores, at delta/8.
+    floor : the least threshold, in [0, 1], fixed before labels were read. What scores below it needs no label.
+    seed : any whole number, fixed before labels are read.
 
     Returns
     -------
     Threshold
-        The most permissive level that was shown to keep the budget, or closed if none was.
+        The last cut that was passed, at least `floor`; or closed.
 
     Raises
     ------
@@ -71,84 +76,101 @@ def calibrate_selective(
         If a group id repeats or an argument is not valid.
     """
     alpha, delta = check_alpha(alpha), check_delta(delta)
-    keyed = KeyedWeights(whole_number("seed", seed))
-    levels = np.array([float(level) for level in grid])
-    if not len(levels) or np.isnan(levels).any() or (np.diff(levels) >= 0).any() or levels[0] == np.inf:
-        raise ValueError("grid must hold levels that strictly fall, at least one, none of them NaN or +inf")
-    starts = whole_number("starts", starts, least=1)
-    if starts > len(levels):
-        raise ValueError(f"starts must be at most the {len(levels)} levels of the grid, not {starts!r}")
-    table = ItemTable.of(groups)
-    rejected = -1
-    if table.groups:
-        p_values = _p_values(table, levels, alpha, delta / starts, keyed)
-        rejected = _most_permissive(p_values <= delta / starts, starts)
-    value = math.inf if rejected < 0 else float(levels[rejected]) + 0.0
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor must lie in [0, 1], not {floor!r}")
+    items = OneItem(groups, whole_number("seed", seed))
+    cuts = _cuts(items, history, floor)
+    shipped, errors = items.above_each(np.array(cuts))
+    find = last_walked if history.cuts else last_of_own
+    last = int(find(shipped, errors, alpha, delta))
+    value = math.inf if last < 0 else cuts[last]
     return Threshold.at(
         value,
         alpha=alpha,
-        method="selective",
-        groups=table.groups,
-        guarantee=_guarantee(value, alpha, delta, table.groups, len(levels), starts),
+        method=Selective.name,
+        groups=len(groups),
+        guarantee=_guarantee(value, alpha, delta, len(groups), history, items.above(value)),
     )
 
 
-def _p_values(
-    table: ItemTable, levels: np.ndarray, alpha: float, delta: float, keyed: KeyedWeights
-) -> np.ndarray:
-    order = keyed.order(table.ids)
-    terms = (table.severities - alpha) / table.sizes[table.index]
-    return np.concatenate(
-        [
-            betting(np.clip(rows[:, order] + alpha, 0.0, 1.0), alpha, delta)
-            for rows in table.sums_by_level(terms, levels, reached=False)
-        ]
+def last_walked(shipped: Indices, errors: Indices, alpha: float, delta: float) -> Indices:
+    """Walk over cuts that were fixed beforehand; return the position of the last one passed, -1 for none.
+
+    Parameters
+    ----------
+    shipped, errors : shape (..., k), at the cuts from the strictest down.
+    """
+    passed = binomial(errors, shipped, alpha) <= delta
+    walked: Indices = np.logical_and.accumulate(passed, axis=-1).sum(axis=-1) - 1
+    return walked
+
+
+def last_of_own(shipped: Indices, errors: Indices, alpha: float, delta: float) -> Indices:
+    """Test levels of the calibration's own scores, each at delta/8; return the position of the lowest that holds, or -1.
+
+    Parameters
+    ----------
+    shipped, errors : shape (..., k), k <= 8, from the strictest level down.
+    """
+    passed = binomial(errors, shipped, alpha) <= delta / len(TENTHS)
+    lowest: Indices = np.where(passed, np.arange(1, passed.shape[-1] + 1), 0).max(axis=-1) - 1
+    return lowest
+
+
+def _cuts(items: OneItem, history: History, floor: float) -> list[float]:
+    """The levels to test, falling."""
+    if history.cuts:
+        return sorted({max(cut, floor) for cut in history.cuts}, reverse=True)
+    scores = items.scores
+    ranks = [math.ceil(tenths * len(scores) / 10) for tenths in TENTHS]
+    own = {max(float(scores[rank]), floor) for rank in ranks if rank < len(scores)}
+    return sorted(own | {floor}, reverse=True)
+
+
+def shipped_needed(alpha: float, delta: float) -> int:
+    """Return how many labelled shipped answers show the budget if none of them is wrong: (1 - alpha)^n <= delta."""
+    return math.ceil(math.log(delta) / math.log1p(-alpha))
+
+
+def _guarantee(
+    value: float, alpha: float, delta: float, groups: int, history: History, found: Counted
+) -> str:
+    levels = (
+        f"a walk over {counted(len(history.cuts), 'cut')} that would ship 30 to 100 % of "
+        f"{counted(history.prompts, 'unlabelled prompt')}"
+        if history.cuts
+        else f"no history of unlabelled prompts: {len(TENTHS)} levels of the calibration's own scores, each at delta/{len(TENTHS)}"
     )
-
-
-def _most_permissive(rejected: np.ndarray, starts: int) -> int:
-    """Return the last position that a walk of rejections from any of the starts reaches, or -1."""
-    reached = -1
-    for walk in range(starts):
-        position = walk * len(rejected) // starts
-        while position < len(rejected) and rejected[position]:
-            reached = max(reached, position)
-            position += 1
-    return reached
-
-
-def _guarantee(value: float, alpha: float, delta: float, groups: int, levels: int, starts: int) -> str:
-    basis = (
-        f"Basis: method selective (betting bound, fixed-sequence testing of {counted(levels, 'level')} from "
-        f"{counted(starts, 'start')}) on {counted(groups, 'calibration group')}"
-    )
+    basis = f"Basis: method selective (binomial test; {levels}) on {counted(groups, 'calibration group')}"
     if value == math.inf:
         return (
-            f"Nothing ships, so there is no selective risk. {basis}, which do not show a selective risk of "
-            f"at most {alpha!r} with probability {1 - delta:.6g} at any level that the test reached."
+            f"Nothing ships, so nothing that ships is wrong. {basis}, which do not show that at most {alpha!r} of what "
+            f"ships is wrong with probability {1 - delta:.6g} at the strictest cut; "
+            f"{shipped_needed(alpha, delta)} labelled answers above a cut show it if none of them is wrong."
         )
     return (
-        f"{what_ships(state_at(value))} With probability at least {1 - delta:.6g} over the draw of the "
-        f"calibration groups, selective risk is at most {alpha!r}: the mean severity of a random item of a "
-        f"random future group, given that it ships. {basis}. Assumptions: calibration groups and future "
-        "groups are independent draws from one population, which is more than exchangeable; the labelled "
-        "items of a group are all of its items, or were drawn at random before any label was seen; the "
-        "score, the grid, its starts, alpha, delta and the seed were fixed before any label was read, the "
-        "grid before any score was; severities lie in [0, 1] and mean what the budget is about. Not "
-        "promised: a bound for a single prompt or kind of prompt; how much ships; a joint bound over "
-        f"several calibrations, each of which may fail with probability {delta!r}."
+        f"{what_ships('cut')} With probability at least {1 - delta:.6g} over the draw of the calibration groups, at most "
+        f"{alpha!r} of what ships at this cut is wrong (selective risk): the mean severity of a random item of a random "
+        f"future group, given that it ships. {basis}, with {counted(found.errors, 'error')} in the "
+        f"{counted(found.shipped, 'labelled answer')} that score above the cut. Assumptions: calibration groups, future "
+        "groups and the unlabelled prompts are independent draws from one population, which is more than exchangeable; the "
+        "labelled items of a group are all of its items, or were drawn at random before any label was seen; the score, alpha, "
+        "delta, the floor and the seed were fixed before any label was read; severities lie in [0, 1] and mean what the "
+        "budget is about. Not promised: a bound for a single prompt or kind of prompt; how much ships; the same of the cuts "
+        "that ship at all, if most calibrations ship nothing; a joint bound over several calibrations, each of which may fail "
+        f"with probability {delta!r}."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Selective(Calibrator):
-    """A budget among what ships.
+    """A budget on the error rate among what ships.
 
     Attributes
     ----------
     delta : chance, in (0, 1), that the bound may fail.
-    grid : evenly spaced levels that are tested, in 1..10000.
-    starts : walks over the grid, in 1..grid.
+    grid, starts : of edition 1: evenly spaced levels, in 1..10000, and walks over them, in 1..grid.
+    edition : 2, the walk over shares of history; 1, the grid of earlier versions.
     """
 
     name: ClassVar[str] = "selective"
@@ -157,20 +179,35 @@ class Selective(Calibrator):
     promise: ClassVar[str] = (
         "P(selective risk <= alpha) >= 1 - delta, over the draw of the calibration groups"
     )
+    asked_as: ClassVar[str] = "among-shipped"
     family: ClassVar[Family] = "with high probability"
     risk: ClassVar[Risk] = "selective"
     by_quantile: ClassVar[bool] = False
-    label_floor: ClassVar[bool] = False
     attempts: ClassVar[bool] = False
-    # Bets depend on the spread of losses: a larger loss may, rarely, make a later bet win more.
+    reads_history: ClassVar[bool] = True
+    # Of edition 1: bets depend on the spread of losses, and a larger loss may, rarely, make a later bet win more.
     only_stricter: ClassVar[bool] = False
 
     delta: float = delta_parameter()
     grid: int = parameter(
-        100, "evenly spaced levels that are tested", metavar="N", least=1, most=10_000, whole=True
+        100, "evenly spaced levels of edition 1", metavar="N", least=1, most=10_000, whole=True
     )
     starts: int = parameter(
-        5, "levels of the grid from which tests begin", metavar="N", least=1, most=10_000, whole=True
+        5,
+        "levels of the grid from which tests of edition 1 begin",
+        metavar="N",
+        least=1,
+        most=10_000,
+        whole=True,
+    )
+    edition: int = parameter(
+        2,
+        "2 walks over shares of unlabelled history, 1 tests the grid of earlier versions",
+        metavar="E",
+        least=1,
+        most=2,
+        whole=True,
+        unsaid=1,
     )
 
     def __post_init__(self) -> None:
@@ -179,9 +216,9 @@ class Selective(Calibrator):
             raise ValueError(f"starts must be in 1..{self.grid}, the levels of the grid, not {self.starts!r}")
 
     def calibrate(self, sample: Sample) -> Calibrated:
-        """Test the levels."""
-        return Calibrated(
-            calibrate_selective(
+        """Walk."""
+        if self.edition == 1:
+            found = calibrate_selective_grid(
                 sample.groups,
                 alpha=sample.alpha,
                 delta=self.delta,
@@ -189,17 +226,39 @@ class Selective(Calibrator):
                 starts=self.starts,
                 seed=sample.seed,
             )
-        )
+        else:
+            found = calibrate_selective(
+                sample.groups,
+                alpha=sample.alpha,
+                delta=self.delta,
+                history=sample.history or NO_HISTORY,
+                floor=sample.floor or 0.0,
+                seed=sample.seed,
+            )
+        return Calibrated(found)
+
+    def groups_needed(self, alpha: float) -> int:
+        """So many labelled answers must ship, if none of them is wrong."""
+        if self.edition == 1:
+            return Calibrator.groups_needed(self, alpha)
+        return shipped_needed(alpha, self.delta)
 
     def cost(self, sample: Sample) -> int:
         """Every level of the grid is a row of bets."""
-        return self.grid * len(sample.groups)
+        return self.grid * len(sample.groups) if self.edition == 1 else 0
+
+    def refuses_floor(self) -> bool:
+        """The grid knows no floor."""
+        return self.edition == 1
 
     def why_closed(self, sample: Sample) -> str | None:
         """Nothing was shown."""
-        return not_shown(sample, self.delta)
-
-
-def even_grid(levels: int) -> tuple[float, ...]:
-    """Return `levels` evenly spaced ones, strictly falling from 1 - 1/levels to 0."""
-    return tuple((levels - 1 - position) / levels for position in range(levels))
+        if self.edition == 1:
+            return not_shown(sample, self.delta)
+        items = OneItem(sample.groups, sample.seed)
+        strictest = items.above(_cuts(items, sample.history or NO_HISTORY, sample.floor or 0.0)[0])
+        return (
+            f"at the strictest cut {strictest.errors} of {counted(strictest.shipped, 'labelled answer')} are wrong, which does "
+            f"not show that at most {sample.alpha:g} of what ships is, with probability {1 - self.delta:g}; "
+            f"{shipped_needed(sample.alpha, self.delta)} without an error do, and more labels may"
+        )

@@ -19,11 +19,11 @@ from streamer.calibration import (
     Threshold,
     calibrate_by_age,
     calibrate_high_probability,
-    calibrate_selective,
     calibrate_soft,
     prepare_transductive,
 )
 from streamer.calibration.crc import keyed_losses
+from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import budget_limit
 from streamer.calibration.registry import calibrator, names, weighting_scheme, weighting_schemes
@@ -41,8 +41,6 @@ DELTA = 0.1
 RHO = 0.99
 TAU = 0.05
 WIDTH = 0.1
-GRID = (*(round(0.95 - 0.05 * step, 2) for step in range(20)), -math.inf)
-STARTS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +107,14 @@ class Traffic:
     shippable: NDArray[np.bool_]
     batch: NDArray[np.intp]
     _ranks: list[Floats] = field(default_factory=list)
+    _history: list[History] = field(default_factory=list)
+
+    def history(self) -> History:
+        """Return the cuts that the traffic's scores fix, which nobody labels."""
+        if not self._history:
+            scores = self.scores[~np.isnan(self.scores)]
+            self._history.append(History.of(scores, prompts=len(np.unique(self.batch))))
+        return self._history[0]
 
     def ranks(self) -> Floats:
         """Return the rank of each unit within its batch, NaN for what was never scored; see `rank_scores`."""
@@ -181,27 +187,28 @@ def _bound(method: str) -> Callable[[MethodLabels, float], Threshold]:
     )
 
 
-def _selective(labels: MethodLabels, alpha: float) -> Threshold:
-    return calibrate_selective(
-        labels.table(), alpha=alpha, delta=DELTA, grid=GRID, starts=STARTS, seed=labels.seed
-    )
-
-
 def _age(labels: MethodLabels, alpha: float) -> Threshold:
     ages = {group.id: float(age) for age, group in enumerate(reversed(labels.groups))}
     return calibrate_by_age(labels.table(), alpha=alpha, ages=ages, rho=RHO)
 
 
 def _by_specification(name: str) -> Run:
-    """Return how a calibrator serves with the parameters that its specification has."""
+    """Return how a calibrator serves with the parameters that its specification has; the traffic is its history."""
     chosen = calibrator(name)
-    return _indicator(
-        lambda labels, alpha: (
-            chosen.calibrate(
-                Sample(groups=labels.groups, alpha=alpha, seed=labels.seed, largest=labels.largest)
-            ).threshold
+
+    def run(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
+        found = chosen.calibrate(
+            Sample(
+                groups=labels.groups,
+                alpha=alpha,
+                seed=labels.seed,
+                largest=labels.largest,
+                history=traffic.history() if chosen.reads_history else NO_HISTORY,
+            )
         )
-    )
+        return served_above(found.threshold.value, traffic)
+
+    return run
 
 
 def _transductive(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
@@ -241,7 +248,6 @@ def _rank(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
 
 _OF_THEIR_OWN: dict[str, Run] = {
     "transductive": _transductive,
-    "selective": _indicator(_selective),
     **{scheme: by_law(scheme) for scheme in weighting_schemes()},
     **{bound: _indicator(_bound(bound)) for bound in ("hb", "betting")},
     "age": _indicator(_age),

@@ -2,7 +2,8 @@
 
 Over two stretches side by side: the policy in force, and the budget period. What was before that policy is context.
 
-`kept` takes four things: the upper bound of exposure risk is inside the budget in both; a shipped answer with a label is
+`kept` takes four things: the upper bound of the risk that the gate's method bounds (exposure risk, or the error rate among
+shipped answers) is inside the budget in both; a shipped answer with a label is
 among them; reading reaches to within one label lag of now; and the audit is drawn as logged. `broken` is said where the lower
 bound of either is above the budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks
 the budget is ever called kept, however often it is read; each policy and each period has its own delta.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from streamer.calibration.specification import Risk
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.report import RiskReport, Verdict
     from streamer.risk.rounds.serving import Stretch
@@ -71,7 +73,8 @@ class OpenFigures:
     overdue : drawn decisions that shipped something and whose label had not come at the deadline.
     selective : error rate among shipped answers, between bounds.
     exposure : exposure risk, between bounds.
-    verdict : what the bounds say, whatever reading does.
+    verdict : what the bounds of the promised risk say, whatever reading does.
+    promised : what the budget of the gate's method is on.
     """
 
     first_policy: int
@@ -85,6 +88,12 @@ class OpenFigures:
     selective: RiskInterval
     exposure: RiskInterval
     verdict: Verdict
+    promised: Risk = "exposure"
+
+    @property
+    def judged(self) -> RiskInterval:
+        """The interval of the promised risk."""
+        return self.selective if self.promised == "selective" else self.exposure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +143,14 @@ def with_verdict(
     service = watch.service
     lag = deadline if service is None else service.lag(deadline)
     budget = policy.settings.alpha / policy.settings.max_attempts
+    risk = policy.settings.calibrator.risk
     present = period = before = None
     if service is not None:
         same = watch.sequence is not None and watch.sequence.terms.budget == budget
-        period = _figures(service.period, budget) if same else None
+        period = _figures(service.period, budget, risk) if same else None
         if service.policy == policy.version and not policy.ships_nothing:
-            present, before = _figures(service.present, budget), _figures(service.before, budget)
+            present = _figures(service.present, budget, risk)
+            before = _figures(service.before, budget, risk)
         else:
             before = period
     behind = service is None or service.read < watch.read
@@ -202,16 +213,11 @@ def _judged(
     return "not known yet", "too few labels"
 
 
-def _figures(stretch: Stretch | None, budget: float) -> OpenFigures | None:
+def _figures(stretch: Stretch | None, budget: float, risk: Risk) -> OpenFigures | None:
     if stretch is None or not stretch.open.decisions:
         return None
-    found, exposure = stretch.open, stretch.open.exposure()
-    verdict: Verdict = "not known yet"
-    if exposure.lower > budget:
-        verdict = "broken"
-    elif exposure.upper < budget and found.answers:
-        verdict = "kept"
-    return OpenFigures(
+    found = stretch.open
+    figures = OpenFigures(
         first_policy=stretch.first_policy,
         last_policy=stretch.last_policy,
         since=stretch.since,
@@ -221,6 +227,12 @@ def _figures(stretch: Stretch | None, budget: float) -> OpenFigures | None:
         labelled=found.answers,
         overdue=found.served.overdue,
         selective=found.selective(),
-        exposure=exposure,
-        verdict=verdict,
+        exposure=found.exposure(),
+        verdict="not known yet",
+        promised=risk,
     )
+    if figures.judged.lower > budget:
+        return replace(figures, verdict="broken")
+    if figures.judged.upper < budget and found.answers:
+        return replace(figures, verdict="kept")
+    return figures

@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 
 def readable(
-    gate: str, settings: GateSettings, *, older_than: datetime, since_version: int | None
+    gate: str, settings: GateSettings, *, older_than: datetime, since_version: int | None, drawn: bool = True
 ) -> tuple[sa.ColumnElement[bool], ...]:
-    """What a decision must be for a run of these settings to read it; `decisions` joined with `batches`."""
+    """What a decision must be for a run of these settings to read it; `decisions` joined with `batches`.
+
+    `drawn` : by the gate's own audit. False: those that it did not draw.
+    """
+    # What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts.
+    by_audit = decisions.c.sampled & ~decisions.c.extra_draw
     conditions = (
         decisions.c.gate == gate,
-        decisions.c.sampled,
-        # What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts.
-        ~decisions.c.extra_draw,
+        by_audit if drawn else ~by_audit,
         decisions.c.decided_at < older_than,
         decisions.c.unit == settings.unit,
         decisions.c.scorer == settings.scorer,
@@ -171,6 +174,43 @@ def read_label_delays(
         came = [row[2] for row in rows if row[2] is not None]
         delays.append(None if len(came) < len(rows) else (max(came) - rows[0][1]).total_seconds())
     return delays
+
+
+def read_undrawn_scores(
+    connection: sa.Connection,
+    gate: str,
+    *,
+    settings: GateSettings,
+    before: datetime,
+    since_version: int | None,
+    most: int,
+) -> list[list[float]]:
+    """The scores of the newest `most` batches that could have been in the audit sample and were not drawn.
+
+    One list a batch: what the gate cuts of it, of unit `response` every score.
+    """
+    newest = (
+        sa.select(decisions.c.batch)
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .where(*readable(gate, settings, older_than=before, since_version=since_version, drawn=False))
+        .order_by(decisions.c.decided_at.desc(), decisions.c.batch.desc())
+        .limit(most)
+        .subquery()
+    )
+    query = (
+        sa.select(newest.c.batch, responses.c.score)
+        .join_from(newest, responses, responses.c.batch == newest.c.batch)
+        .where(responses.c.score.is_not(None))
+        .order_by(newest.c.batch, responses.c.position)
+    )
+    found = []
+    for _, rows in groupby(connection.execute(query), key=_BATCH):
+        scores = [score for _, score in rows]
+        if settings.unit == "response":
+            found.append(scores)
+        else:
+            found.append([max(scores) if settings.unit == "best" else mean_score(scores)])
+    return found
 
 
 _BATCH = itemgetter(0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.calibration.history import MOST, History
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.age_cut import AgeCut
@@ -16,7 +17,11 @@ from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem,
 from streamer.recalibration.verdict import Held
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
-from streamer.store.calibration.audit_sample import read_label_delays, read_sample
+from streamer.store.calibration.audit_sample import (
+    read_label_delays,
+    read_sample,
+    read_undrawn_scores,
+)
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import writes_no_evidence
 from streamer.store.db.schema import (
@@ -98,6 +103,36 @@ class Calibrations:
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection, gate)
             return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
+
+    def undrawn_history(
+        self,
+        gate: str,
+        *,
+        settings: GateSettings,
+        before: datetime,
+        since_version: int | None = None,
+        most: int = MOST,
+    ) -> History:
+        """The cuts that the scores of the newest `most` first attempts fix which the gate's own audit did not draw."""
+        scores = self.undrawn_scores(
+            gate, settings=settings, before=before, since_version=since_version, most=most
+        )
+        return History.of([score for one in scores for score in one], prompts=len(scores))
+
+    def undrawn_scores(
+        self,
+        gate: str,
+        *,
+        settings: GateSettings,
+        before: datetime,
+        since_version: int | None = None,
+        most: int = MOST,
+    ) -> list[list[float]]:
+        """What the gate cuts of each of them, of unit `response` every score."""
+        with self._database.reading() as connection:
+            return read_undrawn_scores(
+                connection, gate, settings=settings, before=before, since_version=since_version, most=most
+            )
 
     def newest_label(self) -> int:
         """Number of the newest label revision of any gate; 0 while there is none."""
@@ -448,6 +483,7 @@ def _write(
             labels_through=run.labels_through,
             age_cut=None if run.age_cut is None else run.age_cut.to_json(),
             suffix=None if run.suffix is None else run.suffix.to_json(),
+            history=None if run.history is None else run.history.to_json(),
             held_until=run.held_until,
         )
         .returning(calibration_runs.c.id)

@@ -36,6 +36,8 @@ RULES: dict[str, dict[str, Any]] = {
     "age": {"unit": "response", "method": "age"},
     "bb": {"unit": "response", "method": "bb"},
     "crc": {"unit": "response", "method": "crc"},
+    "selective": {"unit": "best", "method": "selective", "alpha": 0.7},
+    "selective-mean": {"unit": "response", "method": "selective-mean", "label_floor": 0.1, "alpha": 0.5},
     "attempts": {"unit": "best", "max_attempts": 2, "label_floor": 0.1, "alpha": 0.8},
     "floor": {"unit": "response", "label_floor": 0.6, "audit_draws": 3, "alpha": 0.8},
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.calibration import History
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import METHODS
@@ -312,3 +314,38 @@ def test_a_proposal_outlives_a_change_of_mode_and_not_one_of_the_budget(world: W
     assert policy.settings.hold_action == "escalate"
     with pytest.raises(UsageError, match="changed to revision"):
         store.propose(run, guarantee="", by="ana", now=LATER)
+
+
+def test_prompts_that_were_not_drawn_fix_the_cuts_of_a_run(world: World) -> None:
+    """Their best scores are the history; what the audit drew, later attempts and other scores are none of it."""
+    policy = world.gate("walk", method="selective", alpha=0.6, scorer="external", encoder="none")
+    lease = world.lease()
+
+    def batch(n: int, score: float, **changes: Any) -> Any:
+        return world.decision(n, f"w{n}", policy=policy, scores=(score / 2, score), **changes)
+
+    world.commit(
+        world.slice(
+            lease,
+            *(batch(n, (n + 1) / 40, sampled=False, sampling_probability=0.3) for n in range(40)),
+            *(batch(n, 0.9, sampling_probability=0.3) for n in range(40, 80)),
+            batch(80, 1.0, sampled=False, attempt=2, sampling_probability=0.3),
+            batch(81, 1.0, sampled=False, at=LATER, sampling_probability=0.3),
+            batch(82, 1.0, sampled=False, scorer="gram", encoder="e@12345678", sampling_probability=0.3),
+        )
+    )
+    world.store.labels.add(
+        [world.label(float(n % 9 == 0), f"w{n}", key=BatchKey("walk", f"w{n}", 1)) for n in range(40, 80)],
+        now=START,
+    )
+    gate = world.store.gates.get("walk")
+    run = calibrate_gate(world.store.calibration, gate, now=LATER)
+    assert run.history == History.of([(n + 1) / 40 for n in range(40)])
+    assert run.history.cuts[0] == 0.7
+    assert (run.decided.state, run.decided.value) == ("cut", 0.0)
+    assert "8 cuts that would ship 30 to 100 % of 40 unlabelled prompts" in run.guarantee
+    world.store.calibration.record_run(run, guarantee=run.guarantee, by="bo", reason="", now=LATER)
+    kept = world.rows("SELECT history FROM calibration_runs")[0][0]
+    assert History.from_json(json.loads(kept)) == run.history
+    newest = world.store.calibration.undrawn_history("walk", settings=gate.settings, before=LATER, most=30)
+    assert newest == History.of([(n + 1) / 40 for n in range(10, 40)])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from streamer import LabelledGroup, Threshold
 from streamer.calibration import (
+    History,
     calibrate_by_age,
     calibrate_segments,
     calibrate_selective,
@@ -22,6 +23,7 @@ from streamer.calibration import (
 )
 from streamer.calibration.registry import calibrator as calibrator_of
 from streamer.calibration.registry import names
+from streamer.calibration.selective_grid import calibrate_selective_grid
 from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.specification import Sample
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     Found = Callable[[list[LabelledGroup], float, int], object]
 
+HISTORY = History(prompts=100, cuts=(0.9, 0.5, 0.25, 0.0))
 GRID = [0.9, 0.75, 0.5, 0.25, 0.1, -math.inf]
 BATCH = [0.95, 0.8, 0.8, 0.5, 0.3]
 
@@ -55,10 +58,16 @@ THRESHOLDS: dict[str, Found] = {
     # Here ages follow from the names of groups: by position, their order would count.
     "age": lambda some, alpha, seed: calibrate_by_age(some, alpha=alpha, ages=ages(some), rho=0.97),
     "selective": lambda some, alpha, seed: calibrate_selective(
-        some, alpha=alpha, delta=0.2, grid=GRID, starts=2, seed=seed
+        some, alpha=alpha, delta=0.2, history=HISTORY, seed=seed
     ),
 }
 OTHERS: dict[str, Found] = {
+    "selective, edition 1": lambda some, alpha, seed: calibrate_selective_grid(
+        some, alpha=alpha, delta=0.2, grid=GRID, starts=2, seed=seed
+    ),
+    "selective, no history": lambda some, alpha, seed: calibrate_selective(
+        some, alpha=alpha, delta=0.2, seed=seed
+    ),
     "transductive": lambda some, alpha, seed: prepare_transductive(some, alpha=alpha, seed=seed),
     "transductive, rbwa": lambda some, alpha, seed: prepare_transductive(
         some, alpha=alpha, method="rbwa", seed=seed
@@ -82,11 +91,11 @@ def level(found: object) -> float:
     return found.level if hasattr(found, "level") else found.value
 
 
-# The betting bound of `selective` bets by the spread of 1{ship} (m - alpha) + alpha, which moves with alpha: of its level
+# The betting bound of the grid bets by the spread of 1{ship} (m - alpha) + alpha, which moves with alpha: of its level
 # nothing of the kind is claimed.
 @settings(max_examples=40, deadline=None)
 @given(some=groups(), alphas=st.lists(st.floats(0.02, 0.9), min_size=2, max_size=5), seed=st.integers(0, 99))
-@pytest.mark.parametrize("name", sorted(ALL.keys() - {"selective"}))
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"selective, edition 1"}))
 def test_a_larger_budget_never_ships_less(name, some, alphas, seed):
     levels = [level(ALL[name](some, alpha, seed)) for alpha in sorted(alphas)]
     assert levels == sorted(levels, reverse=True)

@@ -14,13 +14,13 @@ from streamer.calibration import (
     LabelledGroup,
     calibrate_clt,
     calibrate_high_probability,
-    calibrate_selective,
     item_table,
 )
 from streamer.calibration.calibrators import clt
 from streamer.calibration.high_probability import bounds
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting, hoeffding_bentkus
+from streamer.calibration.selective_grid import calibrate_selective_grid
 from tests.unit.calibration.named_groups import every_level, group_loss, groups, shuffled, some_groups
 
 
@@ -111,7 +111,7 @@ def test_selective_rejects_along_the_walks_alone(case, starts):
         for last in range(start, 6)
         if all(rejected[start : last + 1])
     ]
-    found = calibrate_selective(labelled, alpha=alpha, delta=0.3, grid=grid, starts=starts, seed=seed)
+    found = calibrate_selective_grid(labelled, alpha=alpha, delta=0.3, grid=grid, starts=starts, seed=seed)
     assert found.value == (grid[max(reached)] if reached else math.inf)
 
 
@@ -124,7 +124,7 @@ def test_the_order_of_groups_and_items_changes_nothing(name):
         if name == "clt":
             return calibrate_clt(some, alpha=0.3)
         if name == "selective":
-            return calibrate_selective(some, alpha=0.4, grid=[0.5, 0.25, 0.0], seed=3)
+            return calibrate_selective_grid(some, alpha=0.4, grid=[0.5, 0.25, 0.0], seed=3)
         return calibrate_high_probability(some, alpha=0.3, method=name, seed=3)
 
     first = run(labelled)
@@ -176,7 +176,7 @@ def test_the_guarantees_claim_what_holds():
     promised, _, disclaimed = band.partition("Not promised:")
     assert "Asymptotic, no finite-sample promise" in promised
     assert "at most 0.15" in disclaimed
-    chosen = calibrate_selective(labelled, alpha=0.4, grid=[0.5, 0.25], seed=0)
+    chosen = calibrate_selective_grid(labelled, alpha=0.4, grid=[0.5, 0.25], seed=0)
     assert chosen.state == "cut"
     promised, _, disclaimed = chosen.guarantee.partition("Not promised:")
     assert "selective risk is at most 0.4" in promised
@@ -216,7 +216,7 @@ def test_wrong_arguments_are_named(change, message):
 )
 def test_wrong_grids_are_named(change, message):
     with pytest.raises(ValueError, match=message):
-        calibrate_selective(
+        calibrate_selective_grid(
             some_groups(np.random.default_rng(0), 3), **(GOOD | {"grid": [0.5, 0.2]} | change)
         )
 

@@ -686,3 +686,42 @@ def test_nobody_acts_under_a_name_of_the_program(
     status, _, err = run(capsys, "threshold", "close", "bot", "--reason", "x", "--by", name)
     assert status == cli.WRONG_USAGE
     assert f"the program itself acts as '{name}'" in err
+
+
+@pytest.mark.usefixtures("database")
+def test_a_promise_names_the_method(capsys: pytest.CaptureFixture[str]) -> None:
+    external = ("--scorer", "external")
+    for promise, method in (
+        ("among-shipped", "selective"),
+        ("among-shipped-on-average", "selective-mean"),
+        ("per-prompt", "mean"),
+    ):
+        status, out, _ = run(capsys, "gate", "create", promise, *external, "--promise", promise, "--json")
+        assert (status, objects(out)[0]["method"]) == (cli.DONE, method)
+    status, _, err = run(capsys, "gate", "create", "x", *external, "--promise", "all-right")
+    assert status == cli.WRONG_USAGE
+    assert "--promise must be one of per-prompt" in " ".join(err.split())
+    status, _, err = run(capsys, "gate", "set", "per-prompt", "--promise", "among-shipped", "--method", "hb")
+    assert status == cli.WRONG_USAGE
+    assert "--promise among-shipped is --method selective" in " ".join(err.split())
+    status, out, _ = run(capsys, "gate", "set", "per-prompt", "--promise", "among-shipped", "--json")
+    assert objects(out)[0]["changes"] == {"method": ["mean", "selective"]}
+
+
+@pytest.mark.usefixtures("database")
+def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "gate", "create", "x", "--scorer", "external", "--promise", "among-shipped")
+    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.5")
+    assert status == cli.WRONG_USAGE
+    assert "needs 30 scored prompts that were not drawn" in " ".join(err.split())
+    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.5", "--label-floor", "0.2")
+    assert status == cli.WRONG_USAGE
+    scores = [[n / 100] for n in range(100)]
+    monkeypatch.setattr(
+        "streamer.store.calibration.calibration_runs.read_undrawn_scores", lambda *_, **__: scores
+    )
+    status, out, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--json")
+    assert objects(out)[0]["changes"] == {"label_floor": [None, 0.74]}
+    assert "100 prompts that were not drawn for labelling, 0.25 or more score above" in " ".join(err.split())

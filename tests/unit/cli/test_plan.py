@@ -8,6 +8,7 @@ import re
 import pytest
 
 from streamer.cli import DONE, WRONG_USAGE, main
+from streamer.planning.among_shipped import shipped_for_power
 
 FAST = ("--repetitions", "100")
 
@@ -92,3 +93,70 @@ def test_what_cannot_be_planned_is_refused_in_words(
     seen = capsys.readouterr()
     assert seen.out == ""
     assert re.search(said, seen.err)
+
+
+def test_a_promise_among_what_ships_says_its_labels_before_anybody_labels(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--alpha", "0.1", "--promise", "among-shipped", *FAST)
+    plain = " ".join(run(capsys, *words).split())
+    assert "at most 10.0 % wrong among what ships with probability 0.9" in plain
+    assert re.search(r"needed \d+ labelled prompts, so that 80 % of calibrations ship anything", plain)
+    assert "22 labelled answers that ship, none of them wrong" in plain
+    made = json.loads(run(capsys, *words, "--json"))
+    assert made["method"] == "selective"
+    assert [one["share"] for one in made["cuts"]] == sorted(one["share"] for one in made["cuts"])
+    assert all((one["labels"] is None) == (one["risk"] >= 0.1) for one in made["cuts"])
+    assert made["needed"] == next(one["labels"] for one in made["ladder"] if one["opens"] >= 0.8)
+    assert all(one["exceeds"] <= 0.25 for one in made["ladder"]), "delta .1, with 100 calibrations"
+    served = [one["served"] for one in made["ladder"]]
+    assert served[-1] > served[0]
+    assert made["oracle"] >= served[-1]
+    on_average = json.loads(
+        run(
+            capsys,
+            "--alpha",
+            "0.1",
+            "--promise",
+            "among-shipped-on-average",
+            "--labels",
+            "300",
+            *FAST,
+            "--json",
+        )
+    )
+    assert (on_average["method"], on_average["least"]) == ("selective-mean", 9)
+    assert 300 in [one["labels"] for one in on_average["ladder"]]
+    assert (
+        json.loads(run(capsys, "--alpha", "0.1", "--promise", "per-prompt", *FAST, "--json"))["method"]
+        == "mean"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--promise", "all-right"),
+            "--promise must be one of per-prompt, among-shipped-on-average, among-shipped",
+        ),
+        (("--promise", "among-shipped", "--method", "bb"), "is --method selective: leave --method bb out"),
+        (
+            ("--promise", "among-shipped", "--attempts", "2"),
+            "--attempts must be 1 with --promise among-shipped",
+        ),
+    ],
+)
+def test_a_promise_that_cannot_be_planned_is_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--alpha", "0.1", *words]) == WRONG_USAGE
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_shipped_labels_that_show_a_budget_are_about_what_the_formula_says() -> None:
+    for alpha, risk in ((0.1, 0.07), (0.1, 0.05), (0.2, 0.15), (0.05, 0.03)):
+        found = shipped_for_power(alpha, risk)
+        assert found == pytest.approx(4.5 * alpha * (1 - alpha) / (alpha - risk) ** 2, rel=0.15)
+    assert shipped_for_power(0.1, 0.0) == 22
+    assert shipped_for_power(0.1, 0.1) is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.calibration.history import NO_HISTORY, History
 from streamer.cli.recalibrate import why_closed, why_little
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
@@ -49,6 +50,9 @@ class Sample:
 
     def label_delays(self, gate: str, **_: object) -> list[float | None]:
         return []
+
+    def undrawn_history(self, gate: str, **_: object) -> History:
+        return NO_HISTORY
 
     def record_run(self, *_: object, **__: object) -> None:
         raise AssertionError("nothing is recorded here")

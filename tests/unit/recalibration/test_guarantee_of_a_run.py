@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.p_values import betting
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
@@ -36,6 +37,9 @@ class Sample:
 
     def label_delays(self, gate: str, **_: Any) -> Sequence[float | None]:
         return []
+
+    def undrawn_history(self, gate: str, **_: Any) -> History:
+        return NO_HISTORY
 
 
 @pytest.mark.parametrize(

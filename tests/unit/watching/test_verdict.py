@@ -109,6 +109,31 @@ def figures(report: RiskReport) -> tuple[OpenFigures, OpenFigures]:
     return report.service.present, report.service.period
 
 
+def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
+    """One in four ships and a fifth of that is wrong: .05 of prompts, and .2 of what ships, of a budget of .1."""
+    decisions = []
+    for number in range(1, 3001):
+        drawn = number % 8 < 4  # every other one, of those that ship and of those that are held
+        if number % 4:
+            decisions.append((held if drawn else undrawn)(number, 2, **({} if drawn else {"shipped": 0.0})))
+        else:
+            wrong = float(number // 8 % 5 == 0)
+            decisions.append(decision(number, 2, severities=(wrong,)) if drawn else undrawn(number, 2))
+    now = after(decisions)
+    per_prompt = judged(read(decisions, now=now), policy(2), now=now)
+    assert per_prompt.verdict == "kept"
+    assert sentence(per_prompt).startswith("bot: the budget was kept under policy 2: exposure 5")
+    for method in ("selective", "selective-mean"):
+        chosen = replace(policy(2), settings=replace(SETTINGS, method=method))
+        among = judged(read(decisions, now=now), chosen, now=now)
+        assert among.verdict == "broken"
+        said = sentence(among)
+        assert said.startswith(
+            "bot: the budget was BROKEN under policy 2: error rate among shipped answers 20"
+        )
+        assert ", budget 10 %; 25 % of prompts served, exposure 5" in said
+
+
 @pytest.mark.parametrize("closed", [0, 1, 201, 3_000])
 def test_closed_phases_of_any_length_change_no_figure_and_no_word(closed: int) -> None:
     opened = [

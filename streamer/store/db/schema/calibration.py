@@ -61,6 +61,7 @@ calibration_runs = sa.Table(
         comment="from which age on draws counted, and what that was chosen from; JSON",
     ),
     sa.Column("suffix", Facts, comment="the newest groups beside older ones; JSON; NULL: not compared"),
+    sa.Column("history", Facts, comment="the cuts that undrawn prompts fixed; JSON; NULL: none were read"),
     sa.Column("held_until", UtcDateTime, comment="a looser threshold waits until then, and is tested again"),
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     sized_text("method", 64),
@@ -74,6 +75,7 @@ calibration_runs = sa.Table(
     check("labels_through", "labels_through >= 0"),
     check("age_cut", "length(age_cut) BETWEEN 2 AND 10000"),
     check("suffix", "length(suffix) BETWEEN 2 AND 10000"),
+    check("history", "length(history) BETWEEN 2 AND 10000"),
     sqlite_autoincrement=True,
 )
 

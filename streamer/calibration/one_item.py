@@ -1,0 +1,77 @@
+"""One item of each group, and whether it is wrong: what bounds on the error rate among shipped answers are counted in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streamer.calibration.groups import check_unique
+from streamer.calibration.keyed_weights import KeyedWeights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from streamer.calibration.groups import LabelledGroup
+
+
+class Counted(NamedTuple):
+    """What ships above a level.
+
+    Attributes
+    ----------
+    shipped : groups whose item scores above it.
+    errors : those of them whose item is wrong.
+    """
+
+    shipped: int
+    errors: int
+
+
+class OneItem:
+    """The items, the highest score first.
+
+    Which item of a group it is, and whether a severity between 0 and 1 counts as wrong, follow from the seed and from
+    names (HMAC): each item is equally likely, and an item is wrong with the probability that its severity names. A
+    severity of 0 never is, one of 1 always.
+
+    Parameters
+    ----------
+    groups : unique by id.
+    seed : any whole number, fixed before labels are read.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats.
+    """
+
+    def __init__(self, groups: Sequence[LabelledGroup], seed: int) -> None:
+        check_unique(groups)
+        keyed = KeyedWeights(seed)
+        scores, wrong = np.empty(len(groups)), np.empty(len(groups), dtype=np.bool_)
+        for position, group in enumerate(groups):
+            item = 0 if len(group.item_ids) == 1 else keyed.pick(group.id, group.item_ids)
+            severity = group.severities[item]
+            scores[position] = group.scores[item]
+            wrong[position] = severity == 1.0 or (severity > 0.0 and keyed.coin(group.id) < severity)
+        order = np.argsort(-scores, kind="stable")
+        self._falling = -scores[order]
+        self._errors = np.concatenate(([0], np.cumsum(wrong[order])))
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Shape (G,), not rising."""
+        return -self._falling
+
+    def above_each(self, levels: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Count the same for each of several levels: how many ship, and how many of those are wrong."""
+        shipped = np.searchsorted(self._falling, -levels, side="left")
+        return shipped, self._errors[shipped]
+
+    def above(self, level: float) -> Counted:
+        """Count what scores strictly above `level`."""
+        shipped = int(np.searchsorted(self._falling, -level, side="left"))
+        return Counted(shipped, int(self._errors[shipped]))
