@@ -1,4 +1,4 @@
-"""Many rows at once: COPY on PostgreSQL, executemany on SQLite; the same calls on both.
+"""Many rows at once: COPY on PostgreSQL, executemany on SQLite and for few rows; the same calls on both.
 
 Rows are mappings from column names to Python values, as for an ordinary insert; the columns' types convert them.
 """
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
     from streamer.store.db.schema.types import Row
 
+_DRAW = sa.text(
+    # The transaction gets its number first, so that readers of coming rows see that it is under way.
+    "SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval(pg_get_serial_sequence(:name, 'id')) END"
+    " FROM generate_series(1, :count)"
+)
+_FEW = 64
+"""So many rows are not worth the two round trips of a COPY: the driver sends them as inserts in one."""
 _LOOKUP = 2_000
 """Keys in one look-up: far below both databases' limits on parameters."""
 
@@ -32,12 +39,7 @@ def allocate_ids(connection: sa.Connection, table: sa.Table, count: int) -> list
             sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}
         ).scalar()
         return list(range((last or 0) + 1, (last or 0) + 1 + count))
-    # The transaction gets its number first, so that readers of coming rows see that it is under way.
-    connection.execute(sa.text("SELECT pg_current_xact_id()"))
-    drawn = connection.execute(
-        sa.text("SELECT nextval(pg_get_serial_sequence(:name, 'id')) FROM generate_series(1, :count)"),
-        {"name": table.name, "count": count},
-    ).scalars()
+    drawn = connection.execute(_DRAW, {"name": table.name, "count": count}).scalars()
     return sorted(drawn)
 
 
@@ -47,8 +49,9 @@ def append(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> N
         return
     names = tuple(rows[0])
     values = _values(connection.dialect, table, names, rows)
-    if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(names))
+    sqlite = connection.dialect.name == "sqlite"
+    if sqlite or len(rows) <= _FEW:
+        marks = ", ".join(["?" if sqlite else "%s"] * len(names))
         connection.exec_driver_sql(
             f"INSERT INTO {_quoted(connection, table.name)} ({_columns(connection, names)}) VALUES ({marks})",  # noqa: S608 - our own tables' names, quoted; values are parameters
             list(values),
