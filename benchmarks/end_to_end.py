@@ -1,6 +1,7 @@
 """From the topic to the audited action: decisions a second of real workers, beside what bounds them, in the same run.
 
-    python benchmarks/end_to_end.py [--kinds KIND ...] [--rounds 3] [--seconds 4] [--short] [--json FILE] [--picture FILE.png]
+    python benchmarks/end_to_end.py [--kinds KIND ...] [--rounds 3] [--seconds 4] [--short]
+        [--beside CHECKOUT] [--json FILE] [--picture FILE.png]
 
 Real Kafka and PostgreSQL (fsync on). Scores given, embeddings given as JSON lists or base64 (10 answers, 384 numbers each), and
 texts: ten short ones or five of 60 words an event. Each arm has topics of its own. It is stopped while the events of a turn are
@@ -186,7 +187,7 @@ class Place:
         finally:
             arm.signal(signal.SIGCONT)
         while written() < due:
-            if time.perf_counter() - began > 120:
+            if time.perf_counter() - began > 300:
                 raise RuntimeError(f"{arm.results}: {due - written()} of {len(values)} messages are missing")
             time.sleep(0.01)
         wall = time.perf_counter() - began
@@ -201,9 +202,11 @@ def _closing(client: Any) -> Iterator[Any]:
         client.close()
 
 
-def workers(place: Place, stack: ExitStack, kind: str, count: int) -> tuple[Arm, str]:
-    """Start workers of one group; returns them and their database."""
-    prefix = f"{kind.replace(', ', '-').replace(' ', '-')}-{count}."
+def workers(
+    place: Place, stack: ExitStack, kind: str, count: int, checkout: Path | None = None
+) -> tuple[Arm, str]:
+    """Start workers of one group, of another checkout where there is one; returns them and their database."""
+    prefix = f"{kind.replace(', ', '-').replace(' ', '-')}-{count}{'-before' if checkout else ''}."
     url = place.database.create_database()
     kafka = {"bootstrap_servers": place.broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1}
     settings = load_settings(kafka=kafka | {"partitions": PARTITIONS}, database={"url": url})
@@ -222,6 +225,8 @@ def workers(place: Place, stack: ExitStack, kind: str, count: int) -> tuple[Arm,
     }
     if "texts" not in kind:
         environment["STREAMER_ENCODER_NAME"] = "none"
+    if checkout is not None:
+        environment["PYTHONPATH"] = str(checkout)
     started = []
     for number in range(count):
         one = WorkerProcess(environment, place.folder / f"{prefix}{number}.log")
@@ -430,11 +435,21 @@ class Result:
         )
 
 
-def measure(place: Place, kind: str, *, rounds: int, short: bool, encoders: dict[str, Any]) -> Result:
+def measure(
+    place: Place,
+    kind: str,
+    *,
+    rounds: int,
+    short: bool,
+    encoders: dict[str, Any],
+    beside: Path | None = None,
+) -> Result:
     events = max(20, round(KINDS[kind]["rate"] * place.seconds))
     with ExitStack() as stack:
         one, url = workers(place, stack, kind, 1)
         arms = {"worker": one}
+        if beside is not None:
+            arms["worker before"] = workers(place, stack, kind, 1, beside)[0]
         if not short:
             arms["two workers"] = workers(place, stack, kind, 2)[0]
         numbers = iter(range(10**9))
@@ -601,6 +616,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="about how long one worker's turn takes")
     parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="one worker of it as another arm")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--anchor", nargs=5, help=argparse.SUPPRESS)
@@ -630,16 +646,24 @@ def main() -> int:
         database.start()
         with tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder:
             place = Place(broker, database, Path(folder), given.seconds)
-            results = [
-                measure(place, kind, rounds=given.rounds, short=given.short, encoders=encoders)
-                for kind in given.kinds
-            ]
+            results: list[Result] = []
+            for kind in given.kinds:
+                results.append(
+                    measure(
+                        place,
+                        kind,
+                        rounds=given.rounds,
+                        short=given.short,
+                        encoders=encoders,
+                        beside=given.beside,
+                    )
+                )
+                if given.json:  # what is measured is kept, whatever becomes of the next kind
+                    given.json.write_text(json.dumps([msgspec.to_builtins(one) for one in results]))
     finally:
         broker.remove()
         database.remove()
     print(machine("cpu"), table(results), sep="\n\n")
-    if given.json:
-        given.json.write_text(json.dumps([msgspec.to_builtins(one) for one in results]))
     if given.picture:
         draw(results, given.picture)
     low = [
