@@ -1,4 +1,4 @@
-"""Many rows at once: COPY on PostgreSQL, executemany on SQLite and for few rows; the same calls on both.
+"""Many rows at once: COPY on PostgreSQL, executemany on SQLite; the same calls on both.
 
 Rows are mappings from column names to Python values, as for an ordinary insert; the columns' types convert them.
 """
@@ -23,8 +23,6 @@ _DRAW = sa.text(
     "SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval(pg_get_serial_sequence(:name, 'id')) END"
     " FROM generate_series(1, :count)"
 )
-_FEW = 64
-"""So many rows are not worth the two round trips of a COPY: the driver sends them as inserts in one."""
 _LOOKUP = 2_000
 """Keys in one look-up: far below both databases' limits on parameters."""
 
@@ -49,9 +47,8 @@ def append(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> N
         return
     names = tuple(rows[0])
     values = _values(connection.dialect, table, names, rows)
-    sqlite = connection.dialect.name == "sqlite"
-    if sqlite or len(rows) <= _FEW:
-        marks = ", ".join(["?" if sqlite else "%s"] * len(names))
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(names))
         connection.exec_driver_sql(
             f"INSERT INTO {_quoted(connection, table.name)} ({_columns(connection, names)}) VALUES ({marks})",  # noqa: S608 - our own tables' names, quoted; values are parameters
             list(values),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,28 +46,6 @@ def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: Worl
     assert world.store.known([d.key for d in decisions]) == {d.key: d.content_hash for d in decisions}
     (row,) = world.rows("SELECT text FROM responses WHERE position = 1 ORDER BY batch LIMIT 1")
     assert row.text == decisions[0].responses[1].text
-
-
-def test_few_rows_and_many_are_stored_alike(world: World) -> None:
-    """PostgreSQL gets few rows as inserts and many by COPY."""
-    lease, number = world.lease(), 70
-    content = "a tab\t, a line\n, \\N, 100 %s and a quote'"
-    few, many = (
-        [world.decision(offset, content=content, at=START) for offset in range(first, first + count)]
-        for first, count in ((0, 2), (2, number))
-    )
-    world.commit(world.slice(lease, *few))
-    world.commit(world.slice(lease, *many, expected=2))
-    columns = {
-        "responses": "position, response_id, text, score, raw_energy, action, drawn, uniform",
-        "decisions": "outcome, reason, sampled, sampling_probability, decided_at, cloud, extra_draw",
-        "outcomes": "log_id, topic, partition, kind, dead_letter, label",
-        "pending_messages": "source_topic, source_partition, topic, key, value, headers",
-    }
-    for table, named in columns.items():
-        stored = Counter(map(repr, world.rows(f"SELECT {named} FROM {table} WHERE batch IS NOT NULL")))
-        assert set(stored.values()) == {number + 2}
-    assert world.store.verify_chain(lease.partition) == []
 
 
 def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: World) -> None:
