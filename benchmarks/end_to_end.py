@@ -255,7 +255,7 @@ def anchor(place: Place, stack: ExitStack, name: str, kind: str, database: str =
     stack.callback(process.wait)
     stack.callback(process.kill)
     place.publish(source, [b"{}"] * PARTITIONS)
-    written, deadline = place.written(results), time.monotonic() + 60
+    written, deadline = place.written(results), time.monotonic() + 240
     while written() < PARTITIONS:
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(Path(log.name).read_text()[-2000:])
@@ -536,7 +536,7 @@ def latencies(
             sent[name] = time.perf_counter()
             producer.produce(source, value, partition=number % PARTITIONS)
             producer.poll(0)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while len(found) < len(values) and time.monotonic() < deadline:
             producer.poll(0)
             look(0.1)
