@@ -148,8 +148,7 @@ class Place:
     database: PostgresServer
     folder: Path
     seconds: float
-    published: int = 0
-    _clients: ExitStack = field(default_factory=ExitStack)
+    clients: ExitStack
 
     def publish(self, topic: str, values: Sequence[bytes]) -> None:
         from confluent_kafka import Producer
@@ -169,7 +168,7 @@ class Place:
         """Return what counts the messages of a topic."""
         from kafka import KafkaConsumer, TopicPartition
 
-        consumer = self._clients.enter_context(
+        consumer = self.clients.enter_context(
             _closing(KafkaConsumer(bootstrap_servers=self.broker.bootstrap))
         )
         partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
@@ -644,8 +643,9 @@ def main() -> int:
     try:
         broker.start()
         database.start()
-        with tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder:
-            place = Place(broker, database, Path(folder), given.seconds)
+        # Clients are closed whatever happens: their threads would keep this process from ending.
+        with tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder, ExitStack() as clients:
+            place = Place(broker, database, Path(folder), given.seconds, clients)
             results: list[Result] = []
             for kind in given.kinds:
                 results.append(
