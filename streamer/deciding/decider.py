@@ -26,7 +26,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.gram import unit_rows
 from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
 
@@ -54,7 +53,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Pending:
-    """A valid batch on its way to a decision: either `held` names why it will not be scored, or it gets scores."""
+    """A valid batch on its way to a decision: either `held` names why it will not be scored, or it gets scores.
+
+    `rows` are the embeddings that came with it, shape (n, d).
+    """
 
     record: Record
     event: ResponsesV1
@@ -65,6 +67,7 @@ class _Pending:
     held: str | None
     late_at: datetime | None
     embeddings: EmbeddingSource = "none"
+    rows: NDArray[np.float64] | None = None
     scores: tuple[float, ...] | None = None
     raw: tuple[float, ...] | None = None
     cloud: tuple[float, ...] | None = None
@@ -185,7 +188,8 @@ class BatchDecider:
     def _admit(self, record: Record, event: ResponsesV1, active: ActivePolicy) -> _Pending:
         settings = active.policy.settings
         blank = tuple(is_blank(response.text) for response in event.responses)
-        provided = bool(event.responses) and event.responses[0].embedding is not None
+        given = [response.embedding for response in event.responses if response.embedding is not None]
+        rows = embedding_rows(given) if given else None
         held: str | None = None
         embeddings: EmbeddingSource = "none"
         now = self._clock()
@@ -202,7 +206,7 @@ class BatchDecider:
         elif EVERY[settings.scorer].of_event:
             if any(response.score is None for response in event.responses):
                 held = "scorer_failed"
-        elif provided:
+        elif given:
             embeddings = "event"
             if not _accepts(settings, event):
                 held = "encoder_mismatch"
@@ -214,12 +218,13 @@ class BatchDecider:
             record=record,
             event=event,
             key=event.key,
-            content_hash=content_hash(event),
+            content_hash=content_hash(event, rows),
             active=active,
             blank=blank,
             held=held,
             late_at=now if held == "deadline_passed" else None,
             embeddings=embeddings,
+            rows=rows,
         )
 
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
@@ -269,13 +274,14 @@ class BatchDecider:
             )
             return
         if p.embeddings == "event":
-            vectors = embedding_rows(r.embedding for r in p.event.responses if r.embedding is not None)
+            vectors = p.rows
         if vectors is None:
             p.held = "scorer_failed"
             return
         try:
-            rows = unit_rows(vectors, p.blank)
-            scores, raw = scorer.with_raw(answer_batch([r.text for r in p.event.responses], vectors, p.blank))
+            batch = answer_batch([r.text for r in p.event.responses], vectors, p.blank)
+            rows = batch.unit_rows
+            scores, raw = scorer.with_raw(batch)
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"

@@ -23,7 +23,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -196,20 +196,22 @@ def encode_responses(event: ResponsesV1) -> bytes:
     return encode_event(event)
 
 
-def content_hash(event: ResponsesV1) -> bytes:
+def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) -> bytes:
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
     (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` (a float) where the
     response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
-    doubles hold exactly: the same numbers have one hash, however they were sent.
+    doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
+    event, where somebody has made them already.
     """
     responses: list[dict[str, object]] = []
-    for response in event.responses:
+    for place, response in enumerate(event.responses):
         hashed: dict[str, object] = {"id": response.id, "text": response.text}
         if response.embedding is not None:
-            hashed["embedding"] = hashlib.sha256(_doubles(response.embedding)).hexdigest()
+            numbers = _doubles(response.embedding) if rows is None else rows[place].data
+            hashed["embedding"] = hashlib.sha256(numbers).hexdigest()
         if response.score is not None:
             hashed["score"] = response.score
         responses.append(hashed)
@@ -223,10 +225,14 @@ def dimension_of(embedding: tuple[float, ...] | bytes) -> int:
     return len(embedding) // _FLOAT32_BYTES if isinstance(embedding, bytes) else len(embedding)
 
 
-def embedding_rows(embeddings: Iterable[tuple[float, ...] | bytes]) -> NDArray[np.float64]:
-    """Return embeddings of one dimension, in either form, as an array of shape (n, d)."""
-    packed = [_doubles(embedding) for embedding in embeddings]
-    return np.frombuffer(bytearray().join(packed), "<f8").reshape(len(packed), -1)
+def embedding_rows(embeddings: Sequence[tuple[float, ...] | bytes]) -> NDArray[np.float64]:
+    """Return embeddings of one dimension, in either form, as little-endian doubles of shape (n, d)."""
+    packed = [one for one in embeddings if isinstance(one, bytes)]
+    if len(packed) == len(embeddings):
+        rows = np.frombuffer(b"".join(packed), "<f4").astype("<f8")
+    else:
+        rows = np.frombuffer(b"".join(map(_doubles, embeddings)), "<f8")
+    return rows.reshape(len(embeddings), -1)
 
 
 def _doubles(embedding: tuple[float, ...] | bytes) -> bytes:

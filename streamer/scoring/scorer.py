@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.specification import Parametrised
-from streamer.scoring.gram import DECIMALS
+from streamer.scoring.gram import DECIMALS, unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class AnswerBatch:
     """The n >= 2 answers to one prompt, as scorers see them.
 
@@ -47,6 +48,11 @@ class AnswerBatch:
             )
         if len(self.texts) < 2:
             raise ValueError(f"agreement needs at least 2 responses, not {len(self.texts)}")
+
+    @cached_property
+    def unit_rows(self) -> Floats:
+        """The embeddings at length 1, those of blank answers 0; raises `ValueError` as `streamer.scoring.gram.unit_rows`."""
+        return unit_rows(self.embeddings, self.blank)
 
 
 class Scorer(Parametrised, ABC):

@@ -20,7 +20,7 @@ ordered by code points and not by UTF-16 code units.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -55,7 +55,7 @@ def canonical_json(value: object) -> bytes:
 
 def _written_alike(value: object) -> bool:
     """Whether the fast writer gives the same bytes: it writes exponents in another way, and takes what is not JSON."""
-    members: Iterable[object]
+    members: Iterable[Any]
     if type(value) is float:
         return 1e-4 <= abs(value) < 1e16 or value == 0
     if type(value) is int:
@@ -67,7 +67,9 @@ def _written_alike(value: object) -> bool:
     else:
         return type(value) in _ALIKE
     for member in members:
-        if type(member) in _ALIKE:  # most are, and a call for each would take longer than to write it
+        # Most members are one of these, and a call for each would take longer than to write it.
+        kind = type(member)
+        if kind in _ALIKE or (kind is float and 1e-4 <= member < 1e16):
             continue
         if not _written_alike(member):
             return False

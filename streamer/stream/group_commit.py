@@ -1,12 +1,25 @@
-"""One scoring call and one transaction for everything that waits; no timer.
+"""One scoring call and one transaction for everything that waits; no timer. The next group is decided while one commits.
 
-While one group is scored and committed the next gathers, so groups grow with the load and latency stays
-low without it.
+Two groups are under way at most: one is being committed in one thread, and meanwhile the next one is gathered and decided, its
+texts encoded, in another. Only then does a third one gather, so groups grow with the load and latency stays low without it;
+a lone event waits for nothing. What holds:
+
+- Groups are committed one after the other, in the order in which they were gathered, so each partition moves on offset by
+  offset. A group that is refused record by record is done before the next one begins.
+- Nothing that was decided ahead counts before its own commit, which checks lease, progress, policies and deadlines then, as
+  it does for any group: one that waited for long is decided again, without another encoding. A batch that is in both groups
+  is found by the commit of the second one.
+- An error of the group ahead is raised, or blamed on its records, in its turn: after the one before it was committed.
+- The decider is called by one thread at a time, also when something is decided again.
+- Whoever ends the worker loses what was decided ahead: it is not recorded, so the next owner reads it again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +31,7 @@ from streamer.journal import Decision, Journal, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
-from streamer.stream.isolation import blaming_content, commit_isolating, without_bytes
+from streamer.stream.isolation import ContentError, blaming_content, commit_isolating, without_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,15 +47,24 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Runs that were decided ahead; `outcomes` None: they became stale. `seconds` is what deciding took."""
+
+    runs: list[Run]
+    outcomes: list[Outcome] | ContentError | None
+    seconds: float
+
+
 class GroupCommit:
     """The flusher: takes runs from the intake, has them decided, commits them, until cancelled.
 
     Parameters
     ----------
-    executor : one thread; `Decider.outcomes` and `Journal.commit` block there.
+    score_executor, executor : one thread each; `Decider.outcomes` blocks in the first, `Journal.commit` in the second.
     max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
-    hooks : of its failpoints ``while_scoring`` is passed in `executor`, and ``after_score``, ``before_commit`` and
+    hooks : of its failpoints ``while_scoring`` is passed in `score_executor`, and ``after_score``, ``before_commit`` and
         ``after_commit``.
     """
 
@@ -52,6 +74,7 @@ class GroupCommit:
         decider: Decider,
         journal: Journal,
         *,
+        score_executor: Executor,
         executor: Executor,
         max_records: int,
         max_bytes: int,
@@ -63,6 +86,7 @@ class GroupCommit:
         self._intake = intake
         self._decider = decider
         self._journal = journal
+        self._score_executor = score_executor
         self._executor = executor
         self._size = GroupSize(max_records)
         self._max_bytes = max_bytes
@@ -81,22 +105,52 @@ class GroupCommit:
             When the lease was lost to another worker while it was ours by all we knew (a zombie), or when
             more was refused than the cap allows.
         """
-        while True:
-            runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
-            began = time.monotonic()
-            try:
-                self._decided_again = False
-                if await commit_isolating(runs, self._commit, self._refuse) and not self._decided_again:
-                    self._size.observe(
-                        sum(len(run.records) for run in runs), time.monotonic() - began, partitions=len(runs)
-                    )
-            finally:
-                self._intake.release(runs)
+        ahead = asyncio.create_task(self._decide_next(), name="stream-decide-ahead")
+        try:
+            while True:
+                group = await ahead
+                ahead = asyncio.create_task(self._decide_next(), name="stream-decide-ahead")
+                await self._finish(group)
+        finally:
+            ahead.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await ahead
 
-    async def _commit(self, runs: list[Run]) -> None:
-        """Decide and commit a group; while a gate's policy changes before the commit, decide its batches again."""
-        records = [record for run in runs for record in run.records]
-        outcomes = await self._decide(runs, records)
+    async def _decide_next(self) -> _Group:
+        runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
+        began = time.monotonic()
+        outcomes: list[Outcome] | ContentError | None
+        try:
+            outcomes = await self._decide(runs, _records(runs))
+        except ContentError as error:
+            outcomes = error
+        return _Group(runs, outcomes, time.monotonic() - began)
+
+    async def _finish(self, group: _Group) -> None:
+        """Commit a group, with those of its records refused that cannot be."""
+        runs = group.runs
+        began = time.monotonic()
+        ahead = [group.outcomes]
+
+        async def commit(some: list[Run]) -> None:
+            outcomes = ahead.pop() if ahead else await self._decide(some, _records(some))
+            if isinstance(outcomes, ContentError):
+                raise outcomes
+            await self._commit(some, outcomes)
+
+        try:
+            self._decided_again = False
+            if await commit_isolating(runs, commit, self._refuse) and not self._decided_again:
+                self._size.observe(
+                    sum(len(run.records) for run in runs),
+                    group.seconds + time.monotonic() - began,
+                    partitions=len(runs),
+                )
+        finally:
+            self._intake.release(runs)
+
+    async def _commit(self, runs: list[Run], outcomes: list[Outcome] | None) -> None:
+        """Commit a decided group; while a gate's policy changes before the commit, decide its batches again."""
         firm = self._policies_keep_coming  # then each group would be written twice
         self._policies_keep_coming = False
         while outcomes is not None:
@@ -140,7 +194,10 @@ class GroupCommit:
         began = time.monotonic()
         try:
             kinds = await self._while_held(
-                runs, lambda: self._journal.commit(slices, now=self._clock(), firm=firm), part="database"
+                self._executor,
+                runs,
+                lambda: self._journal.commit(slices, now=self._clock(), firm=firm),
+                part="database",
             )
         except Fenced as error:
             if self._all_held(runs):
@@ -162,7 +219,7 @@ class GroupCommit:
             self._hooks.failpoint("while_scoring")
             return self._decider.outcomes(records, outdated)
 
-        outcomes = await self._while_held(runs, decide, part="decider")
+        outcomes = await self._while_held(self._score_executor, runs, decide, part="decider")
         if outcomes is None:
             return None
         if len(outcomes) != len(records) or any(
@@ -190,9 +247,11 @@ class GroupCommit:
     def _all_held(self, runs: Sequence[Run]) -> bool:
         return all(self._intake.holds(run) for run in runs)
 
-    async def _while_held(self, runs: Sequence[Run], call: Callable[[], T], *, part: str) -> T | None:
+    async def _while_held(
+        self, executor: Executor, runs: Sequence[Run], call: Callable[[], T], *, part: str
+    ) -> T | None:
         return await until_available(
-            self._executor,
+            executor,
             blaming_content(call),
             part=part,
             wanted=lambda: self._all_held(runs),
@@ -202,6 +261,10 @@ class GroupCommit:
     @staticmethod
     def _stale(runs: Sequence[Run]) -> None:
         log.info("stream.stale_group_dropped", records=sum(len(run.records) for run in runs))
+
+
+def _records(runs: Sequence[Run]) -> list[Record]:
+    return [record for run in runs for record in run.records]
 
 
 def _slices(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[Slice]:

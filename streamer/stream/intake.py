@@ -139,7 +139,7 @@ class Intake:
             await self._waiting.wait()
 
     def _gather(self, max_records: int, max_bytes: int) -> list[Run]:
-        busy = [slot for slot in self._slots.values() if slot.waiting and not slot.in_commit]
+        busy = [slot for slot in self._slots.values() if slot.waiting]
         if not busy:
             return []
         self._turn += 1
@@ -170,7 +170,7 @@ class Intake:
             size += weight
         run = Run(slot.lease, slot.gathered, tuple(records), size)
         slot.gathered = run.next_offset
-        slot.in_commit = len(records)
+        slot.in_commit += len(records)
         return run
 
     def holds(self, run: Run) -> bool:
@@ -185,9 +185,7 @@ class Intake:
             if self.holds(run):
                 slot = self._slots[run.lease.partition]
                 slot.committed = run.next_offset
-                slot.in_commit = 0
-                if slot.waiting:
-                    self._waiting.set()
+                slot.in_commit -= len(run.records)
         self._wake()
 
     def move_past(self, partition: Partition, offset: int) -> None:

@@ -102,8 +102,8 @@ async def run_worker(
     Parameters
     ----------
     subscription : what to read.
-    journal : called on three threads of ours, one call at a time on each.
-    decider : called on one of these threads.
+    journal : called on four threads of ours, one call at a time on each.
+    decider : called on one of these threads, which calls nothing else.
     thresholds : the thresholds topic and who follows it; None follows nothing.
     limits : bounds and timeouts.
     health : observes everything and says whether the worker is ready; give it the next observer.
@@ -116,7 +116,7 @@ async def run_worker(
         When the worker cannot or must not go on; it has the exit status for the process.
     """
     limit_client_logs()
-    with _signals_set(ending.asked), _threads("commit", "lease", "relay", "follow") as threads:
+    with _signals_set(ending.asked), _threads("score", "commit", "lease", "relay", "follow") as threads:
         worker = _Worker(
             subscription=subscription,
             journal=journal,
@@ -200,6 +200,7 @@ class _Worker:
             intake,
             self.decider,
             self.journal,
+            score_executor=self.threads["score"],
             executor=self.threads["commit"],
             max_records=self.limits.max_commit_records,
             max_bytes=self.limits.max_commit_bytes,

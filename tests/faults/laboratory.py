@@ -129,11 +129,12 @@ class Laboratory:
     async def _take(self, messages: Iterable[Message]) -> float:
         intake = Intake(FetchBudget(max_records=10**9, max_bytes=10**12))
         intake.install(self.store.lease(self.partitions).values(), now=0.0)
-        with ThreadPoolExecutor(1) as executor:
+        with ThreadPoolExecutor(1) as scoring, ThreadPoolExecutor(1) as executor:
             commits = GroupCommit(
                 intake,
                 self.decider,
                 self.store,
+                score_executor=scoring,
                 executor=executor,
                 max_records=GROUP,
                 max_bytes=64 * 2**20,

@@ -32,6 +32,20 @@ def test_two_thousand_batches_with_a_kill_in_the_middle(site: Site) -> None:
     assert second.terminate() == 0
 
 
+def test_killed_as_one_group_is_decided_and_the_one_before_is_in_its_transaction(site: Site) -> None:
+    publish(site, 0, 300)
+    worker = site.start_worker(STREAMER_FAILPOINTS="in_transaction=sleep:1@*,while_scoring=kill@3")
+    worker.wait_until_killed()
+    decided = site.decided()
+    assert 0 < decided < 300, "the first group is recorded, and not the others"
+    again = site.start_worker()
+    wait_until(lambda: site.decided() == 300, "a new worker decides what was left")
+    found = site.check()
+    assert found.decisions == 300
+    assert found.duplicates == found.dead_letters == 0
+    assert again.terminate() == 0
+
+
 @pytest.mark.long
 def test_an_aborted_and_a_committed_transaction_in_between(
     site: Site, kafka_broker: KafkaBroker, matrix: Matrix

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.gram import score_batch
+from streamer.scoring.gram import score_rows
 from streamer.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -34,4 +34,4 @@ class Gram(Scorer):
 
     def with_raw(self, batch: AnswerBatch) -> tuple[Floats, Floats | None]:
         """Return the scores and the paper's energy E."""
-        return score_batch(batch.embeddings, batch.blank)
+        return score_rows(batch.unit_rows, batch.blank)

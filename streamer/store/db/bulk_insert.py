@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
     from streamer.store.db.schema.types import Row
 
+_DRAW = sa.text(
+    # The transaction gets its number first, so that readers of coming rows see that it is under way.
+    "SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval(pg_get_serial_sequence(:name, 'id')) END"
+    " FROM generate_series(1, :count)"
+)
 _LOOKUP = 2_000
 """Keys in one look-up: far below both databases' limits on parameters."""
 
@@ -32,12 +37,7 @@ def allocate_ids(connection: sa.Connection, table: sa.Table, count: int) -> list
             sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}
         ).scalar()
         return list(range((last or 0) + 1, (last or 0) + 1 + count))
-    # The transaction gets its number first, so that readers of coming rows see that it is under way.
-    connection.execute(sa.text("SELECT pg_current_xact_id()"))
-    drawn = connection.execute(
-        sa.text("SELECT nextval(pg_get_serial_sequence(:name, 'id')) FROM generate_series(1, :count)"),
-        {"name": table.name, "count": count},
-    ).scalars()
+    drawn = connection.execute(_DRAW, {"name": table.name, "count": count}).scalars()
     return sorted(drawn)
 
 

@@ -18,7 +18,7 @@ from streamer.store.db import bulk_insert
 from streamer.store.db.schema import batches, decisions, outcomes, pending_messages, responses
 from streamer.store.log import chain
 from streamer.store.log.outbox import pending_row
-from streamer.store.log.progress import advance, fenced, in_partition, lock
+from streamer.store.log.progress import Step, advance, fenced, in_partition, lock
 from streamer.store.log.resolve_outcomes import entry_of, settle
 from streamer.store.log.rows import check_decision, check_slice
 from streamer.store.policies.fence import check_current, keep_newer_out, require_current
@@ -90,7 +90,6 @@ def commit_slices(
         for entry in entries
         if entry.decision is not None and isinstance(entry.outcome, Decision)
     ]
-    check_current(connection, decided, clock)  # do not write what is outdated already
 
     ledger: list[dict[str, Any]] = []
     heads: dict[int, tuple[int, bytes]] = {}
@@ -119,16 +118,11 @@ def commit_slices(
             if entry.message is not None
         ],
     )
+    steps = []
     for index, _ in due:
         piece = slices[index]
-        advance(
-            connection,
-            piece.lease,
-            expected=piece.expected_offset,
-            to=piece.next_offset,
-            head=heads[index],
-            now=now,
-        )
+        steps.append(Step(piece.lease, piece.expected_offset, piece.next_offset, *heads[index]))
+    advance(connection, steps, now)
     require_current(connection, decided, clock)
     return kinds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.journal import DataGap
+
+
+_KEY = (progress.c.log_id, progress.c.topic, progress.c.partition)
+_KEY_NAMES = tuple(one.name for one in _KEY)
 
 
 class Position(NamedTuple):
@@ -82,45 +87,73 @@ def take_leases(
 
 def lock(connection: sa.Connection, partitions: Iterable[Partition]) -> dict[Partition, Position]:
     """Lock and read progress rows, in one order for everybody."""
-    found = {}
-    for partition in sorted(set(partitions)):
-        row = connection.execute(
-            sa.select(
-                progress.c.epoch, progress.c.next_offset, progress.c.chain_height, progress.c.chain_hash
-            )
-            .where(in_partition(partition))
-            .with_for_update()
-        ).one_or_none()
-        if row is not None:
-            found[partition] = Position(*row)
-    return found
-
-
-def advance(
-    connection: sa.Connection,
-    lease: Lease,
-    *,
-    expected: int,
-    to: int,
-    head: tuple[int, bytes] | None,
-    now: datetime,
-) -> None:
-    """Compare and set: move from `expected` to `to` while the lease is held. Raises `Fenced`.
-
-    `head` is the chain's new height and hash; None leaves the chain where it is.
-    """
-    values: dict[str, object] = {"next_offset": to, "updated_at": now}
-    if head is not None:
-        values |= {"chain_height": head[0], "chain_hash": head[1]}
-    moved = connection.execute(
-        sa.update(progress)
-        .where(
-            in_partition(lease.partition), progress.c.epoch == lease.epoch, progress.c.next_offset == expected
-        )
-        .values(values)
+    rows = connection.execute(
+        _lock(connection.dialect.name == "sqlite"), {"partitions": sorted(set(partitions))}
     )
-    if moved.rowcount != 1:
-        raise fenced(lease, None)
+    return {Partition(*row[:3]): Position(*row[3:]) for row in rows}
+
+
+@cache
+def _lock(sqlite: bool) -> sa.Select[Any]:
+    # Made once, as is every statement of a commit: making it takes longer than running it. The order is Python's, in which
+    # leases are taken.
+    order = (
+        _KEY
+        if sqlite
+        else tuple(sa.collate(one, "C") if one.type.python_type is str else one for one in _KEY)
+    )
+    return (
+        sa.select(*_KEY, *(progress.c[name] for name in Position._fields))
+        .where(sa.tuple_(*_KEY).in_(sa.bindparam("partitions", expanding=True)))
+        .order_by(*order)
+        .with_for_update()
+    )
+
+
+class Step(NamedTuple):
+    """A partition's progress from `expected` to `to`; `height` and `head` are the chain's then."""
+
+    lease: Lease
+    expected: int
+    to: int
+    height: int
+    head: bytes
+
+
+_ADVANCE = (
+    sa.update(progress)
+    .where(
+        *(one == sa.bindparam(f"of_{one.name}") for one in _KEY),
+        progress.c.epoch == sa.bindparam("of_epoch"),
+        progress.c.next_offset == sa.bindparam("expected"),
+    )
+    .values(
+        {name: sa.bindparam(name) for name in ("next_offset", "chain_height", "chain_hash", "updated_at")}
+    )
+)
+
+
+def advance(connection: sa.Connection, steps: Sequence[Step], now: datetime) -> None:
+    """Compare and set: take all steps while their leases are held. Raises `Fenced` when one cannot be taken."""
+    if not steps:
+        return
+    moved = connection.execute(
+        _ADVANCE,
+        [
+            {f"of_{name}": value for name, value in zip(_KEY_NAMES, step.lease.partition, strict=True)}
+            | {
+                "of_epoch": step.lease.epoch,
+                "expected": step.expected,
+                "next_offset": step.to,
+                "chain_height": step.height,
+                "chain_hash": step.head,
+                "updated_at": now,
+            }
+            for step in steps
+        ],
+    )
+    if moved.rowcount != len(steps):
+        raise fenced(steps[0].lease, None)
 
 
 def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datetime) -> None:
@@ -138,7 +171,8 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
         ).scalar()
         if recorded == gap.to_offset:
             return
-    advance(connection, lease, expected=gap.from_offset, to=gap.to_offset, head=None, now=now)
+    step = Step(lease, gap.from_offset, gap.to_offset, position.chain_height, position.chain_hash)
+    advance(connection, [step], now)
     connection.execute(
         sa.insert(data_gaps).values(
             log_id=gap.partition.log_id,

@@ -13,10 +13,9 @@ SQLite has one writer at a time, and needs no lock.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from streamer.errors import Outdated
 from streamer.store.db.engine import BUSY_SECONDS, FROZEN_SECONDS
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 _LOCKS = 64
 """Gates share so many locks: PostgreSQL's table of locks has few places, and a commit may have a thousand gates."""
 
+_OF = "(:space, number) FROM unnest(CAST(:numbers AS integer[])) AS number"
+_SHARED = sa.text("SELECT pg_advisory_xact_lock_shared" + _OF)
+_ALONE = sa.text("SELECT pg_advisory_xact_lock" + _OF)
 _SPACE = int.from_bytes(hashlib.sha256(b"streamer.fence.v1").digest()[:4], "big", signed=True)
 
 
@@ -79,7 +81,7 @@ def check_current(
 def keep_newer_out(connection: sa.Connection, gates: Collection[str]) -> None:
     """Wait for policies of these gates that are being written, and let no further one in before this transaction ends."""
     if gates and connection.dialect.name != "sqlite":
-        _take(connection, sa.func.pg_advisory_xact_lock_shared, gates)
+        _take(connection, _SHARED, gates)
 
 
 def close_to_older(connection: sa.Connection, gate: str) -> None:
@@ -88,15 +90,14 @@ def close_to_older(connection: sa.Connection, gate: str) -> None:
         return
     # A process that was stopped between its check and its commit is ended by the server: it is worth waiting for.
     _wait_at_most(connection, FROZEN_SECONDS + BUSY_SECONDS)
-    _take(connection, sa.func.pg_advisory_xact_lock, [gate])
+    _take(connection, _ALONE, [gate])
     _wait_at_most(connection, BUSY_SECONDS)
 
 
-def _take(connection: sa.Connection, lock: Callable[..., sa.Function[Any]], gates: Iterable[str]) -> None:
-    numbers = sorted({hashlib.sha256(gate.encode()).digest()[0] % _LOCKS for gate in gates})
+def _take(connection: sa.Connection, lock: sa.TextClause, gates: Iterable[str]) -> None:
     # Always in the same order, against deadlocks.
-    number = sa.func.unnest(sa.literal(numbers, postgresql.ARRAY(sa.Integer))).column_valued("number")
-    connection.execute(sa.select(lock(_SPACE, number)))
+    numbers = sorted({hashlib.sha256(gate.encode()).digest()[0] % _LOCKS for gate in gates})
+    connection.execute(lock, {"space": _SPACE, "numbers": numbers})
 
 
 def _wait_at_most(connection: sa.Connection, seconds: float) -> None:

@@ -39,12 +39,18 @@ def no_gate(gate: str) -> UsageError:
     return UsageError(f"there is no gate {gate!r}; `streamer gate list` shows those there are")
 
 
+_NEWEST = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
+_NEWEST_OF = _NEWEST.where(policies.c.gate.in_(sa.bindparam("names", expanding=True)))
+
+
 def newest_keys(connection: sa.Connection, names: Sequence[str] | None) -> list[tuple[str, int]]:
     """Gate and version of each gate's newest policy; of all gates when None."""
-    query = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
-    if names is not None:
-        query = query.where(policies.c.gate.in_(list(names)))
-    return sorted((gate, version) for gate, version in connection.execute(query))
+    found = (
+        connection.execute(_NEWEST)
+        if names is None
+        else connection.execute(_NEWEST_OF, {"names": list(names)})
+    )
+    return sorted((gate, version) for gate, version in found)
 
 
 def keys_below(

@@ -89,11 +89,12 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
         flow = budget.begin_flow()
         for offset in range(GROUP):
             intake.offer(Fetched(record(offset), offset, flow, 100), now=0.0)
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(1) as scoring, ThreadPoolExecutor(1) as pool:
             commits = GroupCommit(
                 intake,
                 decider,
                 store,
+                score_executor=scoring,
                 executor=pool,
                 max_records=1000,
                 max_bytes=2**20,

@@ -73,12 +73,12 @@ def test_what_is_packed_is_read_to_the_bit(numbers: list[list[float]]) -> None:
     packed, listed = event(*(floats(*one) for one in numbers)), event(*numbers)
     read, plain = decode_responses(packed), decode_responses(listed)
     assert decode_responses(encode_responses(read)) == read
-    rows = embedding_rows(response.embedding or () for response in read.responses)
+    rows = embedding_rows([response.embedding or () for response in read.responses])
     assert rows.dtype == np.float64
     assert [struct.pack(f"<{len(row)}d", *row) for row in rows] == [
         struct.pack(f"<{len(one)}d", *one) for one in numbers
     ]
-    assert rows.tobytes() == embedding_rows(r.embedding or () for r in plain.responses).tobytes()
+    assert rows.tobytes() == embedding_rows([r.embedding or () for r in plain.responses]).tobytes()
     assert content_hash(read) == content_hash(plain) == content_hash(decode_responses(packed))
 
 
@@ -114,7 +114,7 @@ def test_a_number_that_float32_cannot_hold_is_other_content() -> None:
 
 def test_both_forms_may_stand_in_one_event() -> None:
     read = decode_responses(event(floats(0.5, -1.0), [0.5, -1.0]))
-    rows = embedding_rows(response.embedding or () for response in read.responses)
+    rows = embedding_rows([response.embedding or () for response in read.responses])
     assert rows.tolist() == [[0.5, -1.0]] * 2
 
 
@@ -276,5 +276,5 @@ def test_the_publisher_of_the_page_is_read() -> None:
         ).encode()
     )
     assert [response.text for response in read.responses] == ["4", "four"]
-    rows = embedding_rows(response.embedding or () for response in read.responses)
+    rows = embedding_rows([response.embedding or () for response in read.responses])
     assert rows.tolist() == given_.astype(np.float32).tolist()

@@ -68,18 +68,20 @@ def test_what_was_taken_before_is_dropped_and_what_is_not_ours_too() -> None:
     assert intake.offer(fetched(0, partition=TWO), now=1.0) is OfferResult.FOREIGN
 
 
-def test_a_partition_waits_while_its_run_is_committed() -> None:
+def test_the_next_run_of_a_partition_follows_the_one_that_is_committed() -> None:
     intake, _ = an_intake(Lease(ONE, 1, 0), Lease(TWO, 1, 0))
     intake.offer(fetched(0), now=1.0)
     first = gathered(intake)
     intake.offer(fetched(1), now=1.0)
-    intake.offer(fetched(0, partition=TWO), now=1.0)
-    (other,) = gathered(intake)
-    assert other.lease.partition == TWO
+    second = gathered(intake)
+    assert [(run.expected_offset, run.next_offset) for run in (*first, *second)] == [(0, 1), (1, 2)]
+    assert intake.committed() == {ONE: 0, TWO: 0}
     intake.release(first)
-    (second,) = gathered(intake)
-    assert (second.expected_offset, second.next_offset) == (1, 2)
     assert intake.committed() == {ONE: 1, TWO: 0}
+    assert intake.idle_since(ONE) is None
+    intake.release(second)
+    assert intake.committed() == {ONE: 2, TWO: 0}
+    assert intake.idle_since(ONE) == 1.0
 
 
 def test_every_partition_gets_its_share_of_a_group() -> None:

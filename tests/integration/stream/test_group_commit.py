@@ -1,0 +1,256 @@
+"""The next group is decided while one commits: in order, each error in its turn, and nothing counts before its own commit."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.errors import DatabaseFault, Outdated
+from streamer.journal import Partition, Record
+from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.group_commit import GroupCommit
+from streamer.stream.hooks import Hooks
+from streamer.stream.intake import Fetched, Intake
+from streamer.stream.observer import SilentObserver
+from tests.integration.stream.deciders import EchoDecider
+from tests.integration.stream.memory_journal import MemoryJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.journal import Outcome
+    from streamer.stream.observer import Stage
+
+PARTITIONS = [Partition("log", "topic", number) for number in range(2)]
+GROUP = 4
+COUNT = 10 * GROUP
+VALUES = [b"ok-%d" % number for number in range(COUNT)]
+ROOM = 10**6
+PATIENCE = 240.0
+
+
+class OneAtATime(EchoDecider):
+    """A decider that fails the test when it is called twice at once."""
+
+    def __init__(self, before: Callable[[Sequence[Record]], None] = lambda _records: None) -> None:
+        super().__init__(before=before)
+        self.again: list[int] = []
+        self._free = threading.Lock()
+
+    def outcomes(self, records: Sequence[Record], outdated: Sequence[Outcome] = ()) -> list[Outcome]:
+        assert self._free.acquire(blocking=False), "two calls at once"
+        try:
+            if outdated:
+                self.again.append(len(records))
+            return super().outcomes(records, outdated)
+        finally:
+            self._free.release()
+
+
+class Stages(SilentObserver):
+    """How long deciding and committing took in all."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[Stage, float] = {"score": 0.0, "commit": 0.0}
+
+    def stage(self, stage: Stage, seconds: float) -> None:
+        self.seconds[stage] += seconds
+
+
+class Site:
+    """One worker's intake and commits over a journal that outlives it."""
+
+    def __init__(
+        self, journal: MemoryJournal, decider: OneAtATime, observer: SilentObserver | None = None
+    ) -> None:
+        self.journal, self.decider = journal, decider
+        self.budget = FetchBudget(max_records=ROOM, max_bytes=10**9)
+        self.intake = Intake(self.budget)
+        self._hooks = Hooks(observer=observer or SilentObserver())
+
+    def read(self) -> None:
+        """Lease both partitions anew and offer all that is not recorded yet."""
+        self.intake.revoke()
+        leases = self.journal.lease(PARTITIONS)
+        self.intake.install(leases.values(), now=0.0)
+        flow = self.budget.begin_flow()
+        for place, value in enumerate(VALUES):
+            offset, number = divmod(place, len(PARTITIONS))
+            if offset >= leases[PARTITIONS[number]].next_offset:
+                record = Record(PARTITIONS[number], offset, None, value, (), 0)
+                self.budget.fetched(flow, 1, 100)
+                self.intake.offer(Fetched(record, offset, flow, 100), now=0.0)
+
+    def run(self) -> None:
+        """Commit everything in groups of `GROUP`; raises what ends the commits before that."""
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.read()
+        with ThreadPoolExecutor(1) as scoring, ThreadPoolExecutor(1) as committing:
+            commits = GroupCommit(
+                self.intake,
+                self.decider,
+                self.journal,
+                score_executor=scoring,
+                executor=committing,
+                max_records=GROUP,
+                max_bytes=2**30,
+                cap=DeadLetterCap(DeadLetterLimits()),
+                hooks=self._hooks,
+                on_commit=lambda: None,
+            )
+            running = asyncio.create_task(commits.run())
+            drained = asyncio.create_task(self.intake.drained())
+            done, _ = await asyncio.wait(
+                [running, drained], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in (running, drained):
+                task.cancel()
+            await asyncio.gather(running, drained, return_exceptions=True)
+        if running in done:
+            running.result()
+        assert drained in done
+
+    def has_each_once(self) -> bool:
+        each = list(range(COUNT // len(PARTITIONS)))
+        return self.journal.offsets() == {one.number: each for one in PARTITIONS}
+
+
+@pytest.mark.parametrize(("score", "commit"), [(0.1, 0.1), (0.1, 0.05), (0.05, 0.1)])
+def test_a_slow_encoder_and_a_slow_commit_take_as_long_as_the_slower_one(score: float, commit: float) -> None:
+    stages = Stages()
+    journal = MemoryJournal(before=lambda name: time.sleep(commit) if name == "commit" else None)
+    site = Site(journal, OneAtATime(before=lambda _: time.sleep(score)), stages)
+    began = time.monotonic()
+    site.run()
+    took = time.monotonic() - began
+    slower, faster = max(stages.seconds.values()), min(stages.seconds.values())
+    assert took < slower + faster / 2
+    assert site.has_each_once()
+
+
+def test_one_group_is_decided_while_another_commits_and_no_further_one() -> None:
+    decider = OneAtATime()
+    commits: list[bool] = []
+
+    def before(operation: str) -> None:
+        if operation != "commit":
+            return
+        wanted = len(commits) + 2 if sum(decider.calls) < COUNT else len(decider.calls)
+        deadline = time.monotonic() + PATIENCE
+        while len(decider.calls) < wanted and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.02)  # a third one would be decided by now
+        commits.append(len(decider.calls) == wanted)
+
+    site = Site(MemoryJournal(before=before), decider)
+    site.run()
+    assert len(commits) >= COUNT // GROUP
+    assert all(commits)
+    assert site.has_each_once()
+
+
+@pytest.mark.expected_errors("record_refused")
+def test_a_record_that_cannot_be_decided_while_another_group_commits_is_refused_alone() -> None:
+    failed = threading.Event()
+    bad = VALUES[GROUP + 1]
+
+    def before(records: Sequence[Record]) -> None:
+        if any(record.value == bad for record in records):
+            failed.set()
+            raise ValueError("an encoder that chokes")
+
+    def waiting(operation: str) -> None:
+        if operation == "commit":
+            assert failed.wait(PATIENCE)
+
+    site = Site(MemoryJournal(before=waiting), OneAtATime(before=before))
+    site.run()
+    assert site.has_each_once()
+    kinds = [kind for rows in site.journal.recorded.values() for _, kind in rows]
+    assert (kinds.count("decision"), kinds.count("dead_letter")) == (COUNT - 1, 1)
+    (refused,) = (row for row in site.journal.outbox.values() if ("refused", b"1") in row.message.headers)
+    assert refused.message.value == bad
+
+
+def test_an_end_between_deciding_and_committing_loses_nothing_and_doubles_nothing() -> None:
+    """The group before is committed first, whatever became of the one ahead."""
+    failed = threading.Event()
+
+    def before(records: Sequence[Record]) -> None:
+        if any(record.value == VALUES[GROUP] for record in records):
+            failed.set()
+            raise DatabaseFault("a table is missing")
+
+    def waiting(operation: str) -> None:
+        if operation == "commit":
+            assert failed.wait(PATIENCE)
+
+    journal = MemoryJournal(before=waiting)
+    with pytest.raises(DatabaseFault):
+        Site(journal, OneAtATime(before=before)).run()
+    assert journal.total() == GROUP
+
+    decided = threading.Event()
+
+    def broken(operation: str) -> None:
+        if operation == "commit":
+            assert decided.wait(PATIENCE)
+            raise DatabaseFault("a table is missing")
+
+    journal.before = broken
+    with pytest.raises(DatabaseFault):
+        Site(journal, OneAtATime(before=lambda records: len(records) and decided.set())).run()
+    assert journal.total() == GROUP
+
+    journal.before = lambda _operation: None
+    last = Site(journal, OneAtATime())
+    last.run()
+    assert last.has_each_once()
+    assert set(journal.decided) == set(journal.actions)
+    assert len(journal.decided) == COUNT
+
+
+def test_what_became_outdated_is_decided_again_in_its_turn_and_by_one_call_at_a_time() -> None:
+    decider = OneAtATime()
+    left = 3
+
+    def before(operation: str) -> None:
+        nonlocal left
+        if operation == "commit" and left:
+            left -= 1
+            raise Outdated("a newer policy", {"tests": "a newer policy"})
+
+    site = Site(MemoryJournal(before=before), decider)
+    site.run()
+    assert decider.again == [GROUP] * 3
+    assert site.has_each_once()
+
+
+def test_both_groups_under_way_are_stale_when_their_partitions_are_taken() -> None:
+    taken = threading.Event()
+
+    def before(operation: str) -> None:
+        if operation == "commit" and not taken.is_set():
+            deadline = time.monotonic() + PATIENCE
+            while len(site.decider.calls) < 2 and time.monotonic() < deadline:
+                time.sleep(0.001)
+            taken.set()
+            asyncio.run_coroutine_threadsafe(again(), site.loop).result(PATIENCE)
+
+    async def again() -> None:
+        site.read()
+
+    site = Site(MemoryJournal(before=before), OneAtATime())
+    site.run()
+    assert site.has_each_once()
+    assert {epoch for epoch, _ in site.journal.progress.values()} == {2}
+    assert site.budget.room() == ROOM
