@@ -24,6 +24,9 @@ ALARMS = {
 }
 
 
+_DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted")
+
+
 def sentence(report: "RiskReport") -> str:
     """Say in one sentence how a gate stands."""
     gate = report.gate
@@ -128,6 +131,8 @@ def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
         return f"no decision under policy {service.policy} has been read"
     if service.reason == "draws are in doubt":
         return "the audit sample is not drawn at the rate that is logged, so no figure holds"
+    if service.reason == "what comes has drifted":
+        return "a drift alarm stands: what comes now is not what was calibrated on, and its labels are still to come"
     if service.reason == "nothing shipped":
         return "nothing has shipped"
     if service.reason == "no labels":
@@ -165,6 +170,6 @@ def _policies(figures: "OpenFigures") -> str:
 
 
 def _verdict(report: "RiskReport", figures: "OpenFigures") -> str:
-    """What the bounds of one column say; nothing is called kept that nobody reads."""
-    stands = report.service is not None and report.service.reading_stands
-    return "not known yet" if stands and figures.verdict == "kept" else figures.verdict
+    """What the bounds of one column say; nothing is called kept that nobody reads, or that an alarm puts in doubt."""
+    doubted = report.service is not None and report.service.reason in _DOUBTS
+    return "not known yet" if doubted and figures.verdict == "kept" else figures.verdict

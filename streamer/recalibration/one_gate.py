@@ -7,6 +7,7 @@ policy is in force and nothing is recorded; killed after it, the new one is, and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from streamer.events.alerts import alert
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from streamer.recalibration.missing_labels import MissingLabels
     from streamer.recalibration.run import CalibrationRun, SampledGroup, Since
     from streamer.recalibration.verdict import Closing, Held, Outcome
+
+
+LONGEST_UNWATCHED = timedelta(minutes=5)
+"""Decisions that no alarm has read for longer stand against a looser threshold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,10 @@ class RunStore(AuditSample, Protocol):
 
     def known_evidence(self, gate: str) -> float:
         """Return the evidence of the gate's risk alarm from the labels that are known; 0 where it has read nothing."""
+        ...
+
+    def unwatched_since(self, gate: str) -> datetime | None:
+        """Return when the first decision was made that the gate's alarms have not read; None: there is none."""
         ...
 
     def held(self, gate: str) -> Held | None:
@@ -244,6 +253,13 @@ def tighten_by_rule(
     return Done(outcome=decided.outcome, why=decided.why, run=run)
 
 
+def _unwatched(since: datetime | None, now: datetime) -> str | None:
+    """Say that no alarm reads what is decided; rounds follow one another in seconds."""
+    if since is None or now - since <= LONGEST_UNWATCHED:
+        return None
+    return f"watching stands still: no alarm has read what was decided since {since:%Y-%m-%d %H:%M:%SZ}"
+
+
 def _worse(run: CalibrationRun) -> str | None:
     return run.suffix.said if run.suffix is not None and run.suffix.cuts else None
 
@@ -327,6 +343,7 @@ def _judge_loosening(
         and direction(closed.served, Reading.of_run(cautious)) != "looser",
         alarms=alarms,
         evidence=store.known_evidence(run.gate.gate),
+        unwatched=_unwatched(store.unwatched_since(run.gate.gate), run.started_at),
         worse=_worse(run) or _worse(cautious),
         unskilled=_unskilled(cautious),
     )

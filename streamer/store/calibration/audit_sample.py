@@ -14,6 +14,7 @@ from streamer.gates.gate import mean_score
 from streamer.gates.policy_gate import segment_of
 from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
+from streamer.store.db.schema.decisions import SAMPLED
 from streamer.store.labels.revisions import Severities, severities_given
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def readable(
     """What a decision must be for a run of these settings to read it; `decisions` joined with `batches`."""
     conditions = (
         decisions.c.gate == gate,
-        decisions.c.sampled,
+        SAMPLED,
         # What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts.
         ~decisions.c.extra_draw,
         decisions.c.decided_at < older_than,
@@ -140,7 +141,7 @@ def read_label_delays(
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .where(
             decisions.c.gate == gate,
-            decisions.c.sampled,
+            SAMPLED,
             ~decisions.c.extra_draw,
             batches.c.attempt == 1,
             decisions.c.decided_at < before,

@@ -27,6 +27,7 @@ from streamer.store.db.schema import (
     decisions,
     label_revisions,
     monitor_alarms,
+    monitor_gates,
     policies,
 )
 from streamer.store.policies import proposals
@@ -135,6 +136,21 @@ class Calibrations:
         with self._database.reading() as connection:
             states = connection.execute(query).scalars().all()
         return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+
+    def unwatched_since(self, gate: str) -> datetime | None:
+        """When the first decision was made that the gate's alarms have not read; None: they have read all, or never began."""
+        query = (
+            sa.select(decisions.c.decided_at)
+            .join_from(monitor_gates, decisions, decisions.c.gate == monitor_gates.c.gate)
+            .where(
+                monitor_gates.c.gate == gate,
+                decisions.c.batch > sa.func.coalesce(monitor_gates.c.bet_batch, monitor_gates.c.read_batch),
+            )
+            .order_by(decisions.c.batch)
+            .limit(1)
+        )
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar()
 
     def waiting(self, gate: str) -> str | None:
         """Say which labels the gate's newest run has not used yet, and which draws counted as wrong; None: nothing."""

@@ -140,6 +140,9 @@ decisions = sa.Table(
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
 )
+SAMPLED, EXTRA_DRAW = (sa.literal_column(f"decisions.{name}") for name in ("sampled", "extra_draw"))
+"""Conditions as the partial indexes below have them: of a column SQLAlchemy makes `sampled = 1` on SQLite, which uses none."""
+
 sa.Index(
     "ix_decisions_extra_draw",
     decisions.c.audit_rate,
