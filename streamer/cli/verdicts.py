@@ -78,7 +78,7 @@ def print_figures(report: "RiskReport") -> None:
         return
     shown = [one for _, one in columns]
     rows: list[list[object]] = [
-        ["verdict", *(_verdict(report, one) for one in shown)],
+        ["verdict", *(shown_verdict(report, one) for one in shown)],
         ["since", *(when(one.since) for one in shown)],
         ["prompts while open", *(str(one.decisions) for one in shown)],
         ["share served", *(percent(one.share_served) for one in shown)],
@@ -112,7 +112,7 @@ def _because(report: "RiskReport", service: "ServiceReport") -> str:
             f"{counted(told.labelled, 'label', 'labels')}."
         )
         if broken and told is not service.present and not service.closed:
-            alone = "not known yet" if service.present is None else _verdict(report, service.present)
+            alone = "not known yet" if service.present is None else shown_verdict(report, service.present)
             said += f" Under policy {service.policy} alone: {alone}.{_missing(service)}"
         return said
     return f": {_waiting(report, service)}.{_missing(service)}"
@@ -169,7 +169,7 @@ def _policies(figures: "OpenFigures") -> str:
     return f"policy {first}" if first == last else f"policies {first} to {last}"
 
 
-def _verdict(report: "RiskReport", figures: "OpenFigures") -> str:
+def shown_verdict(report: "RiskReport", figures: "OpenFigures") -> str:
     """What the bounds of one column say; nothing is called kept that nobody reads, or that an alarm puts in doubt."""
     doubted = report.service is not None and report.service.reason in _DOUBTS
     return "not known yet" if doubted and figures.verdict == "kept" else figures.verdict

@@ -194,7 +194,8 @@ def _p_values(counts: NDArray[np.int64], bins: NDArray[np.int64], draws: Floats)
     )
     equal = counts[bins] + equal
     below = np.cumsum(counts)[bins] - counts[bins] + below
-    return (below + draws * equal) / (counts.sum() + np.arange(1, size + 1))
+    ranks: Floats = (below + draws * equal) / (counts.sum() + np.arange(1, size + 1))
+    return ranks
 
 
 def _factors(p_values: Floats) -> Floats:
