@@ -95,9 +95,10 @@ class Service:
     def from_json(cls, text: str) -> Service:
         """Read what `to_json` wrote, or raise ValueError."""
         fields = json_form.read(text, KIND)
-        numbers = {name: json_form.whole(fields, name) for name in ("read", "sequence", "policy")}
         return cls(
-            **numbers,
+            read=json_form.whole(fields, "read"),
+            sequence=json_form.whole(fields, "sequence"),
+            policy=json_form.whole(fields, "policy"),
             period=_stretch(fields, "period"),
             present=_stretch(fields, "present"),
             before=_stretch(fields, "before"),
