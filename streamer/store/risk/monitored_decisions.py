@@ -295,9 +295,10 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
     of_batch = decisions.c.batch == responses.c.batch
     counts = sa.select(*_COUNTS).join_from(decisions, responses, of_batch).group_by(decisions.c.batch)
     said = {row[0]: row for row in ask(counts)}
-    _, count, scored, shipped, drawn, needed, scores = zip(*map(said.__getitem__, numbers), strict=True)
+    _, count, scored, shipped, drawn, needed, best = zip(*map(said.__getitem__, numbers), strict=True)
     units = {version: facts.settings.unit for version, facts in made_by.items()}
     shares: Sequence[float]
+    scores: Sequence[float | None] = best
     if set(units.values()) == {"best"}:
         # Of the units `best` and `batch` one thing ships or nothing does.
         shares = [float(one > 0) for one in shipped]
@@ -307,7 +308,7 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
             for one, of, version in zip(shipped, count, versions, strict=True)
         ]
         scores = _scores(
-            ask, of_batch, [(n, units[v], best) for n, v, best in zip(numbers, versions, scores, strict=True)]
+            ask, of_batch, [(n, units[v], score) for n, v, score in zip(numbers, versions, best, strict=True)]
         )
     return LoggedDecisions(
         LoggedColumns(
