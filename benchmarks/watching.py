@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import pstats
 import random
 import statistics
@@ -188,7 +189,7 @@ def at_work(url: str, decisions: int, responses: int, probability: float, profil
         read(store, gate)
         fill(store, gate, 3, decisions, responses, share=probability)
         watcher = RiskWatch(store.monitoring, alerts=store.alerts, observer=Unseen(), pages=10_000)
-        profiler = cProfile.Profile()
+        profiler = cProfile.Profile(time.process_time)
         with stages() as spent:
             if profile:
                 profiler.enable()
@@ -229,6 +230,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.short:
         arguments.work, arguments.history, arguments.timed, arguments.turns = 5_000, 5_000, 500, 5
+    gc.freeze()  # as the service does
     with databases(arguments.urls) as urls:
         for url in urls:
             for probability in (0.05, 1.0):

@@ -35,14 +35,22 @@ NOW = Row(
             queries=(Query(expr=SINCE_ROUND, legend="ago"),),
         ),
         Panel(
-            title="Proposals that wait for a person",
+            title="Proposals that wait",
             kind="stat",
             width=4,
             height=5,
             unit="none",
-            description="Gates with a threshold that was found and not put in force: `streamer threshold activate`.",
+            description="Gates with a threshold that was found and not put in force: it waits for a person "
+            "(`streamer threshold activate`), or for one label lag.",
             steps=((None, FINE), (1, DOUBTFUL)),
-            queries=(Query(expr=f"sum ({led('proposal_pending')})", legend="proposals"),),
+            queries=(
+                Query(expr=f"sum ({led('proposal_pending')})", legend="for a person"),
+                Query(
+                    expr=f"count ({led('proposal_held_until_timestamp_seconds')}) or vector(0)",
+                    legend="for their time",
+                    colour=BLUE,
+                ),
+            ),
         ),
         Panel(
             title="Labels pending",

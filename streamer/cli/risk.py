@@ -69,17 +69,16 @@ def _show(report: "RiskReport") -> None:
         pairs.append(("bounds", f"hold at all times at once, with {share} for each policy and each period"))
     if report.burn is not None:
         burn = report.burn
-        left = "for ever" if burn.days_left == float("inf") else f"{burn.days_left:.3g} days"
-        soonest = (
-            ""
-            if burn.days_left_soonest == float("inf")
-            else f", {burn.days_left_soonest:.3g} days at the worst"
-        )
+        rest = "the budget will not run out"
+        if burn.days_left != float("inf"):
+            rest = f"the rest lasts {_days(burn.days_left)}"
+        if burn.days_left_soonest != float("inf"):
+            rest += f", {_days(burn.days_left_soonest)} at the worst"
         pairs.append(
             (
                 "budget used",
                 f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)}); at this "
-                f"rate the rest lasts {left}{soonest}",
+                f"rate {rest}",
             )
         )
     if report.drawing is not None and report.watched:
@@ -98,6 +97,10 @@ def drawing_text(drawing: "Drawing") -> str:
     if drawing.raised_until is not None or drawing.extra_today:
         text += f"; {drawing.extra_today} extra labels today, at most {drawing.most}"
     return text
+
+
+def _days(days: float) -> str:
+    return f"{days:,.0f} days" if days >= 100 else f"{days:.3g} days"
 
 
 def _lasting(seconds: float) -> str:

@@ -25,6 +25,9 @@ ALARMS = {
 }
 
 
+_DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted")
+
+
 def sentence(report: "RiskReport") -> str:
     """Say in one sentence how a gate stands."""
     gate = report.gate
@@ -76,7 +79,7 @@ def print_figures(report: "RiskReport") -> None:
         return
     shown = [one for _, one in columns]
     rows: list[list[object]] = [
-        ["verdict", *(_verdict(report, one) for one in shown)],
+        ["verdict", *(shown_verdict(report, one) for one in shown)],
         ["since", *(when(one.since) for one in shown)],
         ["prompts while open", *(str(one.decisions) for one in shown)],
         ["share served", *(percent(one.share_served) for one in shown)],
@@ -119,7 +122,7 @@ def _because(report: "RiskReport", service: "ServiceReport") -> str:
             f"{counted(told.labelled, 'label', 'labels')}."
         )
         if broken and told is not service.present and not service.closed:
-            alone = "not known yet" if service.present is None else _verdict(report, service.present)
+            alone = "not known yet" if service.present is None else shown_verdict(report, service.present)
             said += f" Under policy {service.policy} alone: {alone}.{_missing(service)}"
         return said
     return f": {_waiting(report, service)}.{_missing(service)}"
@@ -138,6 +141,8 @@ def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
         return f"no decision under policy {service.policy} has been read"
     if service.reason == "draws are in doubt":
         return "the audit sample is not drawn at the rate that is logged, so no figure holds"
+    if service.reason == "what comes has drifted":
+        return "a drift alarm stands: what comes now is not what was calibrated on, and its labels are still to come"
     if service.reason == "nothing shipped":
         return "nothing has shipped"
     if service.reason == "no labels":
@@ -174,7 +179,7 @@ def _policies(figures: "OpenFigures") -> str:
     return f"policy {first}" if first == last else f"policies {first} to {last}"
 
 
-def _verdict(report: "RiskReport", figures: "OpenFigures") -> str:
-    """What the bounds of one column say; nothing is called kept that nobody reads."""
-    stands = report.service is not None and report.service.reading_stands
-    return "not known yet" if stands and figures.verdict == "kept" else figures.verdict
+def shown_verdict(report: "RiskReport", figures: "OpenFigures") -> str:
+    """What the bounds of one column say; nothing is called kept that nobody reads, or that an alarm puts in doubt."""
+    doubted = report.service is not None and report.service.reason in _DOUBTS
+    return "not known yet" if doubted and figures.verdict == "kept" else figures.verdict

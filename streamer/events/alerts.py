@@ -67,7 +67,7 @@ MEANINGS: Final[Mapping[AlertKind, str]] = {
     "large_step": "A recalibration moved a threshold further than the limit for one step.",
     "gate_closed": "A gate was closed by the program: it ships nothing until it is recalibrated.",
     "no_signing_key": "The recalibrator has no key to sign policies with: no alarm can close the gate.",
-    "labels_not_at_random": "Labels are missing more often at some scores than at others.",
+    "labels_not_at_random": "Labels are missing more often at some scores, or from some labeller, than from others.",
 }
 
 Detail = float | int | str | None

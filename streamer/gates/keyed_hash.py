@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_DIGEST = 32
-"""Bytes of a digest of SHA-256."""
+_DIGEST, _BLOCK = 32, 64
+"""Bytes of a digest of SHA-256, and of what it takes at once."""
 
 
 def keyed_bits(salt: bytes, *parts: str) -> int:
@@ -31,13 +31,16 @@ def keyed_bits(salt: bytes, *parts: str) -> int:
 
 def keyed_bits_of_each(salt: bytes, parts: Iterable[str], lasts: Iterable[bytes]) -> NDArray[np.uint64]:
     """Return `keyed_bits(salt, *parts, last)` for each last part, given `length_prefixed`; what they share is hashed once."""
-    shared = hmac.new(salt, digestmod=hashlib.sha256)
+    # HMAC written out (RFC 2104): two copies of a hash take a third of the time of a copy of `hmac`'s object.
+    key = (hashlib.sha256(salt).digest() if len(salt) > _BLOCK else salt).ljust(_BLOCK, b"\0")
+    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in key)) for pad in (0x36, 0x5C))
     for part in parts:
-        shared.update(length_prefixed(part))
+        inner.update(length_prefixed(part))
     found = bytearray()
     for last in lasts:
-        mac = shared.copy()
-        mac.update(last)
+        text, mac = inner.copy(), outer.copy()
+        text.update(last)
+        mac.update(text.digest())
         found += mac.digest()
     bits: NDArray[np.uint64] = np.frombuffer(bytes(found), dtype=">u8")[:: _DIGEST // 8].astype(np.uint64)
     return bits

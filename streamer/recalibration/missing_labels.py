@@ -8,6 +8,7 @@ is delta at most. What has passed the deadline never changes, so that the test g
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 DELTA = 0.01
 _CHANCES = np.arange(0.025, 1.0, 0.05)
@@ -81,3 +82,19 @@ def missing_labels(draws: Iterable[tuple[float, bool]]) -> MissingLabels:
         bets *= 2 * (_CHANCES if score < other else 1 - _CHANCES)
         evidence = max(evidence, float(bets.mean()))
     return MissingLabels(draws=count, missing=missing, pairs=pairs, lower=lower, evidence=evidence)
+
+
+def unlabelled_by(shown: Sequence[tuple[str, bool]]) -> tuple[str, MissingLabels] | None:
+    """Find a labeller whose answers get no label more often than those that others were shown; None: there is none.
+
+    The n-th labeller to appear is tested at 6/(pi^2 n^2) of `DELTA`, so that all together spend no more than that.
+
+    Parameters
+    ----------
+    shown : in the order in which answers were shown: to whom, and whether no label had come by the deadline.
+    """
+    for place, name in enumerate(dict.fromkeys(who for who, _ in shown), start=1):
+        found = missing_labels((0.0 if who == name else 1.0, is_missing) for who, is_missing in shown)
+        if 2 * found.lower > found.pairs and found.evidence >= (math.pi * place) ** 2 / (6 * DELTA):
+            return name, found
+    return None

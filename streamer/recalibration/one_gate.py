@@ -7,12 +7,14 @@ policy is in force and nothing is recorded; killed after it, the new one is, and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from streamer.events.alerts import alert
 from streamer.failpoints import disarmed
 from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
+from streamer.recalibration.missing_labels import unlabelled_by
 from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate, with_diagnostics
 from streamer.recalibration.skill import separation
 from streamer.recalibration.verdict import Comparison, Verdict, closing, hold, verdict
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from streamer.recalibration.missing_labels import MissingLabels
     from streamer.recalibration.run import CalibrationRun, SampledGroup, Since
     from streamer.recalibration.verdict import Closing, Held, Outcome
+
+
+LONGEST_DEADLINE = 1e9
+LONGEST_UNWATCHED = timedelta(minutes=5)
+"""Decisions that no alarm has read for longer stand against a looser threshold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +67,14 @@ class RunStore(AuditSample, Protocol):
 
     def known_evidence(self, gate: str) -> float:
         """Return the evidence of the gate's risk alarm from the labels that are known; 0 where it has read nothing."""
+        ...
+
+    def unwatched_since(self, gate: str) -> datetime | None:
+        """Return when the first decision was made that the gate's alarms have not read; None: there is none."""
+        ...
+
+    def shown(self, gate: str, kind: str, *, before: datetime, deadline: timedelta) -> list[tuple[str, bool]]:
+        """Return, in order, to whom the review page showed drawn answers, and whether none had a label by the deadline."""
         ...
 
     def held(self, gate: str) -> Held | None:
@@ -185,7 +200,7 @@ def recalibrate_by_rule(
 ) -> Done:
     """Run a gate now, and do with the threshold what the gate's rule says.
 
-    `raise_alert` gets an alert where labels are not missing at random.
+    `raise_alert` gets the alerts where labels are not missing at random, by score or by labeller.
 
     Raises
     ------
@@ -199,6 +214,8 @@ def recalibrate_by_rule(
     run = _calibrate(store, gate, before, clock=clock)
     if run.missing_labels is not None and run.missing_labels.not_at_random:
         raise_alert(_not_at_random(run, run.missing_labels))
+    if (slow := _unlabelled(store, gate, run.started_at)) is not None:
+        raise_alert(slow)
     compared = _compare(store, before, run)
     closed = alarms = None
     if before.ships_nothing:
@@ -244,6 +261,13 @@ def tighten_by_rule(
     return Done(outcome=decided.outcome, why=decided.why, run=run)
 
 
+def _unwatched(since: datetime | None, now: datetime) -> str | None:
+    """Say that no alarm reads what is decided; rounds follow one another in seconds."""
+    if since is None or now - since <= LONGEST_UNWATCHED:
+        return None
+    return f"watching stands still: no alarm has read what was decided since {since:%Y-%m-%d %H:%M:%SZ}"
+
+
 def _worse(run: CalibrationRun) -> str | None:
     return run.suffix.said if run.suffix is not None and run.suffix.cuts else None
 
@@ -265,6 +289,25 @@ def _not_at_random(run: CalibrationRun, found: MissingLabels) -> AlertsV1:
         "well. Look at who labels what, and at the queue: `streamer label queue --gate " + gate + "`.",
         raised_at=run.started_at,
         details={"draws": found.draws, "missing": found.missing, "pairs": found.pairs, "lower": found.lower},
+    )
+
+
+def _unlabelled(store: RunStore, gate: GateRevision, now: datetime) -> AlertsV1 | None:
+    kind = gate.settings.severity_kind
+    deadline = timedelta(seconds=min(gate.settings.monitor_deadline_seconds, LONGEST_DEADLINE))
+    found = unlabelled_by(store.shown(gate.gate, kind, before=now - deadline, deadline=deadline))
+    if found is None:
+        return None
+    labeller, missing = found
+    return alert(
+        gate.gate,
+        "labels_not_at_random",
+        f"{kind} labels, labeller {labeller}",
+        message=f"Of gate {gate.gate} answers that were shown to {labeller} stay without a label more often than others: in "
+        f"{missing.lower} of {missing.pairs} pairs of a labelled answer and one that nobody labelled in time, the latter was "
+        f"{labeller}'s (e-value {missing.evidence:.3g}). Ask what is hard about them, or who is away.",
+        raised_at=now,
+        details={"labeller": labeller, "shown": missing.draws, "missing": missing.missing},
     )
 
 
@@ -327,6 +370,7 @@ def _judge_loosening(
         and direction(closed.served, Reading.of_run(cautious)) != "looser",
         alarms=alarms,
         evidence=store.known_evidence(run.gate.gate),
+        unwatched=_unwatched(store.unwatched_since(run.gate.gate), run.started_at),
         worse=_worse(run) or _worse(cautious),
         unskilled=_unskilled(cautious),
     )

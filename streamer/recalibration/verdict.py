@@ -197,6 +197,7 @@ def verdict(
     safely_reopened: bool = False,
     alarms: Collection[str] = (),
     evidence: float = 0.0,
+    unwatched: str | None = None,
     worse: str | None = None,
     unskilled: str | None = None,
 ) -> Verdict:
@@ -212,6 +213,7 @@ def verdict(
     alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``, ``drift_scores``,
         ``drift_cloud``.
     evidence : of the risk alarm, from the labels that are known.
+    unwatched : in words, that no alarm reads what is decided; None: they do.
     worse : in words, that the newest groups are worse than older ones; None: they are not.
     unskilled : in words, that what would ship is no better than what would be held; None: it is better.
     """
@@ -242,6 +244,8 @@ def verdict(
     against += _standing(alarms, closed)
     if evidence >= MOST_EVIDENCE and closed is None:
         against.append(f"the risk alarm's evidence is {evidence:.3g}, it must be below {MOST_EVIDENCE:g}")
+    if unwatched is not None and closed is None:
+        against.append(unwatched)
     if worse is not None:
         against.append(_newest(worse))
     if closed is not None and unskilled is not None:

@@ -277,6 +277,11 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         services="recalibrator",
     ),
     _metric(
+        "gauge", "proposal_held_until_timestamp_seconds", "gate",
+        "When a looser threshold that waits for one label lag is tested again; absent where none waits.",
+        services="recalibrator",
+    ),
+    _metric(
         "gauge", "labels_pending", "gate", "Drawn responses that wait for a severity of the gate's kind.",
         services="recalibrator",
     ),

@@ -1,7 +1,4 @@
-"""A gate's story on real Kafka, PostgreSQL and Prometheus: labels, recalibrations, a worse population, and back.
-
-`STREAMER_TEST_SCENARIO_PICTURE=FILE.png` keeps the picture of docs/monitoring.md.
-"""
+"""A gate's story on real Kafka, PostgreSQL and Prometheus: labels, recalibrations, a worse population, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +19,7 @@ from streamer.gates.settings import GateSettings
 from streamer.settings.settings import load_settings
 from tests.e2e.scenario.labeller import Labellers
 from tests.e2e.scenario.population import Prompt, read_prompts, steady, worse
-from tests.e2e.scenario.timeline import Timeline, draw
+from tests.e2e.scenario.timeline import Timeline
 from tests.faults import oracle
 from tests.faults.agreement import disagreements
 from tests.faults.worker_process import WorkerProcess
@@ -31,6 +27,7 @@ from tests.promql import RULE_FILES, expressions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from streamer.scoring.encoders.encoder import Encoder
     from streamer.store import Store
@@ -313,5 +310,3 @@ def test_from_the_first_label_to_an_alarm_and_back(
             'ALERTS{alertname="StreamerRiskAlarm"}', start=world.timeline.began, end=time.time(), step=1.0
         )
         assert {one["metric"]["gate"] for one in fired} == {GATE}
-        if picture := os.environ.get("STREAMER_TEST_SCENARIO_PICTURE"):
-            draw(world.timeline, prometheus, GATE, ALPHA, Path(picture))

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from streamer.recalibration.age_cut import choose
-from streamer.recalibration.missing_labels import missing_labels
+from streamer.recalibration.missing_labels import missing_labels, unlabelled_by
 from streamer.recalibration.suffix_test import LEAST_EVIDENCE, evidence, order, suffix_test
 
 ALPHA = 0.1
@@ -148,3 +148,28 @@ def test_labels_missing_at_random_raise_nothing_and_those_missing_at_low_scores_
     )
     assert found.not_at_random
     assert "low scores" in found.said
+
+
+def test_a_labeller_who_leaves_answers_is_named_and_a_test_of_each_at_the_full_level_is_caught() -> None:
+    rng = np.random.default_rng(12)
+    streams, people, named, each = 150, 12, 0, 0
+    for _ in range(streams):
+        shown = [
+            (f"p{who}", bool(missing))
+            for who, missing in zip(rng.integers(people, size=1500), rng.random(1500) < 0.3, strict=True)
+        ]
+        named += unlabelled_by(shown) is not None
+        # Wrong on purpose: nobody pays for how many are tested.
+        each += any(
+            missing_labels((float(who != f"p{one}"), missing) for who, missing in shown).evidence >= 20
+            for one in range(people)
+        )
+    assert named <= stats.binom.isf(1e-6, streams, 0.01)
+    assert each > stats.binom.isf(1e-6, streams, 0.05)
+    shown = [
+        (name, bool(rng.random() < chance))
+        for name, chance in zip(["ana", "ben", "eve"] * 300, [0.02, 0.02, 0.5] * 300, strict=True)
+    ]
+    found = unlabelled_by(shown)
+    assert found is not None
+    assert found[0] == "eve"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm
+    from streamer.risk.rounds.state import AlarmKind, GateWatch, LabelAlarmKind, WatchedAlarm
     from streamer.risk.rounds.store import CalibratedSample
 
 
@@ -54,6 +54,8 @@ class LabelAlarmReader:
         self._draws: dict[LabelAlarmKind, list[Draw]] = {kind: [] for kind in LABEL_ALARMS}
         self._known: dict[int, float] = {}
         self._past: list[WatchedAlarm] = []
+        self._limits: dict[int, float | None] = {}
+        self._fits: set[tuple[AlarmKind, int, int]] = set()
 
     @staticmethod
     def waiting(watch: GateWatch) -> list[int]:
@@ -96,6 +98,8 @@ class LabelAlarmReader:
             return
         for kind in LABEL_ALARMS:
             alarm = self._alarms.get(kind)
+            if alarm is not None and (kind, alarm.number, run.policy_version) in self._fits:
+                continue
             first = run.after(0 if alarm is None else alarm.after)
             if first is not None:
                 self._bet(kind, first)
@@ -109,7 +113,7 @@ class LabelAlarmReader:
         limit = None if kind == "risk" else self._limit(decision)
         if kind == "selective" and limit is None:
             return
-        if alarm is None or not goes_on(alarm, decision.settings):
+        if alarm is None or not self._goes_on(alarm, decision):
             alarm = self._open(kind, decision)
         if not decision.sampled or not decision.scored:
             return
@@ -121,9 +125,18 @@ class LabelAlarmReader:
             share = decision.needed / decision.drawn
             self._draws[kind].append(Draw(decision.number, limit, share, decision.loss, moment))
 
+    def _goes_on(self, alarm: WatchedAlarm, decision: LoggedDecision) -> bool:
+        fit = (alarm.kind, alarm.number, decision.policy_version)
+        if fit not in self._fits and goes_on(alarm, decision.settings):
+            self._fits.add(fit)
+        return fit in self._fits
+
     def _limit(self, decision: LoggedDecision) -> float | None:
-        found = None if decision.run is None else self._calibrated(decision.run)
-        return None if found is None else selective_limit(decision.settings, found)
+        version = decision.policy_version
+        if version not in self._limits:
+            found = None if decision.run is None else self._calibrated(decision.run)
+            self._limits[version] = None if found is None else selective_limit(decision.settings, found)
+        return self._limits[version]
 
     def _open(self, kind: LabelAlarmKind, decision: LoggedDecision) -> WatchedAlarm:
         self._flush(kind)

@@ -9,16 +9,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.keyed_hash import length_prefixed
-from streamer.risk.rounds.horizon import latest_of
+from streamer.risk.rounds.horizon import in_utc, latest_of
 from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.scoring.cloud import STATISTICS
 
@@ -42,21 +40,27 @@ class PolicyFacts(NamedTuple):
     can_ship: bool
 
 
-class LoggedRow(NamedTuple):
-    """One decision as it comes from the record; `cloud` is JSON. The rest is as in `LoggedDecision`."""
+class LoggedColumns(NamedTuple):
+    """Decisions as they come from the record, a column each; the rest is as in `LoggedDecision`.
 
-    number: int
-    batch_id: str
-    policy_version: int
-    decided_at: datetime
-    sampled: bool
-    probability: float
-    cloud: str | None
-    scored: bool
-    shipped: float
-    score: float | None
-    drawn: int
-    needed: int
+    Attributes
+    ----------
+    decided_at : with a time zone, or else in UTC: all with or all without.
+    cloud : JSON.
+    """
+
+    number: Sequence[int] = ()
+    batch_id: Sequence[str] = ()
+    policy_version: Sequence[int] = ()
+    decided_at: Sequence[datetime] = ()
+    sampled: Sequence[bool] = ()
+    probability: Sequence[float] = ()
+    cloud: Sequence[str | None] = ()
+    scored: Sequence[bool] = ()
+    shipped: Sequence[float] = ()
+    score: Sequence[float | None] = ()
+    drawn: Sequence[int] = ()
+    needed: Sequence[int] = ()
 
 
 class LoggedDecisions(Sequence[LoggedDecision]):
@@ -64,33 +68,29 @@ class LoggedDecisions(Sequence[LoggedDecision]):
 
     Parameters
     ----------
-    rows : as the record has them; `LoggedRow`s, or tuples like them.
+    columns : as the record has them; None: there are none.
     policies : the facts of the policies that made them, by version.
     """
 
     def __init__(
-        self,
-        rows: Sequence[tuple[Any, ...]],
-        policies: Mapping[int, PolicyFacts],
+        self, columns: LoggedColumns | None = None, policies: Mapping[int, PolicyFacts] | None = None
     ) -> None:
-        self._rows = rows
-        self._policies = policies
+        columns = LoggedColumns() if columns is None else columns
+        self._columns = columns
+        self._policies = policies or {}
         self._known: dict[int, LoggedDecision] = {}
-        columns: Any = zip(*rows, strict=True) if rows else [()] * len(LoggedRow._fields)
-        of = dict(zip(LoggedRow._fields, columns, strict=True))
-        self.numbers: tuple[int, ...] = of["number"]
-        self.batch_ids: tuple[str, ...] = of["batch_id"]
-        self.policy_versions: tuple[int, ...] = of["policy_version"]
-        self.decided_at: tuple[datetime, ...] = of["decided_at"]
-        self.scores: Floats = np.array(of["score"], dtype=np.float64)  # NaN where it was not scored
-        self._clouds: tuple[str | None, ...] = of["cloud"]
-        self.sampled: Flags = np.array(of["sampled"], dtype=np.bool_)
-        self.probability: Floats = np.array(of["probability"], dtype=np.float64)
-        self.scored: Flags = np.array(of["scored"], dtype=np.bool_)
-        self.shipped: Floats = np.array(of["shipped"], dtype=np.float64)
+        self.numbers = columns.number
+        self.batch_ids = columns.batch_id
+        self.policy_versions = columns.policy_version
+        self.decided_at = columns.decided_at
+        self.scores: Floats = np.array(columns.score, dtype=np.float64)  # NaN where it was not scored
+        self.sampled: Flags = np.array(columns.sampled, dtype=np.bool_)
+        self.probability: Floats = np.array(columns.probability, dtype=np.float64)
+        self.scored: Flags = np.array(columns.scored, dtype=np.bool_)
+        self.shipped: Floats = np.array(columns.shipped, dtype=np.float64)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.numbers)
 
     @overload
     def __getitem__(self, place: int) -> LoggedDecision: ...
@@ -99,32 +99,35 @@ class LoggedDecisions(Sequence[LoggedDecision]):
     def __getitem__(self, place: int | slice) -> LoggedDecision | list[LoggedDecision]:
         if isinstance(place, slice):
             return [self[one] for one in range(*place.indices(len(self)))]
-        row = LoggedRow._make(self._rows[place])
-        known = self._known.get(row.number)
+        of = self._columns
+        number = of.number[place]
+        known = self._known.get(number)
         if known is not None:
             return known
-        policy = self._policies[row.policy_version]
+        policy = self._policies[of.policy_version[place]]
+        cloud = of.cloud[place]
         return LoggedDecision(
-            number=row.number,
-            batch_id=row.batch_id,
-            policy_version=row.policy_version,
+            number=number,
+            batch_id=of.batch_id[place],
+            policy_version=of.policy_version[place],
             settings=policy.settings,
             run=policy.run,
             can_ship=policy.can_ship,
-            decided_at=row.decided_at,
-            scored=row.scored,
-            sampled=row.sampled,
-            probability=row.probability,
-            shipped=row.shipped,
-            score=row.score,
-            cloud=None if row.cloud is None else tuple(msgspec.json.decode(row.cloud)),
-            drawn=row.drawn,
-            needed=row.needed,
+            decided_at=in_utc(of.decided_at[place]),
+            scored=of.scored[place],
+            sampled=of.sampled[place],
+            probability=of.probability[place],
+            shipped=of.shipped[place],
+            score=of.score[place],
+            cloud=None if cloud is None else tuple(msgspec.json.decode(cloud)),
+            drawn=of.drawn[place],
+            needed=of.needed[place],
         )
 
     def with_known(self, decisions: Iterable[LoggedDecision]) -> LoggedDecisions:
         """Return the same with what is known of these in place of what the rows say."""
         same = copy(self)
+        same.__dict__.pop("_all_pieces", None)
         same._known = {one.number: one for one in decisions}
         return same
 
@@ -145,31 +148,31 @@ class LoggedDecisions(Sequence[LoggedDecision]):
         """Give the places of decisions that one policy made one after the other."""
         yield from self._pieces(np.diff(self._versions) != 0)
 
-    def pieces(self) -> Iterator[LoggedDecision | Undrawn]:
-        """Give runs of decisions that were not drawn, and the decisions between them, in order."""
+    def pieces(self) -> Sequence[LoggedDecision | Undrawn]:
+        """Return runs of decisions that were not drawn, and the decisions between them, in order."""
+        return self._all_pieces
+
+    @cached_property
+    def _all_pieces(self) -> list[LoggedDecision | Undrawn]:
+        found: list[LoggedDecision | Undrawn] = []
         change = (np.diff(self._versions) != 0) | (np.diff(self.probability) != 0)
         change |= self._plain[1:] != self._plain[:-1]
         for piece in self._pieces(change):
             if self._plain[piece.start]:
-                yield Undrawn(self, piece)
+                found.append(Undrawn(self, piece))
             else:
-                for place in piece:
-                    yield self[place]
+                found += self[piece.start : piece.stop]
+        return found
 
     @cached_property
     def clouds(self) -> tuple[Flags, Floats]:
         """Which of them have the numbers of the embedding cloud on record, and these: shapes (n,) and (n, statistics)."""
-        found = msgspec.json.decode(f"[{','.join(one or 'null' for one in self._clouds)}]")
+        found = msgspec.json.decode(f"[{','.join(one or 'null' for one in self._columns.cloud)}]")
         there = np.array([one is not None and len(one) == len(STATISTICS) for one in found], dtype=np.bool_)
         numbers = np.zeros((len(found), len(STATISTICS)))
         if there.any():
             numbers[there] = [one for one, has in zip(found, there.tolist(), strict=True) if has]
         return there, numbers
-
-    @cached_property
-    def hashed_ids(self) -> list[bytes]:
-        """The batches as a keyed hash takes them."""
-        return [length_prefixed(one) for one in self.batch_ids]
 
     @cached_property
     def _versions(self) -> NDArray[np.int64]:
@@ -191,25 +194,28 @@ class LoggedDecisions(Sequence[LoggedDecision]):
         return np.isin(self._versions, marked)
 
     def _pieces(self, change: Flags) -> Iterator[range]:
-        if not self._rows:
+        if not len(self):
             return
         ends = [*(np.flatnonzero(change) + 1).tolist(), len(self)]
         for start, stop in zip([0, *ends], ends, strict=False):
             yield range(start, stop)
 
 
-@dataclass(frozen=True, slots=True)
 class Undrawn:
     """Consecutive decisions of one policy that were up for the audit draw at one probability, and were not drawn.
 
-    Attributes
+    Parameters
     ----------
     page : what they are part of.
     places : their places there.
     """
 
-    page: LoggedDecisions
-    places: range
+    __slots__ = ("_moments", "page", "places")
+
+    def __init__(self, page: LoggedDecisions, places: range) -> None:
+        self.page = page
+        self.places = places
+        self._moments: tuple[tuple[Watermark, ...], tuple[datetime, datetime]] | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -256,6 +262,8 @@ class Undrawn:
 
     def between(self, after: int, until: int) -> Undrawn | None:
         """Return those with numbers above `after` and up to `until`; None where there are none."""
+        if after < self.first and self.last <= until:
+            return self
         start, stop = (
             bisect_right(self.page.numbers, number, self.places.start, self.places.stop)
             for number in (after, until)
@@ -264,8 +272,12 @@ class Undrawn:
 
     def moments(self, marks: tuple[Watermark, ...]) -> tuple[datetime, datetime]:
         """Return when the latest and the last of them were made; see `horizon.time_of`."""
-        start, stop = self.places.start, self.places.stop
-        return latest_of(self.page.numbers[start:stop], self.page.decided_at[start:stop], marks)
+        known = self._moments
+        if known is None or known[0] is not marks:
+            start, stop = self.places.start, self.places.stop
+            found = latest_of(self.page.numbers[start:stop], self.page.decided_at[start:stop], marks)
+            self._moments = known = marks, found
+        return known[1]
 
 
 def pieces(decisions: Sequence[LoggedDecision]) -> Iterable[LoggedDecision | Undrawn]:

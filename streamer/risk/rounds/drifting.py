@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.keyed_hash import keyed_bits_of_each
+from streamer.gates.keyed_hash import keyed_bits_of_each, length_prefixed
 from streamer.risk.rounds.alarms import draw_alarm
 from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
@@ -22,7 +22,7 @@ from streamer.risk.states.drift import FEWEST_REFERENCES
 from streamer.scoring.cloud import STATISTICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
     from streamer.risk.rounds.columns import LoggedDecisions
@@ -63,6 +63,7 @@ class DriftReader:
         self._run, self._policy = watch.drift_run, watch.drift_policy
         self._places: list[Places] = []
         self._past: list[WatchedAlarm] = []
+        self._drawn: tuple[LoggedDecisions, Floats] | None = None
 
     def read(self, decisions: LoggedDecisions) -> None:
         """Read these decisions, the next in order."""
@@ -150,10 +151,7 @@ class DriftReader:
             if not places.size:
                 continue
             assert isinstance(alarm.state, DriftAlarm)
-            batches = decisions.hashed_ids
-            if places.size < len(batches):
-                batches = [batches[place] for place in places.tolist()]
-            state = alarm.state.observe(values, self._uniforms(batches, statistic))
+            state = alarm.state.observe(values, self._uniforms(decisions)[places])
             self._alarms[place] = self._after(alarm, state, decisions, places)
         self._places = []
 
@@ -170,11 +168,16 @@ class DriftReader:
         number = decisions.numbers[places[state.raised_at - alarm.state.bets.seen - 1]]
         return replace(alarm, state=state, raised_by=number, raised_at=self._now)
 
-    def _uniforms(self, batches: Sequence[bytes], statistic: str) -> Floats:
-        uniforms: Floats = (
-            keyed_bits_of_each(self._salt, ("drift", statistic, self._watch.gate), batches) / _TWO_TO_64
-        )
-        return uniforms
+    def _uniforms(self, decisions: LoggedDecisions) -> Floats:
+        """Return one random number a decision. The alarms share it: what each promises is about its own numbers alone, and
+        their chances of being wrong are added, whatever they have in common.
+        """
+        if self._drawn is None or self._drawn[0] is not decisions:
+            bits = keyed_bits_of_each(
+                self._salt, ("drift", SCORE, self._watch.gate), map(length_prefixed, decisions.batch_ids)
+            )
+            self._drawn = decisions, bits / _TWO_TO_64
+        return self._drawn[1]
 
 
 _WATCHED: tuple[tuple[AlarmKind, str], ...] = (

@@ -13,6 +13,7 @@ neither makes its labels overdue nor holds up the rest, while what was decided b
 from __future__ import annotations
 
 from bisect import bisect_left
+from datetime import UTC
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -97,6 +98,11 @@ def pruned(marks: tuple[Watermark, ...], read: int) -> tuple[Watermark, ...]:
     return kept
 
 
+def in_utc(moment: datetime) -> datetime:
+    """Return a moment with its time zone, where it may be in UTC and not say so."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
 def time_of(number: int, said: datetime, marks: tuple[Watermark, ...]) -> datetime:
     """Cut a decision's own time to what the marks say of when it was made."""
     place = bisect_left(marks, number, key=attrgetter("decisions"))
@@ -107,9 +113,11 @@ def time_of(number: int, said: datetime, marks: tuple[Watermark, ...]) -> dateti
 def latest_of(
     numbers: Sequence[int], said: Sequence[datetime], marks: tuple[Watermark, ...]
 ) -> tuple[datetime, datetime]:
-    """Return the latest and the last time of consecutive decisions, of which there is at least one."""
-    last = time_of(numbers[-1], said[-1], marks)
+    """Return the latest and the last time of consecutive decisions, of which there is at least one; `said` as `in_utc` has it."""
+    last = time_of(numbers[-1], in_utc(said[-1]), marks)
     places = [bisect_left(marks, number, key=attrgetter("decisions")) for number in (numbers[0], numbers[-1])]
     if places[0] == places[1]:  # all are cut to the same range
-        return time_of(numbers[-1], max(said), marks), last
-    return max(time_of(number, moment, marks) for number, moment in zip(numbers, said, strict=True)), last
+        return time_of(numbers[-1], in_utc(max(said)), marks), last
+    return max(
+        time_of(number, in_utc(moment), marks) for number, moment in zip(numbers, said, strict=True)
+    ), last

@@ -55,6 +55,7 @@ class IntervalReader:
         self._deadline = deadline
         self._sequence = watch.sequence
         self._sequence_rows: list[AuditedDecision | NotSampled] = []
+        self._reached = (watch.read, now)
         self._unwatched = watch.unwatched
         self._read = watch.read
         self._ended: list[WatchedSequence] = []
@@ -104,7 +105,7 @@ class IntervalReader:
         if run.probability < current.state.plan.least_probability:
             return False
         self._sequence_rows.append(NotSampled(run.probability, run.shipped))
-        self._sequence = replace(current, last=run.last, read_at=moment)
+        self._reached = run.last, moment
         self._read = run.last
         return True
 
@@ -138,8 +139,7 @@ class IntervalReader:
             self._unwatched += 1
             return False
         self._sequence_rows.append(decision.audited())
-        assert self._sequence is not None
-        self._sequence = replace(self._sequence, last=decision.number, read_at=moment)
+        self._reached = decision.number, moment
         return False
 
     def _open_sequence(
@@ -175,7 +175,8 @@ class IntervalReader:
     def _flush_sequence(self) -> None:
         if self._sequence is not None and self._sequence_rows:
             state = self._sequence.state.observe(AuditedDecisions.of_pieces(self._sequence_rows))
-            self._sequence = replace(self._sequence, state=state)
+            last, read_at = self._reached
+            self._sequence = replace(self._sequence, state=state, last=last, read_at=read_at)
             self._sequence_rows = []
 
 

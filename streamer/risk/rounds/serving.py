@@ -10,7 +10,7 @@ Reading it again uses labels that have come since: which decisions are read, and
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,6 +68,7 @@ class Service:
     before : what the period had come to when that policy came into force.
     delays : of the newest draws that shipped something, in their order: whole seconds until their last label was there; None
         where it had not come at the deadline.
+    past : periods that ended in this round, by the numbers of their sequences; not kept.
     """
 
     read: int
@@ -77,6 +78,7 @@ class Service:
     present: Stretch | None = None
     before: Stretch | None = None
     delays: tuple[int | None, ...] = ()
+    past: tuple[tuple[int, Stretch], ...] = field(default=(), compare=False)
 
     def lag(self, deadline: float) -> float:
         """Return the label lag in seconds: the deadline while too few labels have been seen to say more."""
@@ -93,9 +95,10 @@ class Service:
     def from_json(cls, text: str) -> Service:
         """Read what `to_json` wrote, or raise ValueError."""
         fields = json_form.read(text, KIND)
-        numbers = {name: json_form.whole(fields, name) for name in ("read", "sequence", "policy")}
         return cls(
-            **numbers,
+            read=json_form.whole(fields, "read"),
+            sequence=json_form.whole(fields, "sequence"),
+            policy=json_form.whole(fields, "policy"),
             period=_stretch(fields, "period"),
             present=_stretch(fields, "present"),
             before=_stretch(fields, "before"),
@@ -224,7 +227,13 @@ class _Serving:
         self._of = sequence
         if sequence.number != self._service.sequence:
             self._flush()
-            self._service = replace(self._service, sequence=sequence.number, period=None)
+            service = self._service
+            past = (
+                service.past
+                if service.period is None
+                else (*service.past, (service.sequence, service.period))
+            )
+            self._service = replace(service, sequence=sequence.number, period=None, past=past)
 
     def _another_policy(self, version: int) -> None:
         self._flush()

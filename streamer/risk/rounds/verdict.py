@@ -2,9 +2,10 @@
 
 Over two stretches side by side: the policy in force, and the budget period. What was before that policy is context.
 
-`kept` takes four things: the upper bound of the risk that the gate's method bounds (exposure risk, or the error rate among
-shipped answers) is inside the budget in both; a shipped answer with a label is
-among them; reading reaches to within one label lag of now; and the audit is drawn as logged. `broken` is said where the lower
+`kept` takes five things: the upper bound of the risk that the gate's method bounds (exposure risk, or the error rate among
+shipped answers) is inside the budget in both; a shipped answer with a label is among them; reading reaches to within one
+label lag of now; the audit is drawn as logged; and no drift alarm stands, for what is labelled so far may be of another kind
+than what comes. `broken` is said where the lower
 bound of either is above the budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks
 the budget is ever called kept, however often it is read; each policy and each period has its own delta.
 """
@@ -36,6 +37,7 @@ Reason = Literal[
     "too few labels",
     "reading stands still",
     "draws are in doubt",
+    "what comes has drifted",
 ]
 """Why a verdict is not known yet; empty where it is."""
 
@@ -73,7 +75,7 @@ class OpenFigures:
     overdue : drawn decisions that shipped something and whose label had not come at the deadline.
     selective : error rate among shipped answers, between bounds.
     exposure : exposure risk, between bounds.
-    verdict : what the bounds of the promised risk say, whatever reading does.
+    verdict : what the bounds of the promised risk say, whatever reading and the alarms do.
     promised : what the budget of the gate's method is on.
     """
 
@@ -204,6 +206,8 @@ def _judged(
     draws = report.alarm("draws")
     if draws is not None and draws.raised_at is not None:
         return "not known yet", "draws are in doubt"
+    if any(one.raised_at is not None for one in report.alarms if one.kind in ("drift_scores", "drift_cloud")):
+        return "not known yet", "what comes has drifted"
     if any(one.share_served == 0 for one in sides):
         return "not known yet", "nothing shipped"
     if any(one.labelled == 0 for one in sides):

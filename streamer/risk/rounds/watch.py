@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-PAGE = 2_000
+PAGE = 5_000
 """Decisions that one transaction reads at most; fewer, down to a tenth, where more than ten gates wait for a turn."""
 
 PAGES = 10

@@ -44,7 +44,10 @@ FEWEST_REFERENCES = 20
 _SLOPES: Floats = np.array([-0.9, -0.5, -0.25, 0.25, 0.5, 0.9])
 _BENDS: Floats = np.array([-0.9, -0.45, 0.45, 0.9])
 _BETS = _SLOPES.size + _BENDS.size
-_BLOCK = 1024  # rows of counts that are held at once
+_PAGE = 4096
+_BLOCK = 128
+"""Numbers that are compared with one another at once; their counts fit a byte."""
+_EARLIER = np.triu(np.ones((_BLOCK, _BLOCK), dtype=np.bool_))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +140,10 @@ class DriftAlarm:
         if draws.size != numbers.size:
             raise ValueError(f"uniforms must have {numbers.size} rows like values, not {draws.size}")
         state = self
-        for start in range(0, numbers.size, _BLOCK):
+        for start in range(0, numbers.size, _PAGE):
             if state.raised_at is not None:
                 break
-            state = state._after(numbers[start : start + _BLOCK], draws[start : start + _BLOCK])
+            state = state._after(numbers[start : start + _PAGE], draws[start : start + _PAGE])
         return state
 
     def to_json(self) -> str:
@@ -167,15 +170,32 @@ class DriftAlarm:
 
     def _after(self, numbers: Floats, draws: Floats) -> DriftAlarm:
         bins = np.searchsorted(self.edges, numbers, side="left")
-        rows = np.arange(numbers.size)
-        arrived = np.zeros((numbers.size, len(self.counts)), dtype=np.int64)
-        arrived[rows, bins] = 1
-        counts = np.cumsum(arrived, axis=0) + np.array(self.counts)
-        up_to = np.cumsum(counts, axis=1)
-        equal = counts[rows, bins]
-        p_values = (up_to[rows, bins] - equal + draws * equal) / up_to[:, -1]
+        counts = np.array(self.counts)
+        p_values = np.empty(numbers.size)
+        for start in range(0, numbers.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            p_values[block] = _p_values(counts, bins[block], draws[block])
+            counts += np.bincount(bins[block], minlength=counts.size)
         bets = self.bets.after(_factors(p_values))
-        return replace(self, counts=tuple(counts[bets.seen - self.bets.seen - 1].tolist()), bets=bets)
+        if bets.raised_at is not None:  # what came after it was not read
+            read = bins[: bets.seen - self.bets.seen]
+            counts = np.array(self.counts) + np.bincount(read, minlength=counts.size)
+        return replace(self, counts=tuple(counts.tolist()), bets=bets)
+
+
+def _p_values(counts: NDArray[np.int64], bins: NDArray[np.int64], draws: Floats) -> Floats:
+    """Rank a block of numbers among those in `counts` and those before them in the block, themselves too."""
+    size = bins.size
+    narrow = bins.astype(np.int32)
+    earlier = _EARLIER[:size, :size]
+    below, equal = (
+        np.add.reduce(compare(narrow[:, None], narrow) & earlier, axis=0, dtype=np.uint8)
+        for compare in (np.less, np.equal)
+    )
+    equal = counts[bins] + equal
+    below = np.cumsum(counts)[bins] - counts[bins] + below
+    ranks: Floats = (below + draws * equal) / (counts.sum() + np.arange(1, size + 1))
+    return ranks
 
 
 def _factors(p_values: Floats) -> Floats:

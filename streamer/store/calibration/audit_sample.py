@@ -14,6 +14,7 @@ from streamer.gates.gate import mean_score
 from streamer.gates.policy_gate import segment_of
 from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
+from streamer.store.db.schema.decisions import SAMPLED
 from streamer.store.labels.revisions import Severities, severities_given
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ def readable(
     `drawn` : by the gate's own audit. False: those that it did not draw.
     """
     # What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts.
-    by_audit = decisions.c.sampled & ~decisions.c.extra_draw
+    base = (SAMPLED, ~decisions.c.extra_draw)
+    by_audit = base if drawn else (~sa.and_(*base),)
     conditions = (
         decisions.c.gate == gate,
-        by_audit if drawn else ~by_audit,
+        *by_audit,
         decisions.c.decided_at < older_than,
         decisions.c.unit == settings.unit,
         decisions.c.scorer == settings.scorer,
@@ -143,7 +145,7 @@ def read_label_delays(
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .where(
             decisions.c.gate == gate,
-            decisions.c.sampled,
+            SAMPLED,
             ~decisions.c.extra_draw,
             batches.c.attempt == 1,
             decisions.c.decided_at < before,

@@ -32,7 +32,10 @@ from streamer.store.db.schema import (
     decisions,
     label_revisions,
     monitor_alarms,
+    monitor_gates,
     policies,
+    responses,
+    review_offers,
 )
 from streamer.store.policies import proposals
 from streamer.store.risk.alarm_closures import closures
@@ -40,7 +43,7 @@ from streamer.store.risk.alerts import raise_alert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from streamer.calibration import Threshold
     from streamer.events.alerts import AlertsV1
@@ -170,6 +173,53 @@ class Calibrations:
         with self._database.reading() as connection:
             states = connection.execute(query).scalars().all()
         return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+
+    def shown(self, gate: str, kind: str, *, before: datetime, deadline: timedelta) -> list[tuple[str, bool]]:
+        """To whom the review page showed drawn answers before a moment, in order, and whether no label had come by the deadline."""
+        answers = (
+            (label_revisions.c.gate == batches.c.gate)
+            & (label_revisions.c.batch_id == batches.c.batch_id)
+            & (label_revisions.c.attempt == batches.c.attempt)
+            & (label_revisions.c.response_id == responses.c.response_id)
+            & (label_revisions.c.kind == kind)
+        )
+        first = (
+            sa.select(sa.func.min(label_revisions.c.received_at)).where(answers).correlate(batches, responses)
+        ).scalar_subquery()
+        query = (
+            sa.select(review_offers.c.labeller, review_offers.c.offered_at, first)
+            .join(batches, batches.c.id == review_offers.c.batch)
+            .join(
+                responses,
+                (responses.c.batch == review_offers.c.batch)
+                & (responses.c.position == review_offers.c.position),
+            )
+            .where(
+                batches.c.gate == gate,
+                responses.c.drawn,
+                review_offers.c.kind == kind,
+                review_offers.c.offered_at < before,
+            )
+            .order_by(review_offers.c.offered_at, review_offers.c.token)
+        )
+        with self._database.reading() as connection:
+            found = connection.execute(query).all()
+        return [(who, came is None or came > at + deadline) for who, at, came in found]
+
+    def unwatched_since(self, gate: str) -> datetime | None:
+        """When the first decision was made that the gate's alarms have not read; None: they have read all, or never began."""
+        query = (
+            sa.select(decisions.c.decided_at)
+            .join_from(monitor_gates, decisions, decisions.c.gate == monitor_gates.c.gate)
+            .where(
+                monitor_gates.c.gate == gate,
+                decisions.c.batch > sa.func.coalesce(monitor_gates.c.bet_batch, monitor_gates.c.read_batch),
+            )
+            .order_by(decisions.c.batch)
+            .limit(1)
+        )
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar()
 
     def waiting(self, gate: str) -> str | None:
         """Say which labels the gate's newest run has not used yet, and which draws counted as wrong; None: nothing."""

@@ -96,6 +96,26 @@ def look_up(
     keys: Sequence[Sequence[Any]],
 ) -> Iterator[sa.RowMapping]:
     """Run `query` for those rows whose `columns` equal one of `keys`."""
+    for found in _looked_up(connection, query, columns, keys):
+        yield from found.mappings()
+
+
+def look_up_rows(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    columns: Sequence[sa.ColumnElement[Any]],
+    keys: Sequence[Sequence[Any]],
+) -> list[tuple[Any, ...]]:
+    """Do as `look_up` does, for many rows: they come as tuples."""
+    return [tuple(row) for found in _looked_up(connection, query, columns, keys) for row in found.all()]
+
+
+def _looked_up(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    columns: Sequence[sa.ColumnElement[Any]],
+    keys: Sequence[Sequence[Any]],
+) -> Iterator[sa.CursorResult[Any]]:
     width = max(1, _LOOKUP // len(columns))
     for start in range(0, len(keys), width):
         chunk = keys[start : start + width]
@@ -103,7 +123,7 @@ def look_up(
             condition = columns[0].in_([key[0] for key in chunk])
         else:
             condition = sa.tuple_(*columns).in_([tuple(key) for key in chunk])
-        yield from connection.execute(query.where(condition)).mappings()
+        yield connection.execute(query.where(condition))
 
 
 def _copy(

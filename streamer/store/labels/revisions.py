@@ -22,6 +22,7 @@ from streamer.store.db.schema import (
     label_signatures,
     responses,
 )
+from streamer.store.db.schema.decisions import SAMPLED
 from streamer.store.log.resolve_outcomes import add_labels, known_gates
 from streamer.store.risk.audit_rates import raised_gates
 
@@ -360,7 +361,7 @@ def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Sel
             & (gate_revisions.c.revision == newest.correlate(decisions)),
         )
         .where(
-            decisions.c.sampled,
+            SAMPLED,
             responses.c.drawn,
             batches.c.erased_at.is_(None),
             (batches.c.attempt == 1) | (responses.c.action == "ship"),

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.store.audit import control
 from streamer.store.db.schema import audit_rates, decisions, responses
+from streamer.store.db.schema.decisions import EXTRA_DRAW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ def extra_labels(connection: sa.Connection, gate: str, day: datetime) -> int:
     query = (
         sa.select(sa.func.count())
         .select_from(audit_rates)
-        .join(decisions, (decisions.c.audit_rate == audit_rates.c.id) & decisions.c.extra_draw)
+        .join(decisions, (decisions.c.audit_rate == audit_rates.c.id) & EXTRA_DRAW)
         .join(responses, (responses.c.batch == decisions.c.batch) & responses.c.drawn)
         .where(audit_rates.c.gate == gate, audit_rates.c.since >= began, audit_rates.c.boosted)
     )

@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from operator import itemgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.gates.gate import mean_score
 from streamer.gates.rule import ships_nothing
-from streamer.risk.rounds.columns import LoggedDecisions, PolicyFacts
+from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts
 from streamer.risk.rounds.horizon import Probe
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.verdict import MOST_COUNTED, Backlog
@@ -27,6 +27,7 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
+from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
 if TYPE_CHECKING:
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.store.db.schema.types import Row
 
-    Ask = Callable[[sa.Select[Any]], Iterable[tuple[Any, ...]]]
+    Ask = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
 
 _MOST_REFERENCES = 5_000
 """More would be read for long and tell little more."""
@@ -45,7 +45,8 @@ _LEDGER = (
     decisions.c.batch,
     batches.c.batch_id,
     decisions.c.policy_version,
-    decisions.c.decided_at,
+    # Without a time zone on SQLite: only few are looked at.
+    sa.type_coerce(decisions.c.decided_at, UtcDateTime.impl).label("decided_at"),
     decisions.c.sampled,
     decisions.c.sampling_probability,
     # As it was written: whether anybody asks for the numbers is known later.
@@ -62,6 +63,14 @@ _COUNTS = (
     sa.func.max(responses.c.score).label("best"),
 )
 """What is asked of the responses of every batch, drawn or not."""
+
+
+class _Mark(NamedTuple):
+    """What decided whether a response needs a severity."""
+
+    response_id: str
+    ships: bool
+    drawn: bool
 
 
 def probe(connection: sa.Connection) -> Probe:
@@ -121,11 +130,9 @@ def decided(connection: sa.Connection, gate: str, *, after: int, until: int, lim
     )
     rows = connection.execute(query).all()
     if not rows:
-        return LoggedDecisions([], {})
+        return LoggedDecisions()
     stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0].batch, rows[-1].batch))
-    return _logged(
-        connection, gate, rows, lambda asked: map(tuple, connection.execute(asked.where(*stretch)))
-    )
+    return _logged(connection, gate, rows, lambda asked: connection.execute(asked.where(*stretch)).all())
 
 
 def reference(connection: sa.Connection, run: int) -> LoggedDecisions:
@@ -196,8 +203,8 @@ def relabelled(
     ).scalars()
     wanted = sorted(set(numbers) & set(told))
     query = sa.select(*_LEDGER).join_from(decisions, batches, batches.c.id == decisions.c.batch)
-    found = bulk_insert.look_up(connection, query, [decisions.c.batch], [(one,) for one in wanted])
-    rows = sorted((tuple(row.values()) for row in found), key=itemgetter(0))
+    found = bulk_insert.look_up_rows(connection, query, [decisions.c.batch], [(one,) for one in wanted])
+    rows = sorted(found, key=itemgetter(0))
     return labelled(
         connection, labels, gate, _logged(connection, gate, rows, _by_number(connection, rows)), until=until
     )
@@ -276,61 +283,87 @@ def late_labels(
 def _by_number(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> Ask:
     """Ask for decisions far apart: what lies between them is not read."""
     keys = [(row[0],) for row in rows]
-    return lambda asked: (
-        tuple(row.values()) for row in bulk_insert.look_up(connection, asked, [decisions.c.batch], keys)
-    )
+    return lambda asked: bulk_insert.look_up_rows(connection, asked, [decisions.c.batch], keys)
 
 
 def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]], ask: Ask) -> LoggedDecisions:
     """Make decisions of rows of the ledger, which are in the order of their numbers; `ask` restricts a query to them."""
     if not rows:
-        return LoggedDecisions([], {})
-    made_by = _policies(connection, gate, sorted({row[2] for row in rows}))
+        return LoggedDecisions()
+    numbers, batch_ids, versions, decided_at, sampled, probability, clouds = zip(*rows, strict=True)
+    made_by = _policies(connection, gate, sorted(set(versions)))
     of_batch = decisions.c.batch == responses.c.batch
     counts = sa.select(*_COUNTS).join_from(decisions, responses, of_batch).group_by(decisions.c.batch)
     said = {row[0]: row for row in ask(counts)}
-    means: dict[int, list[float]] = {}
-    if any(facts.settings.unit != "best" for facts in made_by.values()):
-        scores = sa.select(responses.c.batch, responses.c.score).join_from(decisions, responses, of_batch)
-        for batch, score in ask(scores.where(responses.c.score.is_not(None))):
-            means.setdefault(batch, []).append(score)
-    found = []
-    for number, batch_id, version, decided_at, sampled, probability, cloud in rows:
-        _, count, scored, shipped, drawn, needed, best = said[number]
-        unit = made_by[version].settings.unit
-        found.append(
-            (
-                number, batch_id, version, decided_at, sampled, probability, cloud, scored > 0,
-                # Of the units `best` and `batch` one thing ships or nothing does.
-                shipped / count if unit == "response" else float(shipped > 0),
-                best if unit == "best" or not scored else mean_score(means[number]),
-                drawn, needed if sampled else 0,
-            )
-        )  # fmt: skip
-    return LoggedDecisions(found, made_by)
+    _, count, scored, shipped, drawn, needed, best = zip(*map(said.__getitem__, numbers), strict=True)
+    units = {version: facts.settings.unit for version, facts in made_by.items()}
+    shares: Sequence[float]
+    scores: Sequence[float | None] = best
+    if set(units.values()) == {"best"}:
+        # Of the units `best` and `batch` one thing ships or nothing does.
+        shares = [float(one > 0) for one in shipped]
+    else:
+        shares = [
+            one / of if units[version] == "response" else float(one > 0)
+            for one, of, version in zip(shipped, count, versions, strict=True)
+        ]
+        scores = _scores(
+            ask, of_batch, [(n, units[v], score) for n, v, score in zip(numbers, versions, best, strict=True)]
+        )
+    return LoggedDecisions(
+        LoggedColumns(
+            number=numbers,
+            batch_id=batch_ids,
+            policy_version=versions,
+            decided_at=decided_at,
+            sampled=sampled,
+            probability=probability,
+            cloud=clouds,
+            scored=[one > 0 for one in scored],
+            shipped=shares,
+            score=scores,
+            drawn=drawn,
+            needed=[one if was else 0 for one, was in zip(needed, sampled, strict=True)],
+        ),
+        made_by,
+    )
+
+
+def _scores(
+    ask: Ask, of_batch: sa.ColumnElement[bool], best: Iterable[tuple[int, str, float | None]]
+) -> list[float | None]:
+    """Return what the gate cuts: the best score for the unit `best`, else the mean. Given are number, unit and best score."""
+    query = sa.select(responses.c.batch, responses.c.score).join_from(decisions, responses, of_batch)
+    all_scores: dict[int, list[float]] = defaultdict(list)
+    for batch, score in ask(query.where(responses.c.score.is_not(None))):
+        all_scores[batch].append(score)
+    return [
+        score if score is None or unit == "best" else mean_score(all_scores[number])
+        for number, unit, score in best
+    ]
 
 
 def _with(
     one: LoggedDecision,
-    marks: Sequence[Row],
+    marks: Sequence[_Mark],
     said: dict[tuple[str, str, str], list[float]],
     came: dict[tuple[str, str, str], datetime],
 ) -> LoggedDecision:
-    def severity(kind: str, mark: Row) -> float | None:
-        given = said.get((one.batch_id, mark["response_id"], kind))
-        return None if given is None else fmean(given)
+    def severity(kind: str, mark: _Mark) -> float | None:
+        given = said.get((one.batch_id, mark.response_id, kind))
+        return None if given is None else given[0] if len(given) == 1 else fmean(given)
 
-    needed = [mark for mark in marks if mark["drawn"] and mark["action"] == "ship"] if one.sampled else []
+    needed = [mark for mark in marks if mark.drawn and mark.ships] if one.sampled else []
     there = [severity(one.settings.severity_kind, mark) for mark in needed]
     predicted = None
     if one.settings.judge_kind is not None:
-        shipped = [mark for mark in marks if mark["action"] == "ship"]
+        shipped = [mark for mark in marks if mark.ships]
         judged = [severity(one.settings.judge_kind, mark) for mark in shipped]
         of = len(marks) if one.settings.unit == "response" else len(shipped)
         given = [severity for severity in judged if severity is not None]
         if len(given) == len(shipped):
             predicted = sum(given) / of
-    moments = [came.get((one.batch_id, mark["response_id"], one.settings.severity_kind)) for mark in needed]
+    moments = [came.get((one.batch_id, mark.response_id, one.settings.severity_kind)) for mark in needed]
     known = [moment for moment in moments if moment is not None]
     return replace(
         one,
@@ -372,24 +405,19 @@ def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> 
     }
 
 
-def _marks(connection: sa.Connection, asked: Sequence[LoggedDecision]) -> dict[int, list[Row]]:
+def _marks(connection: sa.Connection, asked: Sequence[LoggedDecision]) -> dict[int, list[_Mark]]:
     """Responses of batches in event order: all where a judge is asked, else those alone whose severity is needed."""
-    found: dict[int, list[Row]] = defaultdict(list)
+    found: dict[int, list[_Mark]] = defaultdict(list)
     query = sa.select(
-        responses.c.batch,
-        responses.c.position,
-        responses.c.response_id,
-        responses.c.action,
-        responses.c.drawn,
+        responses.c.batch, responses.c.position, responses.c.response_id, _SHIPPED, responses.c.drawn
     )
     judged = [(one.number,) for one in asked if one.settings.judge_kind is not None]
     others = [(one.number,) for one in asked if one.settings.judge_kind is None]
-    rows: list[Any] = list(bulk_insert.look_up(connection, query, [responses.c.batch], judged))
     needed = query.where(responses.c.drawn, _SHIPPED)
-    rows += bulk_insert.look_up(connection, needed, [responses.c.batch], others)
-    rows.sort(key=itemgetter("batch", "position"))
-    for row in rows:
-        found[row["batch"]].append(row)
+    rows = bulk_insert.look_up_rows(connection, query, [responses.c.batch], judged)
+    rows += bulk_insert.look_up_rows(connection, needed, [responses.c.batch], others)
+    for row in sorted(rows):
+        found[row[0]].append(_Mark(*row[2:]))
     return found
 
 
@@ -420,15 +448,17 @@ def _severities(
         labels.c.kind.in_(sorted(kinds)),
         labels.c.id <= until,
     )
-    latest: dict[tuple[str, str, str, str], sa.RowMapping] = {}
+    latest: dict[tuple[str, str, str, str], tuple[datetime, int, float]] = {}
     came: dict[tuple[str, str, str], datetime] = {}
-    for row in bulk_insert.look_up(connection, query, [labels.c.batch_id], [(one,) for one in batch_ids]):
-        key = (row["batch_id"], row["response_id"], row["kind"], row["labeller"])
+    keys = [(one,) for one in batch_ids]
+    for row in bulk_insert.look_up_rows(connection, query, [labels.c.batch_id], keys):
+        number, batch_id, response_id, kind, labeller, severity, effective_at, received_at = row
+        of, key = (batch_id, response_id, kind), (batch_id, response_id, kind, labeller)
         before = latest.get(key)
-        if before is None or (before["effective_at"], before["id"]) < (row["effective_at"], row["id"]):
-            latest[key] = row
-        came[key[:3]] = min(came.get(key[:3], row["received_at"]), row["received_at"])
+        if before is None or before[:2] < (effective_at, number):
+            latest[key] = effective_at, number, severity
+        came[of] = min(came.get(of, received_at), received_at)
     said: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for (batch_id, response_id, kind, _), row in latest.items():
-        said[batch_id, response_id, kind].append(row["severity"])
+    for (batch_id, response_id, kind, _), (_, _, severity) in latest.items():
+        said[batch_id, response_id, kind].append(severity)
     return said, came

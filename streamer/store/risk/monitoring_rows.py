@@ -12,12 +12,13 @@ from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.serving import Service
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
-from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm, SelectiveAlarm
+from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, OpenTime, RiskAlarm, SelectiveAlarm
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from streamer.risk.rounds.serving import Stretch
     from streamer.risk.rounds.state import AlarmState
     from streamer.store.db.schema.types import Row
 
@@ -70,18 +71,23 @@ def write_sequences(
     after: GateWatch,
     ended: Iterable[WatchedSequence | WatchedAlarm],
 ) -> None:
-    """Write the sequences that are new or have moved."""
+    """Write the sequences that are new or have moved. Their figures are of open time; what they rest on is in `state`."""
     known = before.sequence
+    service = after.service
+    found = {} if service is None else dict(service.past)
+    if service is not None and service.period is not None:
+        found[service.sequence] = service.period
+    moved = after.service != before.service
     new = [one for one in ended if isinstance(one, WatchedSequence)]
     if after.sequence is not None and after.sequence not in new:
         new.append(after.sequence)
     for one in new:
         if known is not None and one.number == known.number:
-            if one != known:
+            if one != known or moved:
                 connection.execute(
                     sa.update(monitor_sequences)
                     .where(monitor_sequences.c.gate == before.gate, monitor_sequences.c.number == one.number)
-                    .values(_sequence_moves(one))
+                    .values(_sequence_moves(one, found.get(one.number)))
                 )
         else:
             connection.execute(
@@ -92,13 +98,14 @@ def write_sequences(
                     first_batch=one.first,
                     began_at=one.began_at,
                     **{name: getattr(one.terms, name) for name in _TERMS},
-                    **_sequence_moves(one),
+                    **_sequence_moves(one, found.get(one.number)),
                 )
             )
 
 
-def _sequence_moves(one: WatchedSequence) -> dict[str, Any]:
-    exposure, selective = one.state.exposure(), one.state.selective()
+def _sequence_moves(one: WatchedSequence, period: Stretch | None) -> dict[str, Any]:
+    opened = OpenTime.begin(one.state.plan) if period is None else period.open
+    exposure, selective = opened.exposure(), opened.selective()
     return {
         "last_batch": one.last,
         "read_at": one.read_at,

@@ -1,7 +1,7 @@
 """Change the answers' source under many gates of one service, and count what gets out: `make swap`.
 
     python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after 600] [--step 25] [--short]
-        [--picture FILE.png] [--json FILE] [--beside FILE] [--data FOLDER]
+        [--picture FILE.png] [--story FILE.png] [--json FILE] [--outcomes FILE] [--beside FILE] [--data FOLDER]
 
 Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. After the change a share of the prompts gets
 answers to another prompt that agree with each other.
@@ -21,13 +21,16 @@ from streamer.scoring.encoders.registry import load_encoder
 from tests.conftest import SHARED_DATA
 from tests.e2e.scenario.population import read_prompts
 from tests.e2e.swap.answers import Answers
-from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Lengths, full_lives
+from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Lengths, Life, full_lives
 from tests.e2e.swap.outcomes import Outcome
-from tests.e2e.swap.picture import draw
+from tests.e2e.swap.picture import draw, draw_story
 from tests.e2e.swap.report import sentences, table
 from tests.e2e.swap.service import ALPHA, Service
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
+
+STORY = Life(seed=1, swapped=0.5, old=False, never=0.02)
+"""The gate of `--story`."""
 
 
 def main() -> int:
@@ -39,12 +42,40 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=full.step, help="decisions between two pauses")
     parser.add_argument("--short", action="store_true", help="a smaller form")
     parser.add_argument("--picture", type=Path, help="draw bad answers over decisions into this PNG")
+    parser.add_argument(
+        "--story",
+        type=Path,
+        help="draw one gate into this PNG, beside its like of --beside: half swapped soon after it opened",
+    )
+    parser.add_argument("--outcomes", type=Path, help="take what --json wrote earlier, and run nothing")
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument(
         "--beside", type=Path, help="outcomes that --json wrote earlier: dashed in the picture"
     )
     parser.add_argument("--data", type=Path, default=SHARED_DATA, help="folder of the response clouds")
     arguments = parser.parse_args()
+    outcomes = read(arguments.outcomes) if arguments.outcomes else run(arguments, full)
+    print(table(outcomes), sentences(outcomes), sep="\n\n")
+    if arguments.json:
+        arguments.json.write_bytes(msgspec.json.encode(outcomes))
+    earlier = read(arguments.beside) if arguments.beside else []
+    if arguments.picture:
+        draw(outcomes, earlier, ALPHA, arguments.picture)
+    if arguments.story:
+        (now, before) = ([one for one in some if one.life == STORY] for some in (outcomes, earlier))
+        if not now or not before:
+            parser.error("--story needs that gate in the outcomes, and in those of --beside")
+        draw_story(now[0], before[0], arguments.story)
+    return 0
+
+
+def read(path: Path) -> list[Outcome]:
+    """Read what `--json` wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=list[Outcome])
+
+
+def run(arguments: argparse.Namespace, full: Lengths) -> list[Outcome]:
+    """Start the services, lead all gates through their lives, and return what became of them."""
     data = arguments.data / "triviaqa_llama13b_20x.jsonl.gz"
     if not data.exists():
         sys.exit(f"no {data.name}: put the response clouds into {arguments.data}")
@@ -65,7 +96,7 @@ def main() -> int:
         broker.start()
         database.start()
         with tempfile.TemporaryDirectory(prefix="streamer-swap-") as folder:
-            outcomes = Service(
+            return Service(
                 bootstrap=broker.bootstrap,
                 database_url=database.create_database(),
                 prefix="swap.",
@@ -80,15 +111,6 @@ def main() -> int:
     finally:
         broker.remove()
         database.remove()
-    print(table(outcomes), sentences(outcomes), sep="\n\n")
-    if arguments.json:
-        arguments.json.write_bytes(msgspec.json.encode(outcomes))
-    if arguments.picture:
-        earlier = (
-            msgspec.json.decode(arguments.beside.read_bytes(), type=list[Outcome]) if arguments.beside else []
-        )
-        draw(outcomes, earlier, ALPHA, arguments.picture)
-    return 0
 
 
 if __name__ == "__main__":

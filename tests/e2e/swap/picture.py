@@ -1,7 +1,8 @@
-"""Bad answers that got out after the change, as a picture."""
+"""Bad answers that got out after the change, as pictures."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 _COLOURS = ("#D55E00", "#0072B2", "#009E73")
 _GREY = "#777777"
+_SAID = {"kept": "#009E73", "not known yet": "#CCCCCC", "broken": "#D55E00"}
+"""Colours of what `streamer risk` says."""
 
 
 def draw(outcomes: Sequence[Outcome], earlier: Sequence[Outcome], alpha: float, path: Path) -> None:
@@ -67,3 +70,58 @@ def draw(outcomes: Sequence[Outcome], earlier: Sequence[Outcome], alpha: float, 
     figure.legend(handles=named, loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def draw_story(now: Outcome, earlier: Outcome, path: Path) -> None:
+    """Draw one gate as it was and as it is: bad answers shipped, and below what `streamer risk` said meanwhile."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.patches import Patch
+
+    figure, (bad, said) = plt.subplots(
+        2, 1, figsize=(9, 5), sharex=True, height_ratios=(4, 1), constrained_layout=True
+    )
+    end = max(now.decisions, earlier.decisions)
+    for place, (one, name, style) in enumerate(((now, "now", "-"), (earlier, "before", "--"))):
+        bad.plot(range(0, one.decisions + 1, one.step), one.curve, style, color=_COLOURS[1], lw=1.8)
+        text = f"{name}: {one.curve[-1]:.0f}"
+        if one.closed is None:
+            text += ", and still open"
+        else:
+            bad.plot(one.closed, one.bad, "o", color=_COLOURS[1])
+            text += f", closed after {one.closed} decisions"
+        bad.annotate(
+            text, (one.decisions, one.curve[-1]), xytext=(-4, 6), textcoords="offset points", ha="right"
+        )
+        looks = [*sorted(one.said), end]
+        for begin, stop in pairwise(looks):
+            said.barh(
+                place,
+                stop - begin,
+                left=begin,
+                height=0.7,
+                color=_SAID[verdict_of(one.said[begin])],
+                ec="white",
+            )
+    bad.set_ylabel("bad answers shipped")
+    bad.set_ylim(0, 1.12 * max(now.curve[-1], earlier.curve[-1]))
+    said.set_yticks((0, 1), ("now", "before"))
+    said.set_xlabel("decisions after the change")
+    said.set_xlim(0, end)
+    for panel in (bad, said):
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        handles=[Patch(color=colour, label=f"risk says: {name}") for name, colour in _SAID.items()],
+        loc="outside lower center", ncols=3, frameon=False,
+    )  # fmt: skip
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def verdict_of(sentence: str) -> str:
+    """Return which verdict a sentence of `streamer risk` says."""
+    if "BROKEN" in sentence:
+        return "broken"
+    return "kept" if sentence.startswith("the budget was kept") else "not known yet"

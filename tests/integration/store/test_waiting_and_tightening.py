@@ -11,8 +11,10 @@ from streamer.audit.rederive import contradiction
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
 from streamer.recalibration.run import calibrate_gate
+from streamer.risk.rounds.watch import RiskWatch
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
+from tests.integration.watching.conftest import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,3 +230,40 @@ def test_labels_that_are_missing_at_low_scores_are_told_of(site: Callable[..., L
     )
     assert [(found.kind, found.level) for found in told] == [("labels_not_at_random", "ticket")]
     assert "missing more often at low scores" in told[0].message
+
+
+def test_a_labeller_whose_answers_stay_without_a_label_is_told_of(site: Callable[..., LabelledGate]) -> None:
+    one = site(monitor_deadline_seconds=3600.0)
+    numbers = one.decide(300)
+    one.world.tamper(
+        *(
+            "INSERT INTO review_offers (token, batch, position, labeller, kind, offered_at, marks)"
+            f" SELECT 't{n}', r.batch, r.position, '{'ana' if n % 3 else 'eve'}', 'human', d.decided_at, 0"
+            " FROM responses r JOIN decisions d ON d.batch = r.batch JOIN batches b ON b.id = r.batch"
+            f" WHERE b.batch_id = 'b{n}'"
+            for n in numbers
+        )
+    )
+    one.label([n for n in numbers if n % 3], bad_below(0.3))
+    told: list[AlertsV1] = []
+    one.now += timedelta(hours=2)
+    gate = one.store.gates.get(GATE)
+    recalibrate_by_rule(
+        one.store.calibration, one.store.policies, gate, clock=one.clock, raise_alert=told.append
+    )
+    (alert,) = told
+    assert (alert.kind, dict(alert.details)["labeller"]) == ("labels_not_at_random", "eve")
+
+
+def test_nothing_is_loosened_while_no_alarm_reads_what_is_decided(site: Callable[..., LabelledGate]) -> None:
+    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
+    label_late(one, one.decide(200), bad_below(0.35), hours=6)
+    before = one.open()
+    watcher = RiskWatch(one.store.monitoring, alerts=one.store.alerts, observer=Shown())
+    watcher.watch(GATE, now=one.clock())
+    label_late(one, one.decide(200), bad_below(0.0), hours=6)
+    done = one.run()
+    assert (done.outcome, done.run.held_until, one.policy.version) == ("proposed", None, before.version)
+    assert "watching stands still: no alarm has read what was decided since" in done.why
+    watcher.watch(GATE, now=one.clock())
+    assert "watching stands still" not in one.run().why

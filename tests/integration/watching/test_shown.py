@@ -17,6 +17,7 @@ from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     import pytest
 
@@ -151,3 +152,26 @@ def test_the_command_line_says_it_in_words(
     assert "ALARM" not in command(traffic, monkeypatch, "risk")
     nothing = light_traffic(audit_probability=0.0)
     assert "audit probability is 0" in command(nothing, monkeypatch, "risk")
+
+
+def test_the_view_counts_open_time_alone_also_of_a_period_that_is_over(
+    light_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = light_traffic(budget_period_days=1.0)
+    rng = np.random.default_rng(52)
+
+    def figures(now: datetime) -> list[tuple[Any, ...]]:
+        traffic.watcher().watch(GATE, now=now)
+        rows = "SELECT decisions, labelled, exposure, budget_is FROM v_risk_intervals ORDER BY sequence"
+        return [tuple(row) for row in traffic.world.rows(rows)]
+
+    opened = traffic.decide(40, rng=rng)
+    traffic.label(opened, lambda _: 0.25)
+    labelled = sum(one.sampled for one in opened)
+    first = figures(START + DAY / 4)
+    assert [row[:2] for row in first] == [(40, labelled)]
+    traffic.open_gate(state="closed")
+    traffic.decide(300, rng=rng, start=START + DAY / 2, every=MINUTE / 10)
+    assert figures(START + 2 * DAY / 3) == first, "a closed phase of any length changes nothing"
+    traffic.decide(300, rng=rng, start=START + 2 * DAY, every=MINUTE / 10)
+    assert figures(START + 3 * DAY) == [*first, (0, 0, None, "not known yet")]

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -25,7 +26,9 @@ from streamer.journal import (
 )
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
 from streamer.telemetry.metrics import HOLD_REASONS, Metrics
+from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer.telemetry.stream_observer import StreamTelemetry
+from tests.unit.recalibration.test_schedule import standing
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 TOPIC = Partition("log", "streamer.responses", 0)
@@ -220,3 +223,13 @@ def test_two_processes_worth_of_metrics_do_not_meet() -> None:
     first, second = Metrics(), Metrics()
     first.count_data_gap()
     assert value(second, "data_gaps_total") == 0
+
+
+def test_a_threshold_that_is_held_waits_for_its_time_and_for_no_person() -> None:
+    metrics = RecalibratorMetrics()
+    pending, until = "streamer_proposal_pending", "streamer_proposal_held_until_timestamp_seconds"
+    for held, waits in ((NOW, 0.0), (None, 1.0)):
+        metrics.show(replace(standing(), proposed=True, held_until=held))
+        assert metrics.registry.get_sample_value(pending, {"gate": "g"}) == waits
+        shown = metrics.registry.get_sample_value(until, {"gate": "g"})
+        assert shown == (None if held is None else held.timestamp())

@@ -13,7 +13,7 @@ import pytest
 from streamer.gates.keyed_hash import keyed_bits, keyed_bits_of_each, length_prefixed
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.betting import LabelAlarmReader
-from streamer.risk.rounds.columns import LoggedDecisions, LoggedRow, PolicyFacts, Undrawn
+from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts, Undrawn
 from streamer.risk.rounds.horizon import Watermark, latest_of, time_of
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.reading import IntervalReader
@@ -63,7 +63,7 @@ def traffic(seed: int) -> LoggedDecisions:
         said = START + number * MINUTE + timedelta(minutes=float(rng.choice([-90, 0, 0, 90])))
         needed = int(sampled and shipped > 0)
         rows.append(
-            LoggedRow(
+            LoggedColumns(
                 number=number, batch_id=f"b{number}", policy_version=by, decided_at=said, sampled=sampled,
                 probability=probability if scored else 0.0, cloud=json.dumps([0.5, number / 7]), scored=scored,
                 shipped=shipped, score=float(rng.random()) if scored else None, drawn=int(sampled), needed=needed,
@@ -71,7 +71,7 @@ def traffic(seed: int) -> LoggedDecisions:
         )  # fmt: skip
         if needed and rng.random() < 0.9:
             told[number] = (float(rng.random() < 0.2), said + MINUTE)
-    page = LoggedDecisions(rows, POLICIES)
+    page = LoggedDecisions(LoggedColumns(*zip(*rows, strict=True)), POLICIES)
     return page.with_known(
         replace(one, severities=(told[one.number][0],), labelled_at=told[one.number][1])
         for one in page
@@ -112,7 +112,7 @@ def test_the_pieces_of_a_page_are_all_of_it_in_order(seed: int) -> None:
         )
     assert found == list(page)
     assert [place for piece in page.of_one_policy() for place in piece] == list(range(len(page)))
-    assert list(LoggedDecisions([], {}).pieces()) == []
+    assert list(LoggedDecisions().pieces()) == []
 
 
 def test_the_latest_time_of_a_run_is_that_of_its_decisions() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.cli.verdicts import ALARMS, sentence
+from streamer.cli.verdicts import ALARMS, sentence, shown_verdict
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import LoggedDecision
@@ -298,19 +298,26 @@ def test_where_nothing_ships_or_is_labelled_nothing_is_kept() -> None:
     assert (report.verdict, report.service and report.service.reason) == ("not known yet", "no labels")
 
 
-def test_nothing_is_kept_while_the_audit_is_not_drawn_as_logged() -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason", "words"),
+    [
+        ("draws", "draws are in doubt", "not drawn at the rate that is logged"),
+        ("drift_scores", "what comes has drifted", "a drift alarm stands"),
+        ("drift_cloud", "what comes has drifted", "a drift alarm stands"),
+    ],
+)
+def test_nothing_is_kept_while_an_alarm_puts_its_labels_in_doubt(kind: Any, reason: str, words: str) -> None:
     decisions = many_labels(1, 2)
     watch = read(decisions, now=after(decisions))
     report = report_of(watch, SETTINGS)
-    draws = AlarmReport(
-        kind="draws", statistic="", number=1, delta=0.03, evidence_ratio=1.0, chance=0.03, read=400, raised_at=START, alert_id=None, closed_policy=None
+    raised = AlarmReport(
+        kind=kind, statistic="", number=1, delta=0.03, evidence_ratio=1.0, chance=0.03, read=400, raised_at=START, alert_id=None, closed_policy=None
     )  # fmt: skip
-    report = with_verdict(replace(report, alarms=(draws,)), watch, policy(2), now=after(decisions))
-    assert (report.verdict, report.service and report.service.reason) == (
-        "not known yet",
-        "draws are in doubt",
-    )
-    assert "not drawn at the rate that is logged" in sentence(report)
+    report = with_verdict(replace(report, alarms=(raised,)), watch, policy(2), now=after(decisions))
+    assert (report.verdict, report.service and report.service.reason) == ("not known yet", reason)
+    assert words in sentence(report)
+    present, _ = figures(report)
+    assert (present.verdict, shown_verdict(report, present)) == ("kept", "not known yet")
 
 
 def test_every_alarm_has_a_name_in_the_sentence() -> None:

@@ -140,6 +140,10 @@ decisions = sa.Table(
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
 )
+SAMPLED: sa.ColumnElement[bool] = sa.literal_column("decisions.sampled")
+EXTRA_DRAW: sa.ColumnElement[bool] = sa.literal_column("decisions.extra_draw")
+"""Conditions as the partial indexes below have them: of a column SQLAlchemy makes `sampled = 1` on SQLite, which uses none."""
+
 sa.Index(
     "ix_decisions_extra_draw",
     decisions.c.audit_rate,

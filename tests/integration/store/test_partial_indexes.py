@@ -1,0 +1,53 @@
+"""SQLite takes a partial index only where a query says its condition as the index does: of draws it reads no other rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from streamer.gates.settings import GateSettings
+from streamer.store.calibration.audit_sample import readable
+from streamer.store.db.schema import batches, decisions
+from streamer.store.risk.audit_rates import extra_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def sample(connection: sa.Connection) -> None:
+    conditions = readable("g", GateSettings(encoder="e@1"), older_than=NOW, since_version=None)
+    query = sa.select(decisions.c.batch).join_from(decisions, batches, batches.c.id == decisions.c.batch)
+    connection.execute(query.where(*conditions))
+
+
+@pytest.mark.parametrize(
+    ("ask", "index"),
+    [
+        (lambda connection: extra_labels(connection, "g", NOW), "ix_decisions_extra_draw"),
+        (sample, "ix_decisions_sampled"),
+    ],
+)
+def test_draws_are_found_by_their_index(
+    migrated_sqlite_file: Path, ask: Callable[[sa.Connection], object], index: str
+) -> None:
+    engine = sa.create_engine(f"sqlite:///{migrated_sqlite_file}")
+    asked: list[tuple[str, Any]] = []
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def _note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    with engine.connect() as connection:
+        ask(connection)
+        statement, parameters = asked[-1]
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+    engine.dispose()
+    steps = [row[-1] for row in plan]
+    assert any(index in step for step in steps), steps
+    assert not any(step.startswith("SCAN") for step in steps), steps
