@@ -290,7 +290,9 @@ ENCODER = Row(
             description="Tokens a minute that the endpoint of an encoder openai:MODEL counted, and what they cost a day by "
             "encoder.price_per_million. 0 where the encoder runs in the workers.",
             queries=(
-                Query(expr=f"60 * {per_second('encoder_tokens_total')}", legend="tokens a minute", colour=BLUE),
+                Query(
+                    expr=f"60 * {per_second('encoder_tokens_total')}", legend="tokens a minute", colour=BLUE
+                ),
                 Query(expr=f"86400 * {per_second('encoder_cost_total')}", legend="cost a day", colour=SKY),
             ),
         ),
