@@ -36,7 +36,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench swap docs lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap wheels docs lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: 
 swap: $(INSTALLED)  ## Change the answers' source under many gates and count the bad answers that get out, ten minutes
 	@$(MAKE) --silent services
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.e2e.swap $(ARGS)
+
+wheels: $(INSTALLED)  ## Install the wheel with each extra under Python 3.11, 3.12 and 3.13, as far as they are here
+	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)
 
 docs: $(INSTALLED)  ## Write the pages of docs/ and the dashboards that come from the code
 	$(BIN)/python -m streamer.cli.generate_docs

@@ -50,6 +50,10 @@ class Unavailable(StreamerError):
     """A dependency (database, broker, encoder) is unavailable; the same call may succeed later, so retry with back-off."""
 
 
+class EncoderGivenUp(StreamerError):
+    """The encoder has been unavailable for longer than it is waited for: what needs it is held."""
+
+
 class LeaseLost(Unavailable):
     """The lease under which something was to be written is another process's, or has expired: nothing was written."""
 

@@ -260,7 +260,7 @@ ENCODER = Row(
         Panel(
             title="Texts",
             unit="cps",
-            width=8,
+            width=6,
             stacked=True,
             description="Texts a second that went through the encoder, and that were still in its cache.",
             queries=(
@@ -272,7 +272,7 @@ ENCODER = Row(
             title="Cache hits",
             unit="percentunit",
             most=1.0,
-            width=8,
+            width=6,
             description="Share of texts whose vector was still in the encoder's cache. No line without texts.",
             queries=(
                 Query(
@@ -284,9 +284,22 @@ ENCODER = Row(
             ),
         ),
         Panel(
+            title="Asked of the encoder's endpoint",
+            unit="short",
+            width=6,
+            description="Tokens a minute that the endpoint of an encoder openai:MODEL counted, and what they cost a day by "
+            "encoder.price_per_million. 0 where the encoder runs in the workers.",
+            queries=(
+                Query(
+                    expr=f"60 * {per_second('encoder_tokens_total')}", legend="tokens a minute", colour=BLUE
+                ),
+                Query(expr=f"86400 * {per_second('encoder_cost_total')}", legend="cost a day", colour=SKY),
+            ),
+        ),
+        Panel(
             title="Height of the record",
             unit="short",
-            width=8,
+            width=6,
             description="Entries in each partition's hash chain. It never falls; if it does, the database was "
             "restored.",
             queries=(

@@ -141,16 +141,26 @@ def _settings(settings: "Settings") -> Iterator[Finding]:
 
 
 def _encoder(settings: "Settings") -> Iterator[Finding]:
+    from contextlib import closing
+
+    from streamer import wiring
     from streamer.gates.settings import NO_ENCODER
-    from streamer.scoring.encoders.registry import encoder_identity
 
     if settings.encoder.name == NO_ENCODER:
         yield Finding(
             "ok", "encoder", "none: workers decide on scores, and on embeddings where the gate accepts them"
         )
         return
-    identity = encoder_identity(settings.encoder.name)
-    yield Finding("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
+    asked = wiring.endpoint_encoder(settings)
+    if asked is None:
+        identity = wiring.encoder_identity(settings)
+        yield Finding("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
+        return
+    with closing(asked):
+        identity = asked.identity
+        yield Finding(
+            "ok", "encoder", f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts"
+        )
 
 
 def _database(settings: "Settings", *, full: bool) -> Iterator[Finding]:
@@ -243,7 +253,6 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer.cli.console import counted
     from streamer.cli.policies import cut_text, status_text
     from streamer.gates.settings import NO_ENCODER
-    from streamer.scoring.encoders.registry import encoder_identity
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}
@@ -256,7 +265,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
     if not policies:
         yield Finding("warn", "gates", "there is none yet", "streamer gate create NAME")
     configured = settings.encoder.name
-    identity = NO_ENCODER if configured == NO_ENCODER else encoder_identity(configured).id
+    identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
         if policy.settings.embeddings == "refuse" and policy.settings.encoder not in (NO_ENCODER, identity):

@@ -1,7 +1,7 @@
 """`streamer evaluate`: the paper's tables and figures on response clouds, and what they mean."""
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +12,12 @@ from streamer.cli.options import JsonOption, names
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streamer.labels.judge.client import Judge
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
+    from streamer.scoring.encoders.encoder import Encoder
     from streamer.settings.settings import Settings
 
 _ASKED, _SCORES, _JUDGE, _RUN = "What is asked", "Scores to compare", "The judge", "The run"
@@ -244,19 +247,39 @@ def _with_scores(
                     f"{data.source}: its texts are not stored, so {', '.join(others)} cannot be computed; leave "
                     "--scorers out"
                 )
-            if settings.encoder.name == NO_ENCODER and data.clouds[0].responses[0].embedding is None:
+            own = data.clouds[0].responses[0].embedding is not None
+            if settings.encoder.name == NO_ENCODER and not own:
                 raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
-            (data,) = scored_data_sets(
-                [data],
-                encoder=settings.encoder.name,
-                device=settings.encoder.device,
-                threads=settings.encoder.threads,
-                answer_pattern=options.answer_pattern,
-                cache=cache,
-                watch=watch,
-            )
+            with _encoder(settings, own=own) as encoder:
+                (data,) = scored_data_sets(
+                    [data],
+                    encoder=encoder,
+                    device=settings.encoder.device,
+                    threads=settings.encoder.threads,
+                    answer_pattern=options.answer_pattern,
+                    cache=cache,
+                    watch=watch,
+                )
         made.append(data if kept is None else data.with_scores(GRAM, kept))
     return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)
+
+
+@contextmanager
+def _encoder(settings: "Settings", *, own: bool) -> "Iterator[str | Encoder]":
+    """Give the configured encoder's name, or what asks its endpoint; `own`: answers bring embeddings of their own."""
+    from streamer import wiring
+    from streamer.cli.console import note
+
+    asked = None if own else wiring.endpoint_encoder(settings)
+    if asked is None:
+        yield settings.encoder.name
+        return
+    with closing(asked):
+        try:
+            yield asked
+        finally:
+            cost = "" if asked.cost is None else f", cost {asked.cost:.4f}"
+            note(f"{asked.tokens} tokens of texts were sent to {asked.identity.revision}{cost}")
 
 
 def _print(found: "Evaluation", out: Path) -> None:

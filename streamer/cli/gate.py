@@ -355,9 +355,9 @@ def chosen_settings(
         if "encoder" not in given:
             chosen["encoder"] = NO_ENCODER
     elif "encoder" in given:
-        chosen["encoder"] = _encoder_id(str(given["encoder"]))
+        chosen["encoder"] = _encoder_id(str(given["encoder"]), settings)
     elif chosen.get("encoder", NO_ENCODER) == NO_ENCODER:
-        chosen["encoder"] = _encoder_id(settings.encoder.name)
+        chosen["encoder"] = _encoder_id(settings.encoder.name, settings)
     if chosen["encoder"] != present["encoder"]:
         # The choice for another encoder's embeddings does not carry over to this one's.
         default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
@@ -381,16 +381,20 @@ def _dimension_of(
     encoder: str, given: int | None, settings: "Settings", known_dimension: "Callable[[str], int | None]"
 ) -> int:
     """Find the dimension of an encoder's vectors; raises `UsageError` where it is unknown, or known to be another."""
+    from streamer import wiring
     from streamer.errors import UsageError
-    from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
+    from streamer.scoring.encoders.endpoint_encoder import is_endpoint_name, parted_name
+    from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 
     known = None
-    if not encoder.startswith(EXTERNAL_PREFIX):
+    if is_endpoint_name(encoder):
+        known = parted_name(encoder)[1]
+    elif not encoder.startswith(EXTERNAL_PREFIX):
         known = known_dimension(encoder)
         for name in (settings.encoder.name, DEFAULT_ENCODER):
             if known is None and name != NO_ENCODER:
                 with suppress(UsageError):
-                    identity = encoder_identity(name)
+                    identity = wiring.encoder_identity(settings, name)
                     known = identity.dimension if identity.id == encoder else None
     if given is None:
         if known is None:
@@ -409,14 +413,17 @@ def _as_options(text: str) -> str:
     return text
 
 
-_IDENTITY = re.compile(r"[^/\s]+@[0-9a-f]{8}")
+_IDENTITY = re.compile(r"(?!openai:)[^/\s]+@[0-9a-f]{8}|openai:[!-~]+@[1-9][0-9]{0,5}")
 _FIELDS = frozenset((*FLAT_NAMES, *PARAMETERS))
 
 
-def _encoder_id(name: str) -> str:
-    """Name an encoder by its weights; an identity (``name@hash``) or an external encoder is taken as it is."""
+def _encoder_id(name: str, settings: "Settings") -> str:
+    """Name an encoder by its weights; an identity (``name@hash``) or an external encoder is taken as it is.
+
+    So is ``openai:MODEL@DIMENSION``; without a dimension the configured endpoint is asked for it.
+    """
+    from streamer import wiring
     from streamer.errors import UsageError
-    from streamer.scoring.encoders.registry import encoder_identity
 
     if name == NO_ENCODER:
         raise UsageError(
@@ -425,7 +432,7 @@ def _encoder_id(name: str) -> str:
         )
     if name.startswith(EXTERNAL_PREFIX) or _IDENTITY.fullmatch(name):
         return name
-    return encoder_identity(name).id
+    return wiring.encoder_identity(settings, name).id
 
 
 def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:

@@ -172,7 +172,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     SettingOption(
         field="encoder",
         metavar="NAME",
-        help="Encoder of the scorer gram; external:NAME for one that no worker runs: events bring the embeddings. "
+        help="Encoder of the scorer gram; openai:MODEL for one at an endpoint; external:NAME for one that no worker runs: events bring the embeddings. "
         "New gates: the configured one.",
         panel=_POLICY,
     ),

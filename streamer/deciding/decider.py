@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from streamer.deciding.actions import Judged, action_event
-from streamer.errors import BadMessage, Unavailable
+from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import action_message
 from streamer.events.dead_letters import dead_letter_message
@@ -122,7 +122,7 @@ class BatchDecider:
 
         With `outdated`, earlier outcomes of the same records, they are decided again by the newest policies; scores that
         are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when the
-        database is unavailable. Nothing is raised for any content on purpose; should it be all the same, the stream finds
+        database is unavailable, or the encoder. Nothing is raised for any content on purpose; should it be all the same, the stream finds
         the record (`streamer.stream.isolation`).
         """
         results: list[Outcome | _Pending] = []
@@ -256,6 +256,9 @@ class BatchDecider:
             return list(self._encoder.embed([[r.text for r in p.event.responses] for p in batches]))
         except Unavailable:
             raise
+        except EncoderGivenUp:
+            if len(batches) == 1:
+                return [None]  # the others may need texts alone that are remembered
         except Exception:
             if len(batches) == 1:
                 key = batches[0].key

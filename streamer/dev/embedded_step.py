@@ -147,7 +147,7 @@ def run_demo(
     from streamer.dev.demonstration import Stage, Story, check, play
     from streamer.dev.embedded import EmbeddedStep
     from streamer.dev.report.page import write_report
-    from streamer.scoring.encoders.registry import encoder_identity
+    from streamer.wiring.encoders import encoder_identity
 
     watch.phase("read the response clouds" if data is not None else "make up response clouds")
     clouds, origin = _demo_clouds(data, seed)
@@ -202,7 +202,7 @@ def run_demo(
                 topics=topics(reached),
                 publisher=lambda: publisher(reached),
                 recalibrate=recalibrate_now,
-                encoder_id=encoder_identity(own.encoder.name).id,
+                encoder_id=encoder_identity(own).id,
                 clock=now,
             ),
             watch,

@@ -117,7 +117,8 @@ class EncoderSettings(_Group):
         min_length=1,
         description=(
             "Encoder of new gates and of this worker: a packaged name, a folder, or `organisation/model@revision`, and "
-            "`+ctranslate2` or `+sentence-transformers` for its engine. `none`: a worker for events that bring embeddings or scores."
+            "`+ctranslate2` or `+sentence-transformers` for its engine; `openai:MODEL` or `openai:MODEL@DIMENSION` for one at "
+            "an endpoint. `none`: a worker for events that bring embeddings or scores."
         ),
     )
     device: str = Field(
@@ -130,6 +131,32 @@ class EncoderSettings(_Group):
     )
     threads: int | None = Field(
         None, ge=1, description="CPU threads of the encoder; by default as many as it may use, at most 32."
+    )
+    base_url: str | None = Field(
+        None,
+        description="Of the endpoint of `openai:MODEL`, including the version, like `https://api.openai.com/v1`. It gets "
+        "the answers' texts.",
+    )
+    api_key: str | None = Field(
+        None, repr=False, description="The endpoint's key, if it asks for one; better in a file."
+    )
+    timeout_seconds: float = Field(
+        10.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
+    )
+    tries: _PositiveInt = Field(
+        4,
+        description="Attempts at one request while the endpoint is busy, failing or unavailable; a worker repeats the whole "
+        "group instead.",
+    )
+    wait_seconds: float = Field(
+        300.0,
+        ge=0,
+        description="How long a worker waits for an endpoint that does not answer; then it holds batches "
+        "(`scorer_failed`) until it does.",
+    )
+    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight, of up to 128 texts.")
+    price_per_million: Decimal | None = Field(
+        None, ge=0, description="Price of a million tokens; with it, costs are reported."
     )
 
 

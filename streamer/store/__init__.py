@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from streamer.store.audit.forgetting import SIX_MONTHS, Pruned, prune
-from streamer.store.db.engine import absolute_url
-from streamer.store.db.migrate import SchemaState, check, downgrade, migrate, schema_state
-from streamer.store.db.roles import Roles, create_roles
-from streamer.store.store import Store, open_store
+from typing import TYPE_CHECKING
+
+from streamer.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from streamer.store.audit.forgetting import SIX_MONTHS, Pruned, prune
+    from streamer.store.db.engine import absolute_url
+    from streamer.store.db.migrate import SchemaState, check, downgrade, migrate, schema_state
+    from streamer.store.db.roles import Roles, create_roles
+    from streamer.store.store import Store, open_store
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Pruned": "streamer.store.audit.forgetting",
+            "Roles": "streamer.store.db.roles",
+            "SIX_MONTHS": "streamer.store.audit.forgetting",
+            "SchemaState": "streamer.store.db.migrate",
+            "Store": "streamer.store.store",
+            "absolute_url": "streamer.store.db.engine",
+            "check": "streamer.store.db.migrate",
+            "create_roles": "streamer.store.db.roles",
+            "downgrade": "streamer.store.db.migrate",
+            "migrate": "streamer.store.db.migrate",
+            "open_store": "streamer.store.store",
+            "prune": "streamer.store.audit.forgetting",
+            "schema_state": "streamer.store.db.migrate",
+        },
+    )
 
 __all__ = [
     "SIX_MONTHS",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import IntegrityError
@@ -14,19 +14,13 @@ from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.signing.policies import NO_KEYS
-from streamer.store.audit.chained_rows import ChainedRows
 from streamer.store.audit.checkpoints import Checkpoints
 from streamer.store.audit.verify import verify_chain
-from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.calibration.encoders import Encoders
-from streamer.store.calibration.recalibration_status import RecalibrationStatus
 from streamer.store.db.engine import Database, bad_data
 from streamer.store.db.leases import Leases
 from streamer.store.db.migrate import require_migrated
-from streamer.store.labels.answers import Answers
-from streamer.store.labels.judgements import Judgements
 from streamer.store.labels.read_labels import ReadLabels
-from streamer.store.labels.reviews import Reviews
 from streamer.store.labels.revisions import Labels
 from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
@@ -35,7 +29,6 @@ from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.reports import Reports
 from streamer.store.risk.alerts import Alerts
-from streamer.store.risk.monitoring_state import Monitoring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,11 +40,18 @@ if TYPE_CHECKING:
     from streamer.journal import DataGap, Lease, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyKeys
+    from streamer.store.audit.chained_rows import ChainedRows
     from streamer.store.audit.verify import ChainFault
+    from streamer.store.calibration.calibration_runs import Calibrations
+    from streamer.store.calibration.recalibration_status import RecalibrationStatus
     from streamer.store.db.leases import ProcessLease
+    from streamer.store.labels.answers import Answers
+    from streamer.store.labels.judgements import Judgements
+    from streamer.store.labels.reviews import Reviews
     from streamer.store.log.resolve_outcomes import DeadLetterMessage
     from streamer.store.policies.policy_writer import PolicyMessage
     from streamer.store.risk.alerts import AlertMessage
+    from streamer.store.risk.monitoring_state import Monitoring
 
 
 def _default_alert_message(event: AlertsV1) -> OutboxMessage:
@@ -94,26 +94,84 @@ class Store:
             read=read,  # with the keys, and what it has verified
         )
         self._clock = clock
+        self._writer = writer
+        self._read = read
+        self._alert_message = alert_message
         self._dead_letter_message = dead_letter_message
         self.gates = Gates(database, clock=clock, writer=writer)
         self.policies = Policies(database, clock=clock, writer=writer)
         self.encoders = Encoders(database, clock=clock)
         self.labels = Labels(database, clock=clock, read=read)
-        self.judgements = Judgements(database, clock=clock, read=read)
-        self.calibration = Calibrations(database, writer=writer, alert_message=alert_message, read=read)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
-        self.answers = Answers(database, read=read)
-        self.reviews = Reviews(database, read=read)
         self.checkpoints = Checkpoints(database)
-        self.evidence = ChainedRows(database)
-        self.recalibration_status = RecalibrationStatus(
-            database, policies=self.policies, gates=self.gates, labels=self.labels, writer=writer, read=read
-        )
         self.leases = Leases(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
-        self.monitoring = Monitoring(
-            database, clock=clock, writer=writer, alert_message=alert_message, read=read
+
+    # What no worker asks for is imported where it is asked for.
+
+    @cached_property
+    def judgements(self) -> Judgements:
+        """What judges were asked, and said."""
+        from streamer.store.labels.judgements import Judgements
+
+        return Judgements(self._database, clock=self._clock, read=self._read)
+
+    @cached_property
+    def calibration(self) -> Calibrations:
+        """Runs and candidates."""
+        from streamer.store.calibration.calibration_runs import Calibrations
+
+        return Calibrations(
+            self._database, writer=self._writer, alert_message=self._alert_message, read=self._read
+        )
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Stored answers with their labels."""
+        from streamer.store.labels.answers import Answers
+
+        return Answers(self._database, read=self._read)
+
+    @cached_property
+    def reviews(self) -> Reviews:
+        """What the review page shows and takes."""
+        from streamer.store.labels.reviews import Reviews
+
+        return Reviews(self._database, read=self._read)
+
+    @cached_property
+    def evidence(self) -> ChainedRows:
+        """The rows that chains cover."""
+        from streamer.store.audit.chained_rows import ChainedRows
+
+        return ChainedRows(self._database)
+
+    @cached_property
+    def recalibration_status(self) -> RecalibrationStatus:
+        """What the recalibrator's rounds read and write."""
+        from streamer.store.calibration.recalibration_status import RecalibrationStatus
+
+        return RecalibrationStatus(
+            self._database,
+            policies=self.policies,
+            gates=self.gates,
+            labels=self.labels,
+            writer=self._writer,
+            read=self._read,
+        )
+
+    @cached_property
+    def monitoring(self) -> Monitoring:
+        """The state of the risk in service."""
+        from streamer.store.risk.monitoring_state import Monitoring
+
+        return Monitoring(
+            self._database,
+            clock=self._clock,
+            writer=self._writer,
+            alert_message=self._alert_message,
+            read=self._read,
         )
 
     def under(self, lease: ProcessLease) -> Store:

@@ -40,6 +40,9 @@ STAGES = ("score", "commit", "publish", "lease")
 PARTS = ("broker", "database")
 """What a service depends on and may have to wait for."""
 
+ENCODER_PART = "encoder"
+"""What a worker depends on, too, whose encoder is asked for at an endpoint."""
+
 SERVICES = ("worker", "recalibrator")
 """The processes that serve metrics."""
 
@@ -195,6 +198,14 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric("counter", "encoded_texts_total", "", "Texts that went through the encoder."),
     _metric("counter", "encoder_cache_hits_total", "", "Texts whose vector was still in the encoder's cache."),
+    _metric(
+        "counter", "encoder_tokens_total", "",
+        "Tokens of texts that an encoder's endpoint has counted; 0 for an encoder that runs in the worker.",
+    ),
+    _metric(
+        "counter", "encoder_cost_total", "",
+        "What those tokens cost by `encoder.price_per_million`, in the price list's currency; 0 without a price.",
+    ),
     _metric("gauge", "outbox_pending", "", "Messages committed to the database and not yet published."),
     _metric(
         "counter", "outbox_parked_total", "",
@@ -215,7 +226,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "Entries in the partition's hash chain of the record.",
     ),
     _metric(
-        "gauge", "part_reachable", "part", "1 while the broker or the database answers, 0 while it does not.",
+        "gauge", "part_reachable", "part", "1 while the broker, the database or the encoder's endpoint answers, 0 while it does not.",
         services="worker recalibrator",
     ),
     _metric(

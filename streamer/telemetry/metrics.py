@@ -30,16 +30,21 @@ HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 
 
 class _EncoderCounts(Collector):
-    """The encoder counts for itself; its two numbers are read when the metrics are collected."""
+    """The encoder counts for itself; its numbers are read when the metrics are collected."""
 
-    NAMES = ("streamer_encoded_texts_total", "streamer_encoder_cache_hits_total")
+    NAMES = (
+        "streamer_encoded_texts_total",
+        "streamer_encoder_cache_hits_total",
+        "streamer_encoder_tokens_total",
+        "streamer_encoder_cost_total",
+    )
 
     def __init__(self) -> None:
-        self.watched: tuple[Callable[[], int], Callable[[], int]] | None = None
+        self.watched: tuple[Callable[[], float], ...] = ()
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         for i, name in enumerate(self.NAMES):
-            value = 0 if self.watched is None else self.watched[i]()
+            value = self.watched[i]() if self.watched else 0
             text = next(d.help for d in CATALOGUE if d.name == name)
             yield CounterMetricFamily(name.removesuffix("_total"), text, value=value)
 
@@ -221,12 +226,19 @@ class Metrics:
         """The reader was set back because a record that was due had not arrived."""
         self._of["streamer_reader_resets_total"].inc()
 
-    def watch_encoder(self, encoded: Callable[[], int], cache_hits: Callable[[], int]) -> None:
-        """Read the encoder's two running counts whenever the metrics are collected.
+    def watch_encoder(
+        self,
+        encoded: Callable[[], int],
+        cache_hits: Callable[[], int],
+        tokens: Callable[[], int] = lambda: 0,
+        cost: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Read the encoder's running counts whenever the metrics are collected.
 
         Parameters
         ----------
         encoded : texts encoded since the process started.
         cache_hits : texts answered from the cache since the process started.
+        tokens, cost : of an encoder that is asked for at an endpoint, since the process started.
         """
-        self._encoder_counts.watched = (encoded, cache_hits)
+        self._encoder_counts.watched = (encoded, cache_hits, tokens, cost)

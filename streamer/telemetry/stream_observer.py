@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamer.telemetry.catalogue import PARTS
+from streamer.telemetry.catalogue import ENCODER_PART, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class StreamTelemetry:
 
     def part(self, part: str, reachable: bool) -> None:
         """Show whether a part answers."""
-        if part in PARTS:
+        if part in (*PARTS, ENCODER_PART):
             self._metrics.set_reachable(part, reachable)
 
     def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.configured_judge import judge
+from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
 from streamer.wiring.label_keys import key_block, label_keys
 from streamer.wiring.parts import (
     check_database,
@@ -21,7 +22,7 @@ from streamer.wiring.parts import (
 from streamer.wiring.policy_keys import policy_keys
 from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.review import run_review
-from streamer.wiring.worker import encoder, run_worker
+from streamer.wiring.worker import run_worker
 
 __all__ = [
     "check_database",
@@ -30,6 +31,8 @@ __all__ = [
     "connection",
     "create_topics",
     "encoder",
+    "encoder_identity",
+    "endpoint_encoder",
     "judge",
     "key_block",
     "label_keys",

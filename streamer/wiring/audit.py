@@ -78,7 +78,7 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
     """Return what scores stored texts again, with the configured encoder; loading it takes seconds."""
     from streamer.audit.rescoring import TOLERANCE, Rescorer
-    from streamer.wiring.worker import encoder
+    from streamer.wiring.encoders import encoder
 
     cached = encoder(settings)
     if cached is None:

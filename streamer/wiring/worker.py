@@ -26,21 +26,9 @@ if TYPE_CHECKING:
     from streamer.telemetry.metrics import Metrics
 
 from streamer.wiring.audit import checkpointer
+from streamer.wiring.encoders import encoder, encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
 from streamer.wiring.policy_keys import policy_keys
-
-
-def encoder(settings: Settings) -> CachedEncoder | None:
-    """Load the encoder, which takes seconds, behind its cache; None when the worker is to have none."""
-    from streamer.scoring.encoders.encoder import CachedEncoder
-    from streamer.scoring.encoders.registry import load_encoder
-
-    if settings.encoder.name == NO_ENCODER:
-        return None
-    loaded = load_encoder(
-        settings.encoder.name, device=settings.encoder.device, threads=settings.encoder.threads
-    )
-    return CachedEncoder(loaded, capacity_texts=settings.encoder.cache_texts)
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
@@ -51,7 +39,6 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.deciding.announcements import Announcements
     from streamer.deciding.decider import BatchDecider
     from streamer.failpoints import from_environment
-    from streamer.scoring.encoders.registry import encoder_identity
     from streamer.stream.connection import Subscription
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
@@ -65,7 +52,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
     named, bounds = topics(settings), limits(settings)
     broker = connection(settings)
-    identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings.encoder.name)
+    identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
     encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id)
     health = WorkerHealth(StreamTelemetry(metrics), essential=[named.actions])
@@ -98,9 +85,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             clock=time.monotonic,
         )
         book.refresh()
-        cached = encoder(settings)
+        cached = encoder(settings, in_worker=True, report_status=partial(health.part, "encoder"))
         if cached is not None:
-            metrics.watch_encoder(lambda: cached.encoded_texts, lambda: cached.cache_hits)
+            _watch_encoder(metrics, cached)
         loading.set()
         stack.enter_context(
             Housekeeping(
@@ -136,6 +123,17 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         except WorkerHalted as halted:
             return int(halted.status)
     return 0
+
+
+def _watch_encoder(metrics: Metrics, cached: CachedEncoder) -> None:
+    from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
+
+    counts = (lambda: cached.encoded_texts, lambda: cached.cache_hits)
+    asked = cached.encoder
+    if isinstance(asked, EndpointEncoder):
+        metrics.watch_encoder(*counts, lambda: asked.tokens, lambda: float(asked.cost or 0))
+    else:
+        metrics.watch_encoder(*counts)
 
 
 def _policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:

@@ -1,8 +1,10 @@
-"""A chat endpoint on loopback that speaks OpenAI's protocol and answers as a test has told it to."""
+"""An endpoint on loopback that speaks OpenAI's protocol and answers as a test has told it to."""
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 import sys
 import threading
 import time
@@ -28,6 +30,11 @@ class ChatRequest:
     def texts(self) -> list[str]:
         """The contents of the messages."""
         return [message["content"] for message in self.body["messages"]]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The texts whose embeddings are asked for."""
+        return list(self.body["input"])
 
 
 @dataclass(frozen=True)
@@ -91,8 +98,33 @@ def refusal_of_a_parameter(name: str, *, value: bool = False) -> ChatReply:
     return ChatReply(status=400, raw=json.dumps({"error": error}).encode())
 
 
+def embeddings(
+    request: ChatRequest, rows: Sequence[Sequence[float]], *, indices: Sequence[int] | None = None
+) -> ChatReply:
+    """What OpenAI's endpoint answers to a request for embeddings: in base64 where the client wants it so; 3 tokens a text."""
+    packed = request.body.get("encoding_format") == "base64"
+    data = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode()
+            if packed
+            else list(row),
+        }
+        for index, row in zip(range(len(rows)) if indices is None else indices, rows, strict=True)
+    ]
+    tokens = 3 * len(request.inputs)
+    reply = {
+        "object": "list",
+        "data": data,
+        "model": request.body["model"],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+    return ChatReply(raw=json.dumps(reply).encode())
+
+
 class OpenAIServer:
-    """Serves ``/v1/chat/completions`` on a free loopback port. A context manager.
+    """Serves OpenAI's protocol on a free loopback port. A context manager.
 
     Parameters
     ----------

@@ -89,6 +89,39 @@ def test_the_core_loads_numpy_and_scipy_alone(program: str) -> None:
     assert loaded_by(program) <= {"numpy", "scipy"}
 
 
+NOT_A_WORKERS = {
+    "alembic", "bert_score", "confluent_kafka", "jinja2", "matplotlib", "openai", "pandas", "scipy", "sklearn", "starlette",
+    "torch", "transformers", "uvicorn",
+}  # fmt: skip
+NOT_A_WORKERS_OF_OURS = (
+    "streamer.audit.standalone", "streamer.dev", "streamer.labels.judge", "streamer.labels.llm", "streamer.planning",
+    "streamer.recalibration.run", "streamer.research", "streamer.review", "streamer.risk.rounds", "streamer.risk.states",
+)  # fmt: skip
+
+
+def test_a_worker_loads_what_workers_need() -> None:
+    """All that `run_worker` and its helpers import, wherever they do; encoders load their own libraries."""
+    module = Path(streamer.__file__).parent / "wiring" / "worker.py"
+    imports = {ast.unparse(node) for node in ast.walk(ast.parse(module.read_text())) if _is_of_a_worker(node)}
+    program = "import streamer.wiring.worker\n" + "\n".join(sorted(imports)) + "\n"
+    ours = "print([n for n in sys.modules if n.startswith('streamer.')])"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}{ours}{THIRD_PARTY}"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    mine, others = done.stdout.splitlines()[-2:]
+    assert {"faust", "sqlalchemy", "numpy"} <= set(json.loads(others))
+    assert not NOT_A_WORKERS & set(json.loads(others))
+    assert not [name for name in ast.literal_eval(mine) if name.startswith(NOT_A_WORKERS_OF_OURS)]
+
+
+def _is_of_a_worker(node: ast.AST) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("streamer.")
+
+
 @pytest.mark.parametrize("public", PUBLIC)
 def test_every_public_name_is_found_and_listed(public: str) -> None:
     module, name = public.split(":")

@@ -1,4 +1,4 @@
-"""One question to a chat endpoint, put again for as long as the endpoint is busy, failing or unavailable."""
+"""One question to an endpoint, put again for as long as the endpoint is busy, failing or unavailable."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import email.utils
 import importlib
 import math
+from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ _OF_EVERY_REQUEST = frozenset({401, 402, 403, 404})
 _OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key"})
 
 
-class _Failed(Exception):
+class RequestFailed(Exception):
     """One request failed; with `parameter`, because the model does not take that one."""
 
     def __init__(
@@ -44,8 +45,8 @@ class _Failed(Exception):
         self.parameter = parameter
 
 
-class Chat:
-    """Asks a chat endpoint through the package `openai`, whose own retries are off: each try is on record here.
+class Client(ABC):
+    """Asks an endpoint through the package `openai`, whose own retries are off: each try is on record here.
 
     Parameters
     ----------
@@ -79,14 +80,14 @@ class Chat:
         self._not_taken: frozenset[str] = frozenset()
         self._waiting: set[asyncio.Task[Any]] = set()
         self._winding_down = False
-        self._client = self._openai.AsyncOpenAI(
+        self.client = self._openai.AsyncOpenAI(
             base_url=endpoint.base_url,
             api_key=endpoint.api_key or _NO_KEY,
             timeout=endpoint.timeout,
             max_retries=0,
         )
         # The client takes these from the environment and would send them to whatever endpoint it is.
-        self._client.organization = self._client.project = None
+        self.client.organization = self.client.project = None
 
     @property
     def not_taken(self) -> frozenset[str]:
@@ -138,6 +139,14 @@ class Chat:
                 await self._sleep(self._delay(tries - 1, failed.wait))
         return tuple(exchanges)
 
+    @abstractmethod
+    async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:
+        """Send one request by `client` and return the reply."""
+
+    @abstractmethod
+    def read(self, reply: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
+        """Return the fields of an exchange that a reply fills. Raises `RequestFailed` for one that is none."""
+
     def wind_down(self) -> None:
         """Give up whatever waits for its turn or between two tries, and try nothing again. In the loop's thread."""
         self._winding_down = True
@@ -146,7 +155,7 @@ class Chat:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self.client.close()
 
     @asynccontextmanager
     async def _turn(self, tokens: int) -> AsyncIterator[None]:
@@ -175,12 +184,12 @@ class Chat:
 
     async def _try(
         self, messages: tuple[Message, ...], parameters: dict[str, object], tokens: int
-    ) -> tuple[Exchange, _Failed | None]:
+    ) -> tuple[Exchange, RequestFailed | None]:
         """One request."""
         began = self._clock()
         try:
-            answered = _answered(await self._complete(messages, parameters))
-        except _Failed as failed:
+            answered = self.read(await self._reply(messages, parameters), messages)
+        except RequestFailed as failed:
             if self._pace is not None and failed.wait is not None:
                 self._pace.hold(min(failed.wait, self._endpoint.longest_delay))
             exchange = Exchange(
@@ -198,25 +207,27 @@ class Chat:
             self._pace.used(tokens, exchange.usage.prompt + exchange.usage.completion)
         return exchange, None
 
-    async def _complete(self, messages: tuple[Message, ...], parameters: dict[str, object]) -> Any:
+    async def _reply(self, messages: tuple[Message, ...], parameters: dict[str, object]) -> Any:
         openai = self._openai
         try:
             # The client's own timeout restarts with every piece that arrives; this one does not.
             async with asyncio.timeout(self._endpoint.timeout):
-                return await self._client.chat.completions.create(
-                    messages=[{"role": message.role, "content": message.content} for message in messages],
-                    **parameters,
-                )
+                return await self.send(messages, parameters)
         except (TimeoutError, openai.APITimeoutError):
-            raise _Failed("timed_out", f"no reply within {self._endpoint.timeout:g} s") from None
+            raise RequestFailed("timed_out", f"no reply within {self._endpoint.timeout:g} s") from None
         except openai.APIStatusError as error:
             raise self._of_status(error, parameters) from None
         except openai.APIConnectionError as error:
-            raise _Failed("unreachable", f"{error.message} {error.__cause__ or ''}".strip()) from None
-        except (openai.OpenAIError, ValueError) as error:
-            raise _Failed("server_error", f"the reply is not a chat completion: {error}") from None
+            raise RequestFailed("unreachable", f"{error.message} {error.__cause__ or ''}".strip()) from None
+        except (
+            openai.OpenAIError,
+            ValueError,
+            TypeError,
+            AttributeError,
+        ) as error:  # the last two by its parsers
+            raise RequestFailed("server_error", f"the reply cannot be read: {error}") from None
 
-    def _of_status(self, error: Any, parameters: dict[str, object]) -> _Failed:
+    def _of_status(self, error: Any, parameters: dict[str, object]) -> RequestFailed:
         status: int = error.status_code
         text = error.message.removeprefix(f"Error code: {status} - ")
         if text == f"Error code: {status}":
@@ -235,13 +246,13 @@ class Chat:
             )
         wait = _wanted_wait(error.response.headers, now=datetime.now(UTC))
         if status == 429:
-            return _Failed("rate_limited", detail, wait)
+            return RequestFailed("rate_limited", detail, wait)
         if status >= 500 or status in (408, 409, 425):
-            return _Failed("server_error", detail, wait)
+            return RequestFailed("server_error", detail, wait)
         parameter = refused_parameter(
             status=status, code=error.code, param=error.param, message=text, sent=parameters.keys()
         )
-        return _Failed("rejected", detail, parameter=parameter)
+        return RequestFailed("rejected", detail, parameter=parameter)
 
     def _delay(self, failed: int, wanted: float | None) -> float:
         """Seconds to wait after `failed` + 1 failures, never less than half of the doubling delay."""
@@ -255,6 +266,21 @@ class Chat:
         return one_line(detail.replace(key, HIDDEN) if key else detail)
 
 
+class Chat(Client):
+    """Asks a model for its next message; see `Client`."""
+
+    async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:
+        """Ask for a completion."""
+        return await self.client.chat.completions.create(
+            messages=[{"role": message.role, "content": message.content} for message in messages],
+            **parameters,
+        )
+
+    def read(self, reply: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
+        """Return the fields of an exchange that a completion fills."""
+        return _answered(reply)
+
+
 def _openai() -> Any:
     with extras.needed_by("asking a language model"):
         return importlib.import_module("openai")
@@ -265,11 +291,11 @@ def _answered(completion: Any) -> dict[str, Any]:
     try:
         first, *others = [_choice(choice) for choice in completion.choices]
     except (AttributeError, TypeError, ValueError):
-        raise _Failed("server_error", "the reply is not a chat completion") from None
+        raise RequestFailed("server_error", "the reply is not a chat completion") from None
     answered: dict[str, Any] = {
         "reply": first.text,
-        "model": _text(getattr(completion, "model", None)),
-        "fingerprint": _text(getattr(completion, "system_fingerprint", None)),
+        "model": text_of(getattr(completion, "model", None)),
+        "fingerprint": text_of(getattr(completion, "system_fingerprint", None)),
         "finish_reason": first.finish_reason,
         "usage": _usage(getattr(completion, "usage", None)),
         "further": tuple(others),
@@ -281,7 +307,7 @@ def _answered(completion: Any) -> dict[str, Any]:
 
 def _choice(choice: Any) -> Choice:
     content, refusal = choice.message.content, getattr(choice.message, "refusal", None)
-    finish_reason = _text(choice.finish_reason)
+    finish_reason = text_of(choice.finish_reason)
     why = None
     if refusal or finish_reason == "content_filter":
         said = one_line(refusal) if isinstance(refusal, str) and refusal else "stopped by the content filter"
@@ -296,7 +322,8 @@ def _usage(usage: Any) -> TokenUsage | None:
     return None
 
 
-def _text(value: object) -> str | None:
+def text_of(value: object) -> str | None:
+    """Return a text in one line, None for what is none."""
     return one_line(value) if isinstance(value, str) else None
 
 

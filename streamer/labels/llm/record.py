@@ -1,4 +1,4 @@
-"""What is kept of each request to a chat endpoint: what was sent, what came back or went wrong, and what it cost."""
+"""What is kept of each request to an endpoint: what was sent, what came back or went wrong, and what it cost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 Role = Literal["system", "user", "assistant"]
 
@@ -88,6 +91,7 @@ class Exchange:
     detail : about the problem, one line.
     seconds : from request to reply or problem.
     further : the choices after the first, where several were asked for.
+    vectors : where vectors were asked for, a row for each message, as they came; None where none came.
     """
 
     messages: tuple[Message, ...]
@@ -101,6 +105,7 @@ class Exchange:
     detail: str | None = None
     seconds: float
     further: tuple[Choice, ...] = ()
+    vectors: NDArray[np.float32] | None = None
 
     @property
     def choices(self) -> tuple[Choice, ...]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
     from streamer.research.evaluation.run import ProgressWatch
+    from streamer.scoring.encoders.encoder import Encoder
 
 CACHE = Path(".streamer")
 """Where scores, ratings and results are cached by default."""
@@ -46,7 +47,7 @@ def evaluate(
     judge_field: str = JUDGE_FIELD,
     answer_pattern: str | None = None,
     judge: PatientGrader | None = None,
-    encoder: str = DEFAULT_ENCODER,
+    encoder: str | Encoder = DEFAULT_ENCODER,
     device: str = "auto",
     threads: int | None = None,
     cache: Path | str | None = CACHE,
@@ -156,7 +157,7 @@ def evaluated(
 def scored_data_sets(
     data_sets: Sequence[DataSet],
     *,
-    encoder: str = DEFAULT_ENCODER,
+    encoder: str | Encoder = DEFAULT_ENCODER,
     device: str = "auto",
     threads: int | None = None,
     answer_pattern: str | None = None,
@@ -174,7 +175,7 @@ def scored_data_sets(
 
 def _scored(
     data: DataSet,
-    encoder: str,
+    encoder: str | Encoder,
     device: str,
     threads: int | None,
     answer_pattern: str | None,
@@ -203,7 +204,10 @@ def _scored(
         )
 
     own = data.clouds[0].responses[0].embedding is not None
-    identity = OWN_EMBEDDINGS if own else encoder_identity(encoder).id
+    if own:
+        identity = OWN_EMBEDDINGS
+    else:
+        identity = (encoder_identity(encoder) if isinstance(encoder, str) else encoder.identity).id
     scores = every_score(
         data.clouds,
         encoder_id=identity,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.errors import Unavailable
+from streamer.scoring.encoders.encoder import PartlyEncoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -67,7 +68,11 @@ def embedded_texts(
         wanted.sort(key=lambda digest: (len(by_digest[digest]), digest))
         for first in range(0, len(wanted), _TOGETHER):
             some = wanted[first : first + _TOGETHER]
-            rows = encoder.encode([by_digest[digest] for digest in some])
+            try:
+                rows = encoder.encode([by_digest[digest] for digest in some])
+            except PartlyEncoded as part:
+                _write(place, [some[one] for one in part.rows], np.array(list(part.rows.values())))
+                raise part.error from part
             _write(place, some, rows)
             kept.update(zip(some, rows, strict=True))
             if progress is not None:

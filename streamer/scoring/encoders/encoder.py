@@ -12,15 +12,30 @@ import numpy as np
 from streamer.scoring.encoders.identity import EncoderIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["DEFAULT_CAPACITY_TEXTS", "CachedEncoder", "Encoder", "EncoderIdentity"]
+__all__ = ["DEFAULT_CAPACITY_TEXTS", "CachedEncoder", "Encoder", "EncoderIdentity", "PartlyEncoded"]
 
 DEFAULT_CAPACITY_TEXTS = 50_000
 
 _Digest = bytes
+
+
+class PartlyEncoded(Exception):
+    """An encoder failed when it had done some texts, for which somebody may have to pay.
+
+    Parameters
+    ----------
+    error : why it failed.
+    rows : the rows of those texts by their places in the call.
+    """
+
+    def __init__(self, error: Exception, rows: Mapping[int, NDArray[np.float32]]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.rows = rows
 
 
 class Encoder(Protocol):
@@ -35,7 +50,7 @@ class Encoder(Protocol):
     ) -> NDArray[np.float32]:
         """Unit rows, shape (len(texts), identity.dimension); equal texts have bit-equal rows in every call.
 
-        `progress` is called with how many more texts are done, from the calling thread.
+        `progress` is called with how many more texts are done, from the calling thread. May raise `PartlyEncoded`.
         """
 
 
@@ -72,6 +87,11 @@ class CachedEncoder:
         self.cache_hits = 0
 
     @property
+    def encoder(self) -> Encoder:
+        """The encoder within."""
+        return self._encoder
+
+    @property
     def identity(self) -> EncoderIdentity:
         """Of the encoder within."""
         return self._encoder.identity
@@ -100,7 +120,7 @@ class CachedEncoder:
         Raises
         ------
         Exception
-            Whatever the encoder raises; nothing is remembered or counted then.
+            Whatever the encoder raises; no more is remembered then than what `PartlyEncoded` hands over.
         """
         asked = [[_digest(text) for text in batch] for batch in batches]
         texts = {
@@ -114,7 +134,12 @@ class CachedEncoder:
         if progress is not None and hits:
             progress(hits)
         if missing:
-            vectors = self._encode([texts[digest] for digest in missing], progress)
+            try:
+                vectors = self._encode([texts[digest] for digest in missing], progress)
+            except PartlyEncoded as part:
+                done = {missing[place]: row for place, row in part.rows.items()}
+                self._remember(list(done), done, 0)
+                raise part.error from part
             rows.update(zip(missing, vectors, strict=True))
         self._remember(missing, rows, hits)
         return [self._stack([rows[digest] for digest in digests]) for digests in asked]

@@ -13,6 +13,8 @@ from typing import Any
 from streamer.errors import UsageError
 
 HASH_PREFIX = 8
+ENDPOINT_PREFIX = "openai:"
+"""Begins the name of a model at an OpenAI-compatible endpoint."""
 _CHUNK_BYTES = 1 << 20
 _UNSAFE_WEIGHTS = ("pytorch_model*.bin", "*.pt", "*.pth", "*.pkl")
 
@@ -21,12 +23,16 @@ _UNSAFE_WEIGHTS = ("pytorch_model*.bin", "*.pt", "*.pth", "*.pkl")
 class EncoderIdentity:
     """What an encoder is, to the last weight: scores of two identities are never compared.
 
+    Of a model at an endpoint nobody here sees the weights. Its identity is its name and dimension.
+
     Attributes
     ----------
-    name : the model's name without its revision, for example ``all-MiniLM-L6-v2``.
+    name : the model's name without its revision, for example ``all-MiniLM-L6-v2``; begins with `ENDPOINT_PREFIX` for one
+        at an endpoint.
     revision : where the weights came from (a package's version, a hub commit, or ``local``), and for an engine of its own
-        that engine's version and backend.
-    weight_hash : SHA-256 of the weights, 64 lower-case hex digits; see `weight_hash`.
+        that engine's version and backend; of a model at an endpoint the host.
+    weight_hash : SHA-256 of the weights, 64 lower-case hex digits; see `weight_hash`. Of a model at an endpoint that of
+        its `id`.
     dimension : length of a vector, >= 1.
     engine : what runs the weights; empty for sentence-transformers, the reference.
     """
@@ -45,7 +51,9 @@ class EncoderIdentity:
 
     @property
     def id(self) -> str:
-        """``name@hash`` or ``name@hash+engine``, what a gate's settings and every action event carry."""
+        """``name@hash``, ``name@hash+engine`` or ``openai:name@dimension``: in a gate's settings and every action event."""
+        if self.name.startswith(ENDPOINT_PREFIX):
+            return f"{self.name}@{self.dimension}"
         engine = f"+{self.engine}" if self.engine else ""
         return f"{self.name}@{self.weight_hash[:HASH_PREFIX]}{engine}"
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from streamer import extras
 from streamer.errors import Unavailable, UsageError
-from streamer.scoring.encoders.identity import HASH_PREFIX, EncoderIdentity, embedding_dimension, weight_hash
+from streamer.scoring.encoders.identity import (
+    ENDPOINT_PREFIX,
+    HASH_PREFIX,
+    EncoderIdentity,
+    embedding_dimension,
+    weight_hash,
+)
 from streamer.scoring.encoders.plain_bert import PlainBert, backend, plain_bert
 
 if TYPE_CHECKING:
@@ -77,6 +83,10 @@ def find_encoder(name: str) -> EncoderFiles:
     UsageError : no such encoder, its files cannot be used, or the engine cannot run them; the message says what to do.
     Unavailable : the hub did not answer and the files are not here.
     """
+    if name.startswith(ENDPOINT_PREFIX):
+        raise UsageError(
+            f"{name} is asked for at an endpoint, and this needs an encoder that runs on this machine"
+        )
     base, engine = _parted(name)
     found = _find(base)
     if engine is None and base == found.identity.id:
@@ -169,6 +179,8 @@ def _local(path: Path) -> EncoderFiles:
             f"there is no encoder folder at {path}; write the folder of a saved sentence-transformers model"
         )
     folder = path.resolve()
+    if folder.name.startswith(ENDPOINT_PREFIX):
+        raise UsageError(f"a folder called {folder.name} would pass for a model at an endpoint: rename it")
     return EncoderFiles(
         EncoderIdentity(folder.name, "local", weight_hash(folder), embedding_dimension(folder)), folder
     )

@@ -48,7 +48,12 @@ class Installation:
         self.leader, self.waiting = RecalibratorMetrics(), RecalibratorMetrics()
         self._draw = random.Random(7)
         for worker in self.workers:
-            worker.watch_encoder(lambda: round(10 * time.monotonic()), lambda: round(90 * time.monotonic()))
+            worker.watch_encoder(
+                lambda: round(10 * time.monotonic()),
+                lambda: round(90 * time.monotonic()),
+                lambda: round(30 * time.monotonic()),
+                time.monotonic,
+            )
             self.policies(worker, version=7)
         self.leader.set_leader(True)
         self.lead(self.leader)

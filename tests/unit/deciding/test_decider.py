@@ -14,7 +14,7 @@ import pytest
 
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
-from streamer.errors import Unavailable
+from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.actions import decode_action
 from streamer.events.limits import Limits
 from streamer.events.responses import content_hash, decode_responses
@@ -459,6 +459,22 @@ def test_a_text_that_cannot_be_encoded_holds_its_own_batch_only(
         raw(batch(batch_id="a")),
         raw(batch(batch_id="b", texts=["cannot be encoded", "x"])),
         raw(batch(batch_id="c")),
+    )
+    assert [o.reason for o in outcomes] == ["scored", "scorer_failed", "scored"]
+
+
+def test_an_encoder_that_was_given_up_holds_what_it_is_needed_for(world: World) -> None:
+    world.decide(raw(batch(batch_id="a", texts=["known", "too"])))
+
+    def given_up(texts: Sequence[str]) -> Any:
+        raise EncoderGivenUp("the endpoint still does not answer")
+
+    world.encoder.encode = given_up  # type: ignore[assignment]
+    scored = [{"id": "r1", "text": "yes", "score": 0.9}, {"id": "r2", "text": "no", "score": 0.1}]
+    outcomes = world.decide(
+        raw(batch(batch_id="b", texts=["known", "too"])),
+        raw(batch(batch_id="c", texts=["known", "not this one"])),
+        raw(batch("judge", batch_id="d", responses=scored)),
     )
     assert [o.reason for o in outcomes] == ["scored", "scorer_failed", "scored"]
 

@@ -1,0 +1,195 @@
+"""Vectors of texts from an endpoint that speaks OpenAI's embeddings protocol, many requests at once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import re
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from streamer.errors import BadData, Unavailable
+from streamer.labels.llm.client import Client, RequestFailed, text_of
+from streamer.labels.llm.endpoint import ChatEndpoint
+from streamer.labels.llm.pace import Pace
+from streamer.labels.llm.pool import Pool
+from streamer.labels.llm.record import Message, TokenUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from decimal import Decimal
+
+    from numpy.typing import NDArray
+
+    from streamer.labels.llm.record import Exchange, Price
+
+_STATUS = re.compile(r"\d{3}(?=:)")
+_TEXTS = 128
+_BYTES = 200_000
+"""Of one request, at most, but for a single text: OpenAI takes 300,000 tokens, and a token is at least a byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingsEndpoint(ChatEndpoint):
+    """Where the model is and how it is asked; `price` is of its tokens, None: not known."""
+
+    whose: ClassVar[str] = "the encoder's"
+
+    price: Price | None = None
+
+
+class Embeddings:
+    """Asks a model for the vectors of texts. Implements `streamer.scoring.encoders.endpoint_encoder.EmbeddingRequests`.
+
+    Parameters
+    ----------
+    endpoint : where and how.
+
+    Attributes
+    ----------
+    tokens : of all texts so far, as the endpoint counted them.
+
+    Raises
+    ------
+    UsageError : the extra is not installed.
+
+    Notes
+    -----
+    Thread-safe. Requests run on an event loop in a thread of its own, at most `endpoint.concurrency` at a time. Call
+    `close` at the end.
+    """
+
+    def __init__(self, endpoint: EmbeddingsEndpoint) -> None:
+        self._endpoint = endpoint
+        pace = Pace(clock=time.monotonic, sleep=asyncio.sleep)
+        self._requests = _Requests(
+            endpoint, sleep=asyncio.sleep, jitter=random.random, clock=time.monotonic, pace=pace
+        )
+        self._pool = Pool("encoder-endpoint")
+        self.tokens = 0
+
+    @property
+    def model(self) -> str:
+        """The model's name at the endpoint."""
+        return self._endpoint.model
+
+    @property
+    def host(self) -> str:
+        """The host that gets the texts."""
+        return self._endpoint.host
+
+    @property
+    def cost(self) -> Decimal | None:
+        """What all texts so far cost, in the price list's currency; None without a price."""
+        price = self._endpoint.price
+        return None if price is None else price.cost(TokenUsage(self.tokens, 0))
+
+    def vectors(
+        self, texts: Sequence[str], dimensions: int | None = None
+    ) -> Generator[tuple[slice, NDArray[np.float32]]]:
+        """Yield the vectors of texts, some at a time as they come: which texts, and rows of shape (how many, d).
+
+        Parameters
+        ----------
+        texts : none of them empty.
+        dimensions : the length to ask for; None: the model's own. Rows of another length are yielded as they are.
+
+        Raises
+        ------
+        Unavailable : the endpoint is unavailable, busy or failing, or replies with something else, after all tries.
+        UsageError : it takes no request at all: wrong key, unknown model, no credit left.
+        BadData : it does not take one of these texts, or its vector of one is no direction.
+        """
+        parameters: dict[str, object] = {"model": self.model}
+        if dimensions is not None:
+            parameters["dimensions"] = dimensions
+        parts = list(_parts(texts))
+        jobs = (partial(self._ask, texts[part], parameters) for part in parts)
+        with closing(self._pool.finished(jobs, ahead=2 * self._endpoint.concurrency)) as groups:
+            for group in groups:
+                yield from ((parts[number], rows) for number, rows in group)
+
+    def close(self) -> None:
+        """Cancel what is asked and close the connections. May be called twice."""
+        self._pool.close(self._requests.close)
+
+    async def _ask(self, texts: Sequence[str], parameters: Mapping[str, object]) -> NDArray[np.float32]:
+        messages = tuple(Message("user", text) for text in texts)
+        exchanges = await self._requests.ask(messages, parameters)
+        last = exchanges[-1]
+        if last.vectors is None:
+            raise self._unanswered(last)
+        self.tokens += last.usage.prompt if last.usage else 0
+        return last.vectors
+
+    def _unanswered(self, exchange: Exchange) -> Exception:
+        # Of a refusal the status alone: what an endpoint says of a request may quote people's texts.
+        status = _STATUS.match(exchange.detail or "")
+        detail = exchange.detail if status is None else f"status {status[0]}"
+        said = f"{self.host}, model {self.model}, {exchange.problem}: {detail}"
+        if exchange.problem in ("rejected", "malformed_reply"):
+            return BadData(f"the encoder's endpoint gives no vectors of these texts ({said})")
+        return Unavailable(f"the encoder's endpoint does not answer ({said})")
+
+
+class _Requests(Client):
+    """Asks for the vectors of some texts, a text a message."""
+
+    async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:
+        return await self.client.embeddings.create(
+            input=[message.content for message in messages], **parameters
+        )
+
+    def read(self, reply: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
+        try:
+            places = [one.index for one in reply.data]
+            with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+                rows = np.array([one.embedding for one in reply.data], dtype=np.float32)
+        except (AttributeError, TypeError, ValueError):
+            raise RequestFailed(
+                "server_error", "the reply holds no list of embeddings of one length"
+            ) from None
+        if rows.ndim != 2 or not rows.shape[1]:
+            raise RequestFailed("server_error", "the reply holds no list of embeddings of one length")
+        if places != list(range(len(messages))):
+            # Whether the place or the number is right cannot be told.
+            raise RequestFailed(
+                "server_error",
+                f"{len(messages)} texts were sent, and embeddings of the numbers {_shown(places)} came, in this order",
+            )
+        good = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
+        if not good.all():
+            raise RequestFailed(
+                "malformed_reply",
+                f"embedding {int(good.argmin())} has numbers that are not finite, or only zeros",
+            )
+        used = getattr(getattr(reply, "usage", None), "prompt_tokens", None)
+        return {
+            "vectors": rows,
+            "model": text_of(getattr(reply, "model", None)),
+            "usage": TokenUsage(used, 0) if isinstance(used, int) and used >= 0 else None,
+        }
+
+
+def _parts(texts: Sequence[str]) -> Iterator[slice]:
+    """Return how texts are parted into requests."""
+    start, size = 0, 0
+    for place, text in enumerate(texts):
+        length = len(text.encode("utf-8", "surrogatepass"))
+        if place - start == _TEXTS or (place > start and size + length > _BYTES):
+            yield slice(start, place)
+            start, size = place, 0
+        size += length
+    if texts:
+        yield slice(start, len(texts))
+
+
+def _shown(places: Sequence[object]) -> str:
+    first = ", ".join(str(place)[:20] for place in itertools.islice(places, 8))
+    return f"{first}, ..." if len(places) > 8 else first or "none"
