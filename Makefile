@@ -55,7 +55,7 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder $(ARGS)
 	@if [ -z '$(ARGS)' ]; then \
 		OMP_NUM_THREADS=1 $(POOLED) --numprocesses=$(PROCESSES) --dist=loadfile $(POOLED_TESTS); \
 	fi
