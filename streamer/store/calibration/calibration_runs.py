@@ -175,34 +175,38 @@ class Calibrations:
         return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
 
     def shown(self, gate: str, kind: str, *, before: datetime, deadline: timedelta) -> list[tuple[str, bool]]:
-        """To whom the review page showed drawn answers before a moment, in order, and whether no label had come by the deadline."""
-        answers = (
-            (label_revisions.c.gate == batches.c.gate)
-            & (label_revisions.c.batch_id == batches.c.batch_id)
-            & (label_revisions.c.attempt == batches.c.attempt)
-            & (label_revisions.c.response_id == responses.c.response_id)
-            & (label_revisions.c.kind == kind)
-        )
-        first = (
-            sa.select(sa.func.min(label_revisions.c.received_at)).where(answers).correlate(batches, responses)
-        ).scalar_subquery()
-        query = (
-            sa.select(review_offers.c.labeller, review_offers.c.offered_at, first)
-            .join(batches, batches.c.id == review_offers.c.batch)
-            .join(
-                responses,
-                (responses.c.batch == review_offers.c.batch)
-                & (responses.c.position == review_offers.c.position),
-            )
-            .where(
-                batches.c.gate == gate,
-                responses.c.drawn,
-                review_offers.c.kind == kind,
-                review_offers.c.offered_at < before,
-            )
-            .order_by(review_offers.c.offered_at, review_offers.c.token)
-        )
+        """To whom the review page showed drawn answers before a moment, in order; True where no label came by the deadline.
+
+        Labels that the gate does not read have not come.
+        """
         with self._database.reading() as connection:
+            labels = self._read.table(connection, gate).alias("read")
+            answers = (
+                (labels.c.gate == batches.c.gate)
+                & (labels.c.batch_id == batches.c.batch_id)
+                & (labels.c.attempt == batches.c.attempt)
+                & (labels.c.response_id == responses.c.response_id)
+                & (labels.c.kind == kind)
+            )
+            first = (
+                sa.select(sa.func.min(labels.c.received_at)).where(answers).correlate(batches, responses)
+            ).scalar_subquery()
+            query = (
+                sa.select(review_offers.c.labeller, review_offers.c.offered_at, first)
+                .join(batches, batches.c.id == review_offers.c.batch)
+                .join(
+                    responses,
+                    (responses.c.batch == review_offers.c.batch)
+                    & (responses.c.position == review_offers.c.position),
+                )
+                .where(
+                    batches.c.gate == gate,
+                    responses.c.drawn,
+                    review_offers.c.kind == kind,
+                    review_offers.c.offered_at < before,
+                )
+                .order_by(review_offers.c.offered_at, review_offers.c.token)
+            )
             found = connection.execute(query).all()
         return [(who, came is None or came > at + deadline) for who, at, came in found]
 

@@ -98,6 +98,9 @@ def fill(world: World, **settings: Any) -> None:
         for n in range(BATCHES)
     ]
     world.commit(world.slice(world.lease(), *decisions))
+    for n in range(BATCHES):  # six pages, each shows another answer
+        page = Reviewer(labeller="ana", holder=f"page {n}")
+        assert world.store.reviews.next(page, [GATE], hold=timedelta(minutes=1), now=START) is not None
 
 
 def readings(world: World, store: Store) -> dict[str, Any]:
@@ -127,6 +130,7 @@ def readings(world: World, store: Store) -> dict[str, Any]:
         "late": store.monitoring.late_labels(GATE, after=0, until=ALL, read=ALL),
         "answers": store.answers.audited(GATE, settings=settings, older_than=LATER),
         "new groups": standings[GATE].new_groups,
+        "shown": store.calibration.shown(GATE, "human", before=LATER, deadline=timedelta(hours=2)),
         "run": [one.threshold for one in run.run.candidates],
         "review": store.reviews.progress(ANA, [GATE], since=START, now=LATER).gates,
         "v_severities": world.rows(
