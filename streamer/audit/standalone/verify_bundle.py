@@ -45,7 +45,7 @@ CALIBRATED_FOR = (
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
     "draws": ("method", ("bb",)),
-    "delta": ("method", ("hb", "betting", "selective")),
+    "delta": ("method", ("hb", "betting", "selective", "bernstein")),
     "rho": ("method", ("age",)),
     "grid": ("method", ("selective",)),
     "starts": ("method", ("selective",)),
