@@ -73,5 +73,5 @@ class OneItem:
 
     def above(self, level: float) -> Counted:
         """Count what scores strictly above `level`."""
-        shipped = int(np.searchsorted(self._falling, -level, side="left"))
-        return Counted(shipped, int(self._errors[shipped]))
+        shipped, errors = self.above_each(np.array(level))
+        return Counted(int(shipped), int(errors))

@@ -288,17 +288,10 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
 
 
 def with_promise(given: "Mapping[str, Any]", promise: str | None) -> dict[str, Any]:
-    """Add the method that a promise asks for. Raises `UsageError` where there is no such promise, or another method is named."""
-    from streamer.errors import UsageError
-
+    """Add the method that a promise asks for; raises as `promised_method` does."""
     if promise is None:
         return dict(given)
-    method = registry.promises().get(promise)
-    if method is None:
-        raise UsageError(f"--promise must be one of {', '.join(registry.promises())}, not {promise!r}")
-    if given.get("method", method) != method:
-        raise UsageError(f"--promise {promise} is --method {method}: leave --method {given['method']} out")
-    return {**given, "method": method}
+    return {**given, "method": opt.promised_method(promise, given.get("method"))}
 
 
 def with_floor(

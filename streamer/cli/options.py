@@ -138,6 +138,22 @@ def names(text: str, option: str, *, spelt: Callable[[str], str] = str.strip) ->
     return tuple(found)
 
 
+def promised_method(promise: str, named: str | None) -> str:
+    """Return the method that a promise asks for; `named` is the one that was named beside it, None for none.
+
+    Raises `UsageError` where there is no such promise, or the two differ.
+    """
+    from streamer.calibration.registry import promises as known  # most commands need no calibrators
+
+    promises = known()
+    method = promises.get(promise)
+    if method is None:
+        raise UsageError(f"--promise must be one of {', '.join(promises)}, not {promise!r}")
+    if named not in (None, method):
+        raise UsageError(f"--promise {promise} is --method {method}: leave --method {named} out")
+    return method
+
+
 def duration(value: float | None) -> str:
     """Write seconds the way that `seconds` reads them; ``none`` for None."""
     if value is None:

@@ -8,7 +8,7 @@ import typer
 
 from streamer.calibration.registry import every, promises, weighting_scheme, weighting_schemes
 from streamer.cli.console import percent
-from streamer.cli.options import JsonOption
+from streamer.cli.options import JsonOption, promised_method
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,11 +184,7 @@ def _among_shipped(promise: str | None, method: str, attempts: int) -> str | Non
 
     if promise is None:
         return None
-    if promise not in promises():
-        raise UsageError(f"--promise must be one of {', '.join(promises())}, not {promise!r}")
-    chosen = promises()[promise]
-    if method not in ("mean", chosen):
-        raise UsageError(f"--promise {promise} is --method {chosen}: leave --method {method} out")
+    chosen = promised_method(promise, None if method == "mean" else method)
     if every()[chosen].risk != "selective":
         return None
     if attempts > 1:

@@ -121,8 +121,8 @@ class BatchDecider:
         """Decide `records`, one outcome each, in order.
 
         With `outdated`, earlier outcomes of the same records, they are decided again by the newest policies; scores that
-        are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when the
-        database is unavailable, or the encoder. Nothing is raised for any content on purpose; should it be all the same, the stream finds
+        are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when
+        either is unavailable. Nothing is raised for any content on purpose; should it be all the same, the stream finds
         the record (`streamer.stream.isolation`).
         """
         results: list[Outcome | _Pending] = []

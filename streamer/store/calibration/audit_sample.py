@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from streamer.recalibration.run import SeverityBasis
     from streamer.store.db.schema.types import Row
 
+_BASE_DRAW = (SAMPLED, ~decisions.c.extra_draw)
+"""What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts."""
+
 
 def readable(
     gate: str, settings: GateSettings, *, older_than: datetime, since_version: int | None, drawn: bool = True
@@ -33,9 +36,7 @@ def readable(
 
     `drawn` : by the gate's own audit. False: those that it did not draw.
     """
-    # What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts.
-    base = (SAMPLED, ~decisions.c.extra_draw)
-    by_audit = base if drawn else (~sa.and_(*base),)
+    by_audit = _BASE_DRAW if drawn else (~sa.and_(*_BASE_DRAW),)
     conditions = (
         decisions.c.gate == gate,
         *by_audit,
@@ -145,8 +146,7 @@ def read_label_delays(
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .where(
             decisions.c.gate == gate,
-            SAMPLED,
-            ~decisions.c.extra_draw,
+            *_BASE_DRAW,
             batches.c.attempt == 1,
             decisions.c.decided_at < before,
         )
