@@ -156,7 +156,11 @@ def test_every_expression_has_data_and_alerts_come_as_they_should(
         if not prometheus.query(each.text) and each.place not in promql.empty_while_all_is_well()
     ]
     assert not empty, "\n".join(empty)
-    assert {alert["labels"]["alertname"] for alert in prometheus.alerts()} == {"StreamerDeadMansSwitch"}
+    # A scrape every half second may miss on a busy machine, and what is pending for it ends with the next one.
+    wait(
+        lambda: pending_or_firing(prometheus) == {"StreamerDeadMansSwitch"},
+        "no alert but the dead man's switch",
+    )
 
     # The words of every panel's legend are labels of what comes back.
     for each in promql.panels("|".join(GATES), interval="4s"):
