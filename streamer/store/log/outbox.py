@@ -138,11 +138,11 @@ def queued(
         "action_",
         [row.batch for row in rows if row.batch is not None],
     )
+    # What another worker publishes meanwhile is gone by the second step.
     return [
-        OutboxMessage(
-            row.topic, *(whole[row.id] if row.batch is None else kept[row.batch]), id=row.id, queued=True
-        )
+        OutboxMessage(row.topic, *content, id=row.id, queued=True)
         for row in rows
+        if (content := whole.get(row.id) if row.batch is None else kept.get(row.batch)) is not None
     ]
 
 

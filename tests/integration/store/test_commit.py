@@ -209,6 +209,33 @@ def test_published_and_parked_messages_do_not_come_again(world: World) -> None:
     assert published.published_at is not None
 
 
+def test_what_another_worker_publishes_while_the_queue_is_read_is_left_out(world: World) -> None:
+    """Two workers read the same partition's queue for as long as one of them does not know that its lease has gone."""
+    lease = world.lease()
+    world.commit(
+        world.slice(lease, *(world.decision(offset) for offset in range(2)), world.dead(2), world.dead(3))
+    )
+    sources = [lease.partition]
+    one, two, letter, _other_letter = waiting = world.store.unpublished(sources, limit=10, ownerless=None)
+    other = world.open()
+    publishes = [[one, letter]]
+
+    def published_between_two_reads(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if publishes and "pending_messages" in statement:
+            other.mark_published(publishes.pop())
+
+    engine = world.store._database.engine
+    sa.event.listen(engine, "after_cursor_execute", published_between_two_reads)
+    try:
+        found = world.store.unpublished(sources, limit=10, ownerless=None)
+    finally:
+        sa.event.remove(engine, "after_cursor_execute", published_between_two_reads)
+    assert not publishes
+    assert [message for message in found if message in waiting] == found
+    assert two in found
+    assert letter not in world.store.unpublished(sources, limit=10, ownerless=None)
+
+
 def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: World) -> None:
     lease = world.lease()
     world.commit(
