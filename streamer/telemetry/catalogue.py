@@ -303,8 +303,9 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "exposure_risk_ratio", "gate",
-        "Severity that shipped, averaged over all decisions of the budget period that were read, held ones "
-        "counting 0; estimated from the audit sample, overdue labels at 1.",
+        "Severity that shipped, averaged over all decisions of the budget period that were read, held ones and those of "
+        "a closed gate counting 0; estimated from the audit sample, overdue labels at 1. Verdicts rest on "
+        "streamer_open_exposure_risk_ratio.",
         services="recalibrator",
     ),
     _metric(

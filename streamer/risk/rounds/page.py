@@ -97,8 +97,7 @@ class Pages:
         )
         watch, ended, raised = _with_alert_ids(watch, ended, now, policy)
         closing = closing_alarms(watch, policy)
-        exposure = None if watch.sequence is None else watch.sequence.state.exposure()
-        reason = closing_reason(closing[0], exposure) if closing else None
+        reason = closing_reason(watch, closing[0]) if closing else None
 
         def make_alerts(closed: int | None, refused: str | None) -> list[AlertsV1]:
             events = [

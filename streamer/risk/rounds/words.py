@@ -20,10 +20,10 @@ _STATISTICS = {
 }
 
 
-def closing_reason(alarm: WatchedAlarm, exposure: RiskInterval | None) -> str:
+def closing_reason(watch: GateWatch, alarm: WatchedAlarm) -> str:
     """Say why the gate is closed, for the policy's record."""
     name = "risk alarm" if alarm.kind == "risk" else "selective-risk alarm"
-    return f"{name} {alarm.number}: {_finding(alarm)}{_interval(exposure)}"
+    return f"{name} {alarm.number}: {_finding(alarm)}{_interval(_exposure(watch))}"
 
 
 def alert_of(
@@ -50,7 +50,7 @@ def alert_of(
         "batch": alarm.raised_by,
     }
     if isinstance(state, LabelAlarm):
-        exposure = None if watch.sequence is None else watch.sequence.state.exposure()
+        exposure = _exposure(watch)
         details |= {"closed_by_policy": closed, "false_every": state.bets.false_every}
         if isinstance(state, RiskAlarm):
             details |= {"budget": state.alpha, "theta": state.theta}
@@ -116,12 +116,18 @@ def _finding(alarm: WatchedAlarm) -> str:
     return f"{what}; that is false with a chance of at most {state.bets.chance(seen):.3g}."
 
 
+def _exposure(watch: GateWatch) -> RiskInterval | None:
+    """In this budget period, of what was decided while the gate was open and has been read to the end."""
+    period = None if watch.service is None else watch.service.period
+    return None if period is None else period.open.exposure()
+
+
 def _interval(exposure: RiskInterval | None) -> str:
     if exposure is None or exposure.estimate is None:
         return ""
     return (
-        f" Since the budget period began exposure was {exposure.estimate:.4g}, between {exposure.lower:.4g} and"
-        f" {exposure.upper:.4g}, over {exposure.decisions} decisions."
+        f" Over {exposure.decisions} decisions made while the gate was open, in this budget period, exposure was"
+        f" {exposure.estimate:.4g}, between {exposure.lower:.4g} and {exposure.upper:.4g}."
     )
 
 

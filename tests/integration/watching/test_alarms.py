@@ -59,6 +59,31 @@ def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(
     assert traffic.store.verify_chain() == []
 
 
+def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Callable[..., Traffic]) -> None:
+    """600 decisions of a closed gate made the exposure that the alert told an eighth of what it was."""
+    traffic = light_traffic()
+    rng = np.random.default_rng(11)
+    traffic.open_gate(state="closed", calibrated=True, threshold=None)
+    traffic.decide(600, rng=rng)
+    traffic.open_gate()
+    made = traffic.decide(80, rng=rng, start=START + 600 * MINUTE)
+    traffic.label(made, lambda _: 1.0, at=START + 680 * MINUTE)
+    traffic.watcher().round([traffic.store.gates.get(GATE)], now=START + DAY)
+    (risk,) = (one.alert for one in traffic.store.alerts.list() if one.alert.kind == "risk")
+    watch = traffic.store.monitoring.watch(GATE)
+    assert watch.service is not None
+    assert watch.service.period is not None
+    assert watch.sequence is not None
+    open_time = watch.service.period.open.exposure()
+    assert open_time.decisions <= 80
+    assert watch.sequence.state.exposure().decisions > 600
+    assert risk.details["exposure"] == open_time.estimate
+    assert risk.details["exposure_upper"] == open_time.upper
+    policy = traffic.store.policies.newest(GATE)
+    assert f"Over {open_time.decisions} decisions made while the gate was open" in risk.message
+    assert f"Over {open_time.decisions} decisions made while the gate was open" in policy.reason
+
+
 def test_what_cannot_be_closed_leaves_nothing_half_done(
     new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
