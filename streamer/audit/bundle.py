@@ -65,7 +65,7 @@ def write_bundle(
     parts: dict[str, Iterable[bytes]] = {
         "control.jsonl": (canonical_json(_control(line, gate, salts)) for line in snapshot.control()),
         "outcomes.jsonl": _counted(
-            (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes()), progress
+            (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes({})), progress
         ),
         "checkpoints.jsonl": snapshot.checkpoints(),
         "unchained.jsonl": (canonical_json(row) for row in snapshot.unchained()),

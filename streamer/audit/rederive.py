@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class ActionRules:
-    """Decides batches again. Policies come by the JSON of their rule; the gate of each is built once."""
+    """Decides batches again; the gate of each policy is built once."""
 
     def __init__(self) -> None:
-        self._gates: dict[tuple[str, str, float | None, str], PolicyGate] = {}
+        self._gates: dict[tuple[str, int, Unit], PolicyGate] = {}
 
     def __call__(
         self,
@@ -49,7 +49,7 @@ class ActionRules:
         ValueError
             When policy, scores and what was recorded contradict each other.
         """
-        key = (unit, state, threshold, json.dumps(rule, sort_keys=True))
+        key = (facts["batch"][0], facts["policy"], unit)
         gate = self._gates.get(key)
         if gate is None:
             gate = self._gates[key] = PolicyGate(

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from streamer.audit import signing
 from streamer.audit.policy_signatures import check_signatures
+from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction, reading_of
 from streamer.audit.standalone.verify_bundle import Verifier
 from streamer.errors import Unreadable, UsageError
+from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ class Snapshot(Protocol):
         """Every entry of the control chain."""
         ...
 
-    def outcomes(self) -> Iterator[dict[str, Any]]:
-        """Every outcome, partition by partition, in the order of its chain."""
+    def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
+        """Every outcome, partition by partition, in the order of its chain; those above a height where one is named."""
         ...
 
     def checkpoints(self) -> Iterator[bytes]:
@@ -70,11 +72,13 @@ class Report:
     faults : the first ones, in the order of the record; empty when everything fits.
     notes : what could not be checked, and why.
     counts : how much was checked; `faults` is their total number.
+    reached : None where something does not fit, or there is no checkpoint.
     """
 
     faults: tuple[Fault, ...]
     notes: tuple[str, ...]
     counts: Mapping[str, int]
+    reached: Reached | None
 
 
 def verify_record(
@@ -88,6 +92,7 @@ def verify_record(
     rescorer: Rescorer | None = None,
     policies: Iterable[PolicyVersion] = (),
     policy_keys: PolicyKeys = NO_KEYS,
+    since: Reached | None = None,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> Report:
     """Verify a record.
@@ -103,9 +108,12 @@ def verify_record(
     rescorer : scores stored texts again; None: scores are taken as they are.
     policies : every version of every gate, the oldest of each first; read when their turn comes.
     policy_keys : that policies may be signed with.
+    since : where an earlier verification of this record ended; None: all of it is verified. Outcomes and calibration runs that
+        are older are not read again.
     progress : called with how many outcomes are done.
     """
-    verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules())
+    verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules(), canonical=canonical_json)
+    reached: Reached | None = None
     if outside is None:
         verifier.notes["outside"] = (
             "checkpoints were taken from the database itself: whoever can change the record could have removed"
@@ -116,8 +124,11 @@ def verify_record(
     try:
         verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
         head = snapshot.head()
-        verifier.control(head, _calibrated_again(snapshot.control(), verifier, revisions, inputs))
-        verifier.outcomes(_watched(snapshot.outcomes(), verifier, rescorer, progress))
+        after = _not_again(since, head, verifier)
+        verifier.control(
+            head, _calibrated_again(snapshot.control(), verifier, revisions, inputs, after.get((), 0))
+        )
+        verifier.outcomes(_watched(snapshot.outcomes(after), verifier, rescorer, progress))
         if rescorer is not None:
             rescorer.finish(verifier)
         verifier.unchained(snapshot.unchained())
@@ -127,6 +138,8 @@ def verify_record(
             )
         verifier.heads(head)
         check_signatures(policies, policy_keys, verifier)
+        if (newest := verifier.newest_checkpoint()) is not None and not verifier.faults:
+            reached = Reached(head["record_id"], *newest)
     except UNREADABLE as error:
         verifier.fault(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
@@ -136,11 +149,32 @@ def verify_record(
         faults=tuple(Fault(**fault) for fault in verifier.faults),
         notes=tuple(verifier.notes.values()),
         counts=dict(sorted(verifier.counts.items())),
+        reached=reached,
     )
 
 
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError, Unreadable)
 """What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
+
+
+def _not_again(
+    since: Reached | None, head: Mapping[str, Any], verifier: Verifier
+) -> dict[tuple[Any, ...], int]:
+    """Return the heights up to which chains were verified before; the control chain's under `()`."""
+    if since is None:
+        return {}
+    if since.record_id != head["record_id"]:
+        verifier.fault(
+            "checkpoint", "the record", f"an earlier verification was of the record {since.record_id}"
+        )
+        return {}
+    after = verifier.begin_behind(since.sequence, since.digest)
+    if after:
+        count = sum(height for chain, height in after.items() if chain)
+        verifier.notes["not again"] = (
+            f"{count} outcomes up to checkpoint {since.sequence} were verified before, and not read again"
+        )
+    return after
 
 
 def _reached(verifier: Verifier) -> str:
@@ -154,15 +188,16 @@ def _calibrated_again(
     verifier: Verifier,
     revisions: Callable[[str], Sequence[GateRevision]],
     inputs: Callable[[int], Sequence[SampledGroup]],
+    after: int,
 ) -> Iterator[dict[str, Any]]:
-    """Pass the lines on; calibrate each run again once the verifier has seen its line."""
+    """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
     served: dict[tuple[str, int], Reading] = {}
     for line in lines:
         yield line
         row = line["row"]
         if line["kind"] == "policies" and row is not None:
             served[row["gate"], row["version"]] = reading_of(row)
-        if line["kind"] != "calibration_runs" or row is None:
+        if line["kind"] != "calibration_runs" or row is None or line["height"] <= after:
             continue
         place = f"control, link {line['height']}, calibration_runs id {row['id']}"
         try:

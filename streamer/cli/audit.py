@@ -92,6 +92,14 @@ def verify(
             help="Largest difference allowed between a score and the stored one; default 1e-5.",
         ),
     ] = None,
+    incremental: Annotated[
+        Path | None,
+        typer.Option(
+            "--incremental",
+            metavar="FILE",
+            help="Begin where the last run with this file found everything consistent, and remember in it how far this one came.",
+        ),
+    ] = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 if there is one.
@@ -100,16 +108,18 @@ def verify(
     run's inputs and seed. docs/audit.md says what it detects, and what needs checkpoints kept outside the database.
     """
     from streamer import wiring
+    from streamer.audit.reached import read_reached, write_reached
     from streamer.audit.verification import verify_record
     from streamer.cli.console import note, print_json, progress, say, warn
     from streamer.settings.settings import load_settings
 
     settings = load_settings()
+    since = None if incremental is None else read_reached(incremental)
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
     with wiring.open_store(settings) as store:
         rescorer = wiring.rescorer(settings, tolerance) if rescore else None
-        total = _outcomes(store)
+        total = _outcomes(store) if since is None else None
         with store.evidence.snapshot() as snapshot, progress("verify", total) as done:
             report = verify_record(
                 snapshot,
@@ -121,8 +131,11 @@ def verify(
                 rescorer=rescorer,
                 policies=_policies(store),
                 policy_keys=wiring.policy_keys(settings),
+                since=since,
                 progress=done,
             )
+    if incremental is not None and report.reached is not None:
+        write_reached(incremental, report.reached)
     if json:
         print_json(
             {

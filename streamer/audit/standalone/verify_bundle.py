@@ -341,7 +341,7 @@ class Verifier:
     Parameters
     ----------
     keys : public keys, 32 bytes each, that checkpoints may be signed with.
-    verify_signature, derive : replaceable by faster or fuller ones of the same form.
+    verify_signature, derive, canonical : replaceable by faster or fuller ones of the same form.
 
     Attributes
     ----------
@@ -356,10 +356,12 @@ class Verifier:
         *,
         verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
         derive: Callable[..., Derived | None] = derive_action,
+        canonical: Callable[[object], bytes] = canonical_json,
     ) -> None:
         self._keys = {sha256(key): key for key in keys}
         self._verify_signature = verify_signature
         self._derive = derive
+        self._canonical = canonical
         self.faults: list[dict[str, str]] = []
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -374,6 +376,8 @@ class Verifier:
         self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
         self._salts: dict[str, bytes] = {}
         self._rules: dict[int, Any] = {}
+        self._rule_of_policy: dict[tuple[str, int], Any] = {}
+        self._begins: dict[tuple[Any, ...], tuple[int, str, int]] = {}
 
     def fault(self, check: str, place: str, detail: str) -> None:
         """Remember that something does not fit."""
@@ -462,6 +466,8 @@ class Verifier:
             heads: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), facts["control"])]
             heads += [((h["log_id"], h["topic"], h["partition"]), h) for h in facts["partitions"]]
             for chain, head in heads:
+                if head["height"] < self._begins.get(chain, (0,))[0]:
+                    continue
                 self._marks.setdefault(chain, {}).setdefault(head["height"], []).append(
                     (head["hash"], sequence)
                 )
@@ -632,10 +638,44 @@ class Verifier:
 
     # the partitions' chains
 
+    def begin_behind(self, sequence: int, digest: str) -> dict[tuple[Any, ...], int]:
+        """Take the partitions as they were at a checkpoint that was read, and whose record was verified up to there.
+
+        To be called before `control`. Returns the height of each chain at that checkpoint, the control chain's under `()`:
+        links up to there are not to be given to `outcomes`. It is empty where the checkpoint of this number is gone or
+        another one, which is a fault.
+        """
+        found = self._checkpoints.get(sequence)
+        if found is None or found["digest"] != digest:
+            self.fault(
+                "checkpoint",
+                f"checkpoint {sequence}",
+                "an earlier verification came this far, and it is gone"
+                if found is None
+                else f"it is not the one that an earlier verification came to ({found['origin']})",
+            )
+            return {}
+        for head in found["facts"]["partitions"]:
+            chain = (head["log_id"], head["topic"], head["partition"])
+            self._begins[chain] = (head["height"], head["hash"], head["next_offset"] - 1)
+        heights = {chain: height for chain, (height, _, _) in self._begins.items()}
+        return heights | {(): found["facts"]["control"]["height"]}
+
+    def newest_checkpoint(self) -> tuple[int, str] | None:
+        """Number and SHA-256 of the newest checkpoint that was read."""
+        newest = max(self._checkpoints, default=None)
+        return None if newest is None else (newest, self._checkpoints[newest]["digest"])
+
+    def _begin(self, chain: tuple[Any, ...]) -> tuple[int, str, int]:
+        """Height, hash and last offset before the first link that is read."""
+        genesis = sha256(b"streamer.chain.v1\x00" + canonical_json(list(chain)))
+        return self._begins.get(chain, (0, genesis, -1))
+
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
         """Verify the chains of outcomes, which come partition by partition."""
         at: tuple[Any, ...] | None = None
         height, link, last = 0, "", -1
+        self.counts["outcomes"] += 0  # none is a finding, too
         for line in lines:
             source = tuple(line["source"][:3])
             name, offset = f"{source[1]}[{source[2]}]", line["source"][3]
@@ -644,9 +684,8 @@ class Verifier:
                     self._ends[at] = (height, link, last)
                 if source in self._ends:
                     self.fault("chain", name, "its outcomes are not in one piece")
-                at, height, last = source, 0, -1
-                link = sha256(b"streamer.chain.v1\x00" + canonical_json(list(source)))
-                self._mark(source, 0, link, name)
+                at, (height, link, last) = source, self._begin(source)
+                self._mark(source, height, link, name)
             height += 1
             facts = line.get("facts")
             place = f"{name}, link {height}, offset {offset}"
@@ -664,7 +703,7 @@ class Verifier:
                     "format": 1, "kind": line["kind"], "source": line["source"], "height": height,
                     "recorded_at": line["recorded_at"], "facts": facts,
                 }  # fmt: skip
-                if link and sha256(bytes.fromhex(link) + canonical_json(sealed)) != line["hash"]:
+                if link and sha256(bytes.fromhex(link) + self._canonical(sealed)) != line["hash"]:
                     self.fault("chain", place, f"the {line['kind']} is not what was recorded")
                 self._about(line, facts, place)
             link, last = line["hash"], offset
@@ -693,12 +732,12 @@ class Verifier:
             self.counts["texts not given or erased"] += 1
         else:
             sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
-            mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
+            mac = hmac.digest(bytes.fromhex(content["salt"]), self._canonical(sealed), "sha256")
             self.counts["texts"] += 1
             if mac.hex() != facts["content_mac"]:
                 self.fault("seal", place, "the texts, references, metadata or content hash were changed")
         if action is not None:
-            digest = canonical_json([action["topic"], _hex(action["key"]), action["headers"]])
+            digest = self._canonical([action["topic"], _hex(action["key"]), action["headers"]])
             value = _decoded(action["value"])
             if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
                 self.fault("action", place, "the published action, its key or its headers were changed")
@@ -777,9 +816,9 @@ class Verifier:
             else:
                 # A blank text scores 0; which of those was blank is unknown without texts.
                 blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
-            rule = policy.get("rule") or {"kind": "indicator", "parameters": {}, "curve": None}
+            rule = self._rule_of(policy)
             derived = self._derive(
-                json.loads(rule) if isinstance(rule, str) else rule,
+                rule,
                 unit=facts["unit"], state=policy["state"], threshold=policy["threshold"],
                 scores=scores, blank=blank, facts=facts,
             )  # fmt: skip
@@ -806,6 +845,13 @@ class Verifier:
         elif reason and facts["reason"] != reason:
             self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
         return best
+
+    def _rule_of(self, policy: dict[str, Any]) -> Any:
+        key = (policy["gate"], policy["version"])
+        if key not in self._rule_of_policy:
+            rule = policy.get("rule") or {"kind": "indicator", "parameters": {}, "curve": None}
+            self._rule_of_policy[key] = json.loads(rule) if isinstance(rule, str) else rule
+        return self._rule_of_policy[key]
 
     def _draw(
         self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], best: Any, place: str
@@ -944,10 +990,10 @@ class Verifier:
         known = {(h["log_id"], h["topic"], h["partition"]): h for h in head["partitions"]}
         for chain in sorted({*known, *self._ends, *(chain for chain in self._marks if chain)}):
             name = f"{chain[1]}[{chain[2]}]"
-            genesis = sha256(b"streamer.chain.v1\x00" + canonical_json(list(chain)))
+            begin = self._begin(chain)
             if chain not in self._ends:
-                self._mark(chain, 0, genesis, name)
-            height, link, last = self._ends.get(chain, (0, genesis, -1))
+                self._mark(chain, begin[0], begin[1], name)
+            height, link, last = self._ends.get(chain, begin)
             self._end(chain, name, height, link, known.get(chain), last)
             if chain in known:
                 self._next_offset(chain, name, known[chain]["next_offset"])

@@ -37,7 +37,7 @@ from streamer.store.log import chain
 from streamer.store.log.progress import in_partition, partition_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
@@ -104,8 +104,8 @@ class ChainedRowsSnapshot:
                 yield self._control_line(entry, rows.get((entry["kind"], entry["subject"])))
             height = page[-1]["chain_height"]
 
-    def outcomes(self) -> Iterator[dict[str, Any]]:
-        """Every outcome, partition by partition, in the order of its chain."""
+    def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
+        """Every outcome, partition by partition, in the order of its chain; those above a height where one is named."""
         named = sa.union(
             sa.select(progress.c.log_id, progress.c.topic, progress.c.partition),
             sa.select(outcomes.c.log_id, outcomes.c.topic, outcomes.c.partition),
@@ -114,7 +114,7 @@ class ChainedRowsSnapshot:
             sa.select(named).order_by(named.c.log_id, named.c.topic, named.c.partition)
         ).all()
         for place in places:
-            for page in pages(self._connection, Partition(*place)):
+            for page in pages(self._connection, Partition(*place), after=after.get(tuple(place), 0)):
                 about = OutcomeRows(self._connection, page)
                 for row in page:
                     yield _outcome_line(row, about)

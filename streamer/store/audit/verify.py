@@ -119,11 +119,11 @@ def _outside_every_chain(connection: sa.Connection) -> list[ChainFault]:
     return [ChainFault(Partition("", "", 0), 0, None, f"the decision of {key} belongs to no offset")]
 
 
-def pages(connection: sa.Connection, partition: Partition) -> Iterator[Sequence[Row]]:
-    """Read a partition's outcomes in the order of their chain."""
+def pages(connection: sa.Connection, partition: Partition, *, after: int = 0) -> Iterator[Sequence[Row]]:
+    """Read a partition's outcomes in the order of their chain, those above a height."""
     place = (outcomes.c.chain_height, outcomes.c.offset)
     query = sa.select(outcomes).where(in_partition(partition, outcomes)).order_by(*place).limit(_PAGE)
-    page = connection.execute(query).mappings().all()
+    page = connection.execute(query.where(place[0] > after) if after else query).mappings().all()
     while page:
         yield page
         reached = (page[-1]["chain_height"], page[-1]["offset"])

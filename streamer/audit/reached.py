@@ -1,0 +1,63 @@
+"""How far a verification came, remembered in a file outside the database for the next one to begin there."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FORM = "streamer.verified.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a verification came that found nothing.
+
+    Attributes
+    ----------
+    record_id : which record that was.
+    sequence, digest : number and SHA-256 of the newest checkpoint that it read, in hexadecimal.
+    """
+
+    record_id: str
+    sequence: int
+    digest: str
+
+
+def read_reached(path: Path) -> Reached | None:
+    """Read what `write_reached` wrote; None where there is no such file yet. Raises `UsageError` for anything else."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    try:
+        fields = json.loads(text)
+        form, found = fields.pop("form"), Reached(**fields)
+    except (ValueError, TypeError, AttributeError, KeyError):
+        form, found = None, None
+    if form != _FORM or found is None or type(found.sequence) is not int:
+        raise UsageError(
+            f"{path} is no file of `streamer audit verify --incremental`; name another one, or remove it to begin anew"
+        )
+    return found
+
+
+def write_reached(path: Path, reached: Reached) -> None:
+    """Write it in one step, so that a crash leaves the file as it was. Raises `UsageError` where it cannot be written."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(json.dumps({"form": _FORM} | asdict(reached)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error}") from error

@@ -1,0 +1,173 @@
+"""`audit verify --incremental`: what was recorded since the last run is verified in full, and nothing older is read again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.reached import Reached, read_reached, write_reached
+from streamer.audit.standalone.verify_bundle import complete_lines, sha256
+from streamer.cli import main
+from streamer.errors import UsageError
+from tests.integration.audit.attacker import breaking_in, cut_tail, rebuild_outcomes
+from tests.integration.audit.history import Scribe, event
+from tests.integration.audit.test_audit_commands import here
+from tests.integration.audit.test_tampering import CHANGES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.audit.conftest import Record
+
+__all__ = ["here"]
+
+ON_SQLITE = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
+
+# Changes to labels by the topic that were verified before. All but the one of a date show in what belongs to no chain, or in
+# what a run says it has read, all of which every verification reads.
+OLDER = "source = 'topic' AND batch_id = 'batch-3'"
+UNSEEN = "UPDATE label_revisions SET effective_at"
+
+
+def at_checkpoint(record: Record, sequence: int) -> Reached:
+    """What a run has remembered that was made right after a checkpoint."""
+    lines = complete_lines(record.file.read_bytes())
+    value = lines[sequence - 1]
+    return Reached(json.loads(value)["record_id"], sequence, sha256(value))
+
+
+def test_only_what_came_since_is_read(record: Record) -> None:
+    whole = record.verify()
+    assert whole.faults == ()
+    assert whole.reached == at_checkpoint(record, 3)
+    rest = record.verify(since=at_checkpoint(record, 2))
+    assert rest.faults == ()
+    assert rest.reached == whole.reached
+    older = sum(
+        head["height"] for head in json.loads(complete_lines(record.file.read_bytes())[1])["partitions"]
+    )
+    assert 0 < rest.counts["outcomes"] == whole.counts["outcomes"] - older
+    assert rest.counts["calibrations derived again"] == 1 < whole.counts["calibrations derived again"]
+    assert f"{older} outcomes up to checkpoint 2 were verified before, and not read again" in rest.notes
+
+    with wiring.open_store(record.settings) as store:
+        scribe = Scribe(store, record.settings)
+        scribe.deliver(
+            (event("each", n) for n in range(70, 75)), partition=7
+        )  # a partition that no checkpoint knew
+        scribe.checkpoint()
+    assert whole.reached is not None
+    later = record.verify(since=whole.reached)
+    assert later.faults == ()
+    assert later.counts["outcomes"] == 4 + 5
+    assert later.reached == at_checkpoint(record, 4)
+    none = record.verify(since=later.reached)
+    assert (none.faults, none.counts["outcomes"]) == ((), 0)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(("statement", "place", "said"), CHANGES)
+def test_a_change_behind_the_checkpoint_is_named(
+    record: Record, statement: str, place: str, said: str
+) -> None:
+    """As a whole verification does, unless the row was verified before."""
+    since = at_checkpoint(record, 2)
+    with breaking_in(record.url) as connection:
+        connection.exec_driver_sql(statement)
+    report = record.verify(since=since)
+    if statement.startswith(UNSEEN):
+        assert report.faults == ()
+        assert record.verify().faults != ()
+        return
+    assert report.faults
+    assert report.reached is None
+    if OLDER in statement:
+        return
+    found = [(fault.place, fault.detail) for fault in report.faults]
+    assert any(place in where and said in what for where, what in found[:3]), found[:5]
+
+
+def test_a_history_that_was_made_anew_since_contradicts_a_checkpoint(record: Record) -> None:
+    since = at_checkpoint(record, 2)
+    with breaking_in(record.url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE decisions SET segment = 'x' WHERE batch = (SELECT max(batch) FROM decisions) - 12"
+        )
+        rebuild_outcomes(connection)
+    assert any("made of another history" in fault.detail for fault in record.verify(since=since).faults)
+
+
+def test_a_tail_that_was_cut_off(record: Record) -> None:
+    since = at_checkpoint(record, 3)
+    with breaking_in(record.url) as connection:
+        cut_tail(connection, 1)
+    assert record.verify(since=since).faults == (), "what is younger than the last checkpoint"
+    with breaking_in(record.url) as connection:
+        cut_tail(connection, 8)
+    assert any("ends at link" in fault.detail for fault in record.verify(since=since).faults)
+
+
+@ON_SQLITE
+def test_the_checkpoint_itself_is_gone_or_another(record: Record) -> None:
+    since = at_checkpoint(record, 2)
+    other = Reached(since.record_id, since.sequence, "0" * 64)
+    assert [fault.place for fault in record.verify(since=other).faults] == ["checkpoint 2"]
+    ahead = Reached(since.record_id, 9, since.digest)
+    (fault,) = record.verify(since=ahead).faults
+    assert (fault.place, fault.detail) == (
+        "checkpoint 9",
+        "an earlier verification came this far, and it is gone",
+    )
+    elsewhere = Reached("ab" * 32, since.sequence, since.digest)
+    assert [fault.check for fault in record.verify(since=elsewhere).faults] == ["checkpoint"]
+
+
+def test_the_command_goes_on_where_it_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def verify() -> tuple[int, Any]:
+        status = main(["audit", "verify", "--incremental", "verified.json", "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    status, first = verify()
+    assert (status, first["counts"]["outcomes"]) == (0, 140)
+    status, second = verify()
+    assert (status, second["counts"]["outcomes"]) == (0, 4)
+    assert main(["audit", "checkpoint"]) == 0
+    capsys.readouterr()
+    assert verify()[1]["counts"]["outcomes"] == 4
+    assert verify()[1]["counts"]["outcomes"] == 0
+    kept = (here / "verified.json").read_text()
+    with breaking_in("sqlite:///record.db") as connection:
+        connection.exec_driver_sql("UPDATE gates SET seed = 7 WHERE name = 'each'")
+    assert verify()[0] == 3
+    assert (here / "verified.json").read_text() == kept
+    (here / "verified.json").write_text('{"form": "another"}')
+    assert main(["audit", "verify", "--incremental", "verified.json"]) == 2
+    assert "is no file of `streamer audit verify --incremental`" in capsys.readouterr().err
+    assert main(["audit", "verify", "--incremental", "nowhere/verified.json"]) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"form": "streamer.verified.v1", "record_id": "a", "sequence": "1", "digest": "b"}',
+        "\x00",
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "verified.json"
+    assert read_reached(path) is None
+    path.write_text(text)
+    with pytest.raises(UsageError, match="remove it to begin anew"):
+        read_reached(path)
+    with pytest.raises(UsageError, match="cannot read"):
+        read_reached(tmp_path)
+    with pytest.raises(UsageError, match="cannot write"):
+        write_reached(tmp_path / "no" / "folder", Reached("a", 1, "b"))
+    write_reached(path, Reached("a", 1, "b"))
+    assert read_reached(path) == Reached("a", 1, "b")
