@@ -101,10 +101,10 @@ class Site:
 
 
 @contextmanager
-def a_site(
+def empty_site(
     broker: KafkaBroker, database_url: str, prefix: str, directory: Path, stack: ExitStack
 ) -> Iterator[Site]:
-    """Make the topics and the schema, and a gate with a cut in force."""
+    """Make the topics and the schema."""
     environment = {
         "STREAMER_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap,
         "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
@@ -129,7 +129,19 @@ def a_site(
     wiring.migrate(settings)
     wiring.create_topics(settings)
     with wiring.open_store(settings) as store:
-        store.gates.create(
+        try:
+            yield Site(settings, environment, store, directory, stack)
+        finally:
+            stack.close()  # workers end before the store does
+
+
+@contextmanager
+def a_site(
+    broker: KafkaBroker, database_url: str, prefix: str, directory: Path, stack: ExitStack
+) -> Iterator[Site]:
+    """Make the topics and the schema, and a gate with a cut in force."""
+    with empty_site(broker, database_url, prefix, directory, stack) as one:
+        one.store.gates.create(
             GATE,
             GateSettings(
                 encoder="external:made-up",
@@ -143,11 +155,8 @@ def a_site(
             by="test",
             reason="test",
         )
-        put_in_force(store, 0.6)
-        try:
-            yield Site(settings, environment, store, directory, stack)
-        finally:
-            stack.close()  # workers end before the store does
+        put_in_force(one.store, 0.6)
+        yield one
 
 
 def put_in_force(store: Store, cut: float, name: str = GATE) -> None:
