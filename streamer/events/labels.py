@@ -15,6 +15,7 @@ from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.structured_mode import data_of
 from streamer.gates import labeller_names
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
@@ -82,6 +83,7 @@ def decode_label(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Labels
     BadMessage
         With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
     """
+    value = data_of(value, limits)
     event = _reader.read(value, limits)
     json_structure.check_structure(value or b"", limits.max_depth)
     check_label(event, limits)

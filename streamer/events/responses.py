@@ -19,6 +19,7 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.events.structured_mode import data_of
 from streamer.gates.batch_key import BatchKey
 from streamer.signing.canonical_json import canonical_json
 
@@ -175,6 +176,7 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     BadMessage
         With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
     """
+    value = data_of(value, limits)
     try:
         event = _reader.read(value, limits)
     except BadMessage as bad:
