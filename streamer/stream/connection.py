@@ -6,23 +6,30 @@ import contextlib
 import inspect
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
 from streamer.security.loopback import is_loopback
 from streamer.stream.log_limits import drop_farewells
+from streamer.stream.oauth_tokens import TokenCommand, TokenFile, aiokafka_provider, kafka_python_provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from streamer.stream.oauth_tokens import Tokens
+
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_TOKEN_FILE, _TOKEN_COMMAND = "sasl.oauthbearer.token.location", "sasl.oauthbearer.token.command"
 _SECURITY = frozenset(
     {
         "security.protocol",
         "sasl.mechanism",
         "sasl.username",
         "sasl.password",
+        _TOKEN_FILE,
+        _TOKEN_COMMAND,
         "ssl.ca.location",
         "ssl.certificate.location",
         "ssl.key.location",
@@ -42,7 +49,8 @@ class KafkaConnection:
     properties : Kafka client properties. Security is written as librdkafka does (``security.protocol``,
         ``sasl.mechanism``, ``sasl.username``, ``sasl.password``, ``ssl.ca.location``,
         ``ssl.certificate.location``, ``ssl.key.location``, ``ssl.key.password``,
-        ``ssl.endpoint.identification.algorithm``); any other one (``client.id``, ``request.timeout.ms``,
+        ``ssl.endpoint.identification.algorithm``), with ``sasl.oauthbearer.token.location`` (a file) or
+        ``sasl.oauthbearer.token.command`` for tokens of OAUTHBEARER; any other one (``client.id``, ``request.timeout.ms``,
         ``metadata.max.age.ms``, ...) goes to each client library that knows it.
     api_version : the protocol level that kafka-python assumes; None asks the broker. The embedded
         broker needs it stated.
@@ -73,7 +81,9 @@ class KafkaConnection:
                 raise UsageError(
                     f"sasl.mechanism must be one of {', '.join(_MECHANISMS)}, not {self._mechanism!r}"
                 )
-            if not (self.properties.get("sasl.username") and self.properties.get("sasl.password")):
+            if self._mechanism == "OAUTHBEARER":
+                self._tokens()
+            elif not (self.properties.get("sasl.username") and self.properties.get("sasl.password")):
                 raise UsageError(f"{self.protocol} needs sasl.username and sasl.password")
         elif any(name.startswith("sasl.") for name in self.properties):
             raise UsageError(f"sasl properties are given, but security.protocol is {self.protocol}")
@@ -125,23 +135,40 @@ class KafkaConnection:
     def for_aiokafka(self, client: Callable[..., Any]) -> dict[str, Any]:
         """Arguments for an aiokafka client class; what is passed through is what its signature knows."""
         known = inspect.signature(client).parameters
-        return self._shared() | self._coerced(
+        return self._shared(aiokafka_provider) | self._coerced(
             {name: parameter.default for name, parameter in known.items()},
         )
 
     def for_kafka_python(self, client: Any) -> dict[str, Any]:
         """Arguments for a kafka-python client class (what its ``DEFAULT_CONFIG`` knows)."""
         drop_farewells()
-        arguments = self._shared() | self._coerced(client.DEFAULT_CONFIG)
+        arguments = self._shared(kafka_python_provider) | self._coerced(client.DEFAULT_CONFIG)
         if self.api_version is not None:
             arguments["api_version"] = self.api_version
         return arguments
 
-    def _shared(self) -> dict[str, Any]:
+    def _tokens(self) -> Tokens:
+        """Return where tokens come from. Raises `UsageError` unless that is said in one way."""
+        file, command = self.properties.get(_TOKEN_FILE), self.properties.get(_TOKEN_COMMAND)
+        if (file is None) == (command is None):
+            raise UsageError(f"OAUTHBEARER needs {_TOKEN_FILE} or {_TOKEN_COMMAND}, one of them")
+        if file is not None:
+            return TokenFile(Path(file))
+        try:
+            return TokenCommand(command or "")
+        except ValueError as error:
+            raise UsageError(f"{_TOKEN_COMMAND} is no command: {error}") from None
+
+    def _shared(self, provider: Callable[[Tokens], Any]) -> dict[str, Any]:
         arguments: dict[str, Any] = {"bootstrap_servers": self.servers, "security_protocol": self.protocol}
         if self._uses_tls:
             arguments["ssl_context"] = self._ssl_context()
-        if self._uses_sasl:
+        if self._uses_sasl and self._mechanism == "OAUTHBEARER":
+            arguments |= {
+                "sasl_mechanism": self._mechanism,
+                "sasl_oauth_token_provider": provider(self._tokens()),
+            }
+        elif self._uses_sasl:
             arguments |= {
                 "sasl_mechanism": self._mechanism,
                 "sasl_plain_username": self.properties["sasl.username"],

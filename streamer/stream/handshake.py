@@ -13,8 +13,10 @@ from aiokafka.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
+from aiokafka.protocol.admin import ApiVersionRequest
 
 from streamer.errors import Unavailable, UsageError
+from streamer.stream.oauth_tokens import NoToken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -64,10 +66,14 @@ async def _one(connection: KafkaConnection, server: str, seconds: float) -> None
     try:
         async with asyncio.timeout(seconds), _left_closed(client):
             await client.connect()
+            if "sasl_oauth_token_provider" in arguments:
+                await _take_answer(client, server)
+    except NoToken as error:
+        raise UsageError(str(error)) from error
     except SaslAuthenticationFailed as error:
-        raise UsageError(
-            f"{server} refuses the user {connection.properties.get('sasl.username')}: {error.args[0]}"
-        ) from error
+        user = connection.properties.get("sasl.username")
+        who = "the token" if user is None else f"the user {user}"
+        raise UsageError(f"{server} refuses {who}: {error.args[0]}") from error
     except UnsupportedSaslMechanismError as error:
         raise UsageError(
             f"{server} does not offer the sasl.mechanism {arguments['sasl_mechanism']}"
@@ -84,6 +90,18 @@ async def _one(connection: KafkaConnection, server: str, seconds: float) -> None
         raise UsageError(f"{server} {reason}") from error
     except ssl.SSLError as error:
         raise UsageError(f"{server} and we agree on no TLS: {error.reason or error}") from error
+
+
+async def _take_answer(client: AIOKafkaConnection, server: str) -> None:
+    """Ask something: aiokafka takes every answer to a token for a yes, and who was told no is served nothing."""
+    try:
+        refused = (await client.send(ApiVersionRequest())).error_code != 0
+    except KafkaError:
+        refused = True
+    if refused:
+        raise UsageError(
+            f"{server} refuses the token: it has expired, or is for somebody else; the broker's log says which"
+        )
 
 
 @contextlib.asynccontextmanager

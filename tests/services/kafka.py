@@ -67,16 +67,17 @@ def _cluster_id() -> str:
 class BrokerSecurity:
     """What turns a node into one that asks who is there and what they may do.
 
-    Two listeners join the plain one: SASL_SSL with SCRAM-SHA-256 and -512, and SSL that demands a client's
-    certificate and takes its common name for the principal. On both, only what an ACL allows is allowed; the
-    plain one, which the node itself and a test's admin use, may do everything.
+    Three listeners join the plain one: SASL_SSL with SCRAM-SHA-256 and -512, SSL that demands a client's
+    certificate and takes its common name for the principal, and SASL_SSL with OAUTHBEARER, which believes unsigned
+    tokens. On these only what an ACL allows is allowed; the plain one, which the node itself and a test's admin use,
+    may do everything.
 
     Attributes
     ----------
     authority : whose certificates the node shows and trusts.
     certificate : the node's own.
     users : passwords by name, for SCRAM.
-    scram_port, mtls_port : of the two listeners.
+    scram_port, mtls_port, oauth_port : of the three listeners.
     """
 
     authority: Authority
@@ -84,17 +85,25 @@ class BrokerSecurity:
     users: Mapping[str, str]
     scram_port: int = field(default_factory=free_port)
     mtls_port: int = field(default_factory=free_port)
+    oauth_port: int = field(default_factory=free_port)
 
     def properties(self, port: int, controller_port: int) -> str:
         """The node's properties that differ."""
-        more = f"SCRAM://127.0.0.1:{self.scram_port},MTLS://127.0.0.1:{self.mtls_port}"
+        more = (
+            f"SCRAM://127.0.0.1:{self.scram_port},MTLS://127.0.0.1:{self.mtls_port},"
+            f"OAUTH://127.0.0.1:{self.oauth_port}"
+        )
         module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         return "\n".join(
             (
                 "",
                 f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},{more}",
                 f"advertised.listeners=PLAINTEXT://127.0.0.1:{port},{more}",
-                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SCRAM:SASL_SSL,MTLS:SSL",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SCRAM:SASL_SSL,MTLS:SSL,"
+                "OAUTH:SASL_SSL",
+                "listener.name.oauth.sasl.enabled.mechanisms=OAUTHBEARER",
+                "listener.name.oauth.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer."
+                'OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
                 "listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512",
                 f"listener.name.scram.scram-sha-256.sasl.jaas.config={module}",
                 f"listener.name.scram.scram-sha-512.sasl.jaas.config={module}",

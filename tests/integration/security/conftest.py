@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import time
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +32,15 @@ TOPICS = Topics("guarded.")
 GROUP = "guarded-workers"
 
 
+def token(user: str, *, seconds: float = 3600.0) -> str:
+    """An unsigned token (RFC 7515, appendix A.5) that is good for so many seconds."""
+    now = time.time()
+    parts = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + seconds})
+    return ".".join(
+        [*(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts), ""]
+    )
+
+
 @dataclass(frozen=True)
 class SecuredKafka:
     """The node and everything that proves who one is."""
@@ -39,7 +51,7 @@ class SecuredKafka:
     strangers: Authority
 
     def properties(self, user: str, way: str = "scram") -> dict[str, Any]:
-        """What a user of this name configures, for SCRAM or for a certificate of its own."""
+        """What a user of this name configures, for SCRAM, for a certificate of its own, or for a token."""
         trusted = {"ssl.ca.location": str(self.security.authority.certificate)}
         if way == "mtls":
             own = self.clients[user]
@@ -47,6 +59,12 @@ class SecuredKafka:
                 "security.protocol": "SSL",
                 "ssl.certificate.location": str(own.certificate),
                 "ssl.key.location": str(own.key),
+            }
+        if way == "oauth":
+            return trusted | {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.command": f"printf %s {token(user)}",
             }
         return trusted | {
             "security.protocol": "SASL_SSL",
@@ -56,8 +74,9 @@ class SecuredKafka:
         }
 
     def bootstrap(self, way: str = "scram") -> str:
-        port = self.security.mtls_port if way == "mtls" else self.security.scram_port
-        return f"127.0.0.1:{port}"
+        security = self.security
+        ports = {"scram": security.scram_port, "mtls": security.mtls_port, "oauth": security.oauth_port}
+        return f"127.0.0.1:{ports[way]}"
 
     def connection(self, user: str, way: str = "scram", **changes: str) -> KafkaConnection:
         return KafkaConnection(self.bootstrap(way), self.properties(user, way) | changes)

@@ -23,7 +23,7 @@ from streamer.stream.publisher import Publisher
 from streamer.stream.tail import Tail
 from tests.faults.site import GATE, event
 from tests.faults.worker_process import WorkerProcess
-from tests.integration.security.conftest import TOPICS
+from tests.integration.security.conftest import TOPICS, token
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.relaying import MOST_BEHIND, a_relay
 
@@ -63,6 +63,9 @@ def act(
     return run
 
 
+COMMAND = "sasl.oauthbearer.token.command"
+
+
 @pytest.fixture
 def topics(act: Act) -> None:
     act("operator", "topics", "create")
@@ -92,7 +95,7 @@ def test_everything_goes_through_clients_and_users_with_no_more_rights_than_they
     created = act("worker", "gate", "create", GATE, "--scorer", "external", "--audit-probability", "1")
     assert "recorded" not in created, "the policy was not announced at once"
     responses = [{"id": name, "text": f"answer {name}", "score": 0.5} for name in "ab"]
-    for number, way in enumerate(("scram", "mtls"), 1):
+    for number, way in enumerate(("scram", "mtls", "oauth"), 1):
         (tmp_path / "events.jsonl").write_bytes(event(7, batch_id=way, responses=responses))
         act("publisher", "publish", "events.jsonl", way=way)
         worker = WorkerProcess(secured_kafka.environment("worker", way) | database, tmp_path / "worker.log")
@@ -208,6 +211,7 @@ def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: Secur
     scram, mtls = secured_kafka.bootstrap(), secured_kafka.bootstrap("mtls")
     plain = secured_kafka.broker.bootstrap
     known, own = secured_kafka.properties("worker"), secured_kafka.properties("worker", "mtls")
+    oauth, bearer = secured_kafka.bootstrap("oauth"), secured_kafka.properties("worker", "oauth")
     forged = secured_kafka.strangers.sign("worker")
     other_authority = {"ssl.ca.location": str(secured_kafka.strangers.certificate)}
     for server, properties, complaint in (
@@ -218,6 +222,13 @@ def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: Secur
         (scram, {}, "speaks TLS, and security.protocol is PLAINTEXT"),
         (plain, known, "speaks no TLS, and security.protocol is SASL_SSL"),
         (mtls, known, "may not be what this port is for"),
+        (
+            oauth,
+            bearer | {COMMAND: f"printf %s {token('worker', seconds=-60)}"},
+            "refuses the token: it has expired",
+        ),
+        (oauth, bearer | {COMMAND: "false"}, "the command false for a token ended with status 1"),
+        (oauth, known, "does not offer the sasl.mechanism SCRAM-SHA-512"),
         (
             mtls,
             {"security.protocol": "SSL", "ssl.ca.location": own["ssl.ca.location"]},

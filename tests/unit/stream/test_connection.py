@@ -18,6 +18,8 @@ SASL = {
     "sasl.username": "worker",
     "sasl.password": "hunter2",
 }
+TOKENS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "oauthbearer"}
+LOCATION, COMMAND = "sasl.oauthbearer.token.location", "sasl.oauthbearer.token.command"
 
 
 def test_a_plain_loopback_connection_needs_nothing() -> None:
@@ -73,6 +75,10 @@ def test_other_properties_go_to_the_clients_that_know_them() -> None:
         ({"security.protocol": "TELNET"}, "security.protocol must be one of"),
         (SASL | {"sasl.mechanism": "MAGIC"}, "sasl.mechanism must be one of"),
         ({"security.protocol": "SASL_SSL"}, "needs sasl.username"),
+        (TOKENS, "OAUTHBEARER needs sasl.oauthbearer.token.location or sasl.oauthbearer.token.command"),
+        (TOKENS | {LOCATION: "token", COMMAND: "print"}, "one of them"),
+        (TOKENS | {COMMAND: ""}, "is no command: it is empty"),
+        (TOKENS | {COMMAND: "print 'a"}, "is no command: No closing quotation"),
         ({"sasl.username": "x"}, "security.protocol is PLAINTEXT"),
     ],
 )
