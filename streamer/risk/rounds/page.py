@@ -172,6 +172,12 @@ class Pages:
         reading.read(labelled)
         unserved = watch
         watch, sequences = reading.result()
+        through = reading.blocked_at
+        if through is None and len(page) < size:
+            # What lies between its last decision and here are other gates' decisions.
+            watch, through = replace(watch, read=max(watch.read, until)), settled.at
+        elif through is None:
+            through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
         watch, behind = serve(
             unserved,
             watch,
@@ -179,11 +185,6 @@ class Pages:
             labelled,
             lambda after, to: self._again(gate, after, to, watch.labels, size),
         )
-        through = reading.blocked_at
-        if through is None and len(page) < size:
-            watch, through = replace(watch, read=max(watch.read, until)), settled.at
-        elif through is None:
-            through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
         more = (
             behind or size in (len(unseen), len(unbet)) or (reading.blocked_at is None and len(page) == size)
         )
