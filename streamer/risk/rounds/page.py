@@ -100,11 +100,12 @@ class Pages:
         reason = closing_reason(watch, closing[0]) if closing else None
 
         def make_alerts(closed: int | None, refused: str | None) -> list[AlertsV1]:
+            anyway = policy.version if policy.ships_nothing else closed
             events = [
                 alert_of(
                     watch, alarm, at=now, policy_version=policy.version,
                     closed=closed if alarm in closing else None,
-                    refused=refused if alarm in closing else None,
+                    refused=refused if alarm in closing else None, closed_anyway=anyway,
                 )
                 for alarm in raised
             ]  # fmt: skip
