@@ -131,7 +131,9 @@ def test_a_label_that_is_missing_is_named_and_holds_the_verdict_up(
         text, values = said(traffic, monkeypatch, now)
         assert values["verdict"] == verdict, minutes
     assert values["service"]["label_lag_seconds"] == 60.0
-    assert "2 labels are missing, the oldest since 2026-11-20 17:00:00Z." in text.splitlines()[0]
+    assert text.splitlines()[0].endswith(
+        ": 2 labels are missing, the oldest since 2026-11-20 17:00:00Z, and later decisions wait for them."
+    )
     assert scraped(metrics)[f'open_prompts{{gate="{GATE}",over="policy"}}'] == 300
 
 
