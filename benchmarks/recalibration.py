@@ -13,8 +13,9 @@ suffix test are the shipped ones.
 3. Labels that have not come: 300 draws of 2,200 decisions, labels exponentially late with mean 200 decisions; and with bad answers labelled
    later than good ones. Share served and exposure for every way to treat draws without a label.
 
-Exit status 1 where the suffix test lets more than 428 bad answers through, or in the first 1,000 decisions more than 260, and
-with the alarm 138; or costs more than a hundredth of the share served, or the age cut serves less than 96 % of what knowing every label would, or exposes more than the budget.
+Exit status 1 where the suffix test lets more than 428 bad answers through, or in the first 1,000 decisions more than 260, and with
+the alarm 138; where it costs more than a hundredth of the share served; or where the age cut serves less than 96 % of what
+knowing every label would, or exposes more than the budget.
 """
 
 from __future__ import annotations
