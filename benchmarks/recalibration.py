@@ -7,13 +7,15 @@ suffix test are the shipped ones.
 
 1. A jump: after 2,000 decisions bad answers become so common, at every score alike, that the exposure under the threshold in
    force is .5. Draws have probability .2, labels come 60 decisions late, a run comes every 100 labels. How many bad answers
-   ship in the next 3,000 decisions, for pooled history and with the suffix test, looked at every 10 new labels.
+   ship in the next 1,000 and 3,000 decisions, for pooled history, with the suffix test, looked at every 10 new labels, and
+   with the risk alarm as well, which closes the gate and begins its sample anew.
 2. A stable stream: what false cuts cost of the share served.
 3. Labels that have not come: 300 draws of 2,200 decisions, labels exponentially late with mean 200 decisions; and with bad answers labelled
    later than good ones. Share served and exposure for every way to treat draws without a label.
 
-Exit status 1 where the suffix test lets more than 428 bad answers through or costs more than a hundredth of the share
-served, or the age cut serves less than 96 % of what knowing every label would, or exposes more than the budget.
+Exit status 1 where the suffix test lets more than 428 bad answers through, or in the first 1,000 decisions more than 260, and with
+the alarm 138; where it costs more than a hundredth of the share served; or where the age cut serves less than 96 % of what
+knowing every label would, or exposes more than the budget.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ from numpy.typing import NDArray
 
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.suffix_test import suffix_test
+from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.states import RiskAlarm
 
 Floats = NDArray[np.float64]
 
 ALPHA = 0.1
 CHANCE = 0.2
 LAG = 60
-BEFORE, AFTER = 2000, 3000
+BEFORE, AFTER, EARLY = 2000, 3000, 1000
 
 
 def threshold(scores: Floats, losses: Floats, alpha: float = ALPHA) -> float:
@@ -85,8 +89,10 @@ class Stream:
         return threshold(scores[-found.groups :], losses[-found.groups :])
 
 
-def served(rng: np.random.Generator, *, suffix: bool, jump: bool) -> tuple[float, float, int]:
-    """Bad answers shipped after the change, the share served after it, and cuts."""
+def served(
+    rng: np.random.Generator, *, suffix: bool, jump: bool, alarm: bool = False
+) -> tuple[float, float, float, int]:
+    """Bad answers shipped after the change, those of them that shipped early, the share served after it, and cuts."""
     before = answers(rng, BEFORE, 0.2)
     if jump:
         # As likely to be bad at every score: exposure .5 where everything above the threshold in force ships.
@@ -96,26 +102,39 @@ def served(rng: np.random.Generator, *, suffix: bool, jump: bool) -> tuple[float
         after = answers(rng, AFTER, 0.2)
     scores, losses = (np.concatenate(pair) for pair in zip(before, after, strict=True))
     drawn = rng.random(len(scores)) < CHANCE
+    shipped = np.zeros(len(scores), dtype=bool)
     stream = Stream(rng, suffix=suffix)
-    labels = 0
-    bad = share = 0.0
+    watch = RiskAlarm.open(alpha=ALPHA, delta=chance_of(0.05, 1), false_every=100_000) if alarm else None
+    labels = begun = 0
+    bad = early = share = 0.0
     for i in range(len(scores)):
         if i == BEFORE and jump:
             ships = min(1.0, 0.5 / max(1e-9, 1 - min(max(stream.level, 0.0), 1.0)))
             losses[BEFORE:] = rng.random(AFTER) < ships
         j = i - LAG
-        if j >= 0 and drawn[j]:
+        if watch is not None and j >= 0 and drawn[j]:
+            watch = watch.observe(known={j: float(losses[j])})
+            if watch.raised_at is not None:
+                watch, begun = None, i
+                stream.scores, stream.losses, stream.level, labels = [], [], np.inf, 0
+        if j >= begun and drawn[j]:
             stream.scores.append(scores[j])
             stream.losses.append(losses[j])
             labels += 1
-            if labels % 100 == 0 or (labels >= 9 and stream.level == np.inf and labels % 10 == 0):
+            # A gate that has never served may open by hand; one that an alarm closed has its least groups to wait for.
+            first = begun == 0 and stream.level == np.inf and labels >= 9 and labels % 10 == 0
+            if labels % 100 == 0 or first:
                 stream.recalibrate()
             elif labels % 10 == 0:
                 stream.look()
-        if i >= BEFORE and scores[i] > stream.level:
+        shipped[i] = scores[i] > stream.level
+        if watch is not None and drawn[i] and stream.level < np.inf:
+            watch = watch.observe([watch.draw(i, None if shipped[i] else 0.0)])
+        if i >= BEFORE and shipped[i]:
             bad += losses[i]
+            early += losses[i] if i < BEFORE + EARLY else 0
             share += 1
-    return bad, share / AFTER, stream.cuts
+    return bad, early, share / AFTER, stream.cuts
 
 
 def pending(
@@ -174,13 +193,23 @@ def main() -> int:
     options = parser.parse_args()
     streams = 60 if options.short else options.streams
     results: dict[str, dict[str, float]] = {}
-    for name, with_test in (("pooled", False), ("suffix", True)):
-        jumps = [served(np.random.default_rng([1, n]), suffix=with_test, jump=True) for n in range(streams)]
-        calm = [served(np.random.default_rng([2, n]), suffix=with_test, jump=False) for n in range(streams)]
+    for name, suffix, alarm in (
+        ("pooled", False, False),
+        ("suffix", True, False),
+        ("suffix and alarm", True, True),
+    ):
+        jumps, calm = (
+            [
+                served(np.random.default_rng([seed, n]), suffix=suffix, jump=jump, alarm=alarm)
+                for n in range(streams)
+            ]
+            for seed, jump in ((1, True), (2, False))
+        )
         results[name] = {
             "bad after the jump": float(np.mean([one[0] for one in jumps])),
-            "share served, stable": float(np.mean([one[1] for one in calm])),
-            "streams with a false cut": float(np.mean([one[2] > 0 for one in calm])),
+            f"in the first {EARLY}": float(np.mean([one[1] for one in jumps])),
+            "share served, stable": float(np.mean([one[2] for one in calm])),
+            "streams with a false cut": float(np.mean([one[3] > 0 for one in calm])),
         }
     for name, late in (("labels 200 late", False), ("bad answers labelled later", True)):
         for how, (share, exposure) in pending(
@@ -192,12 +221,14 @@ def main() -> int:
     else:
         for name, figures in results.items():
             print(f"{name:<52}", ", ".join(f"{what} {value:.4g}" for what, value in figures.items()))
-    suffix, pooled = results["suffix"], results["pooled"]
-    cost = pooled["share served, stable"] - suffix["share served, stable"]
+    tight, pooled = results["suffix"], results["pooled"]
+    cost = pooled["share served, stable"] - tight["share served, stable"]
     plain = results["labels 200 late: age cut"]
     later = results["bad answers labelled later: age cut"]
     held = (
-        suffix["bad after the jump"] <= 428
+        tight["bad after the jump"] <= 428
+        and tight[f"in the first {EARLY}"] <= 260
+        and results["suffix and alarm"][f"in the first {EARLY}"] <= 138
         and cost <= 0.01
         and plain["share served"] >= 0.96 * results["labels 200 late: everything known"]["share served"]
         and max(plain["exposure"], later["exposure"]) <= ALPHA

@@ -20,14 +20,8 @@ from deploy.grafana.panels import (
 
 ALPHA = recorded("gate:streamer_policy_alpha_ratio:max")
 BUDGET = recorded("gate:streamer_exposure_budget_ratio:leader")
-LOWER, RISK_, UPPER = (
-    recorded(f"gate:streamer_exposure_risk{part}_ratio:leader") for part in ("_lower", "", "_upper")
-)
 USED_LOWER, USED, USED_UPPER = (
     recorded(f"gate:streamer_budget_used{part}_ratio:leader") for part in ("_lower", "", "_upper")
-)
-SELECTIVE_LOWER, SELECTIVE, SELECTIVE_UPPER = (
-    recorded(f"gate:streamer_selective_risk{part}_ratio:leader") for part in ("_lower", "", "_upper")
 )
 SERVED = recorded("gate:streamer_batches_shipped:ratio_rate1h")
 ALARMS = recorded("gate_alarm:streamer_alarm_raised:leader")
@@ -107,9 +101,8 @@ AT_A_GLANCE = Row(
             height=5,
             unit="none",
             description="Over decisions made while the gate was open, under the policy in force and in the period. Kept: the upper "
-            "bound of the exposure risk is inside the budget in both, and reading reaches to within the label lag of now. BROKEN: "
-            "the lower bound of one is above it. Not known yet: labels are missing, or reading stands still; `streamer risk` "
-            "says which. For each policy and each period wrong at any time with probability at most the gate's monitor delta.",
+            "bound of the promised risk is inside the budget in both, reading reaches to within the label lag of now, and no alarm puts "
+            "that in doubt. BROKEN: the lower bound of one is above it. Not known yet: anything else; `streamer risk` says which. For each policy and each period wrong at any time with probability at most the gate's monitor delta.",
             names=VERDICTS,
             queries=(Query(expr=VERDICT, legend="{{gate}}"),),
         ),
@@ -206,13 +199,17 @@ INTERVALS = Row(
             title="Exposure risk and its budget",
             unit="percentunit",
             height=10,
-            description="The band holds the mean severity that has reached people in this budget period, closed phases "
-            "included, at all times at once. The dashed line is the budget. An estimate above it is no alarm: it happens by chance in most "
+            description="The band holds the mean severity that has reached people in this budget period while the gate was "
+            "open, at all times at once. The dashed line is the budget. An estimate above it is no alarm: it happens by chance in most "
             "streams that keep the budget.",
             queries=(
-                Query(expr=LOWER, legend="lower", colour=SKY, look="band-lower"),
-                Query(expr=UPPER, legend="upper", colour=SKY, look="band-upper"),
-                Query(expr=RISK_, legend="estimate", colour=BLUE),
+                Query(
+                    expr=over(OPEN_EXPOSURE_LOWER, "period"), legend="lower", colour=SKY, look="band-lower"
+                ),
+                Query(
+                    expr=over(OPEN_EXPOSURE_UPPER, "period"), legend="upper", colour=SKY, look="band-upper"
+                ),
+                Query(expr=over(OPEN_EXPOSURE, "period"), legend="estimate", colour=BLUE),
                 Query(expr=BUDGET, legend="budget", colour=BAD, look="limit"),
             ),
         ),
@@ -223,9 +220,13 @@ INTERVALS = Row(
             description="What a person who got an answer met on average, with bounds. It is larger than the exposure "
             "risk, and only the method `selective` bounds it.",
             queries=(
-                Query(expr=SELECTIVE_LOWER, legend="lower", colour=SKY, look="band-lower"),
-                Query(expr=SELECTIVE_UPPER, legend="upper", colour=SKY, look="band-upper"),
-                Query(expr=SELECTIVE, legend="estimate", colour=PURPLE),
+                Query(
+                    expr=over(OPEN_SELECTIVE_LOWER, "period"), legend="lower", colour=SKY, look="band-lower"
+                ),
+                Query(
+                    expr=over(OPEN_SELECTIVE_UPPER, "period"), legend="upper", colour=SKY, look="band-upper"
+                ),
+                Query(expr=over(OPEN_SELECTIVE, "period"), legend="estimate", colour=PURPLE),
                 Query(expr=ALPHA, legend="alpha, for comparison", colour=GREY, look="limit"),
             ),
         ),

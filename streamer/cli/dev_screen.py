@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SCALE = 24
 """Characters of the picture of a risk against its budget."""
 
+_VERDICTS = {-1: ("BROKEN", "bold red"), 0: ("not known yet", "yellow"), 1: ("kept", "green")}
+
 _LINES = 5
 """Policies and alarms that are shown."""
 
@@ -88,7 +90,8 @@ def _gate(gate: GateNumbers, now: datetime) -> list[Text]:
         head.append(f"  {gate.labels_pending} to label")
     lines = [head, _exposure(gate)]
     if gate.selective is not None:
-        lines.append(Text(f"  among what shipped  {_bounds(gate.selective)}", style="dim"))
+        said = "" if gate.verdict is None else f"; verdict: {_VERDICTS[gate.verdict][0]}"
+        lines.append(Text(f"  among what shipped  {_bounds(gate.selective)}{said}", style="dim"))
     if gate.alarms:
         lines.append(Text(f"  ALARM: {', '.join(gate.alarms)}", style="bold red"))
     return lines
@@ -100,7 +103,7 @@ def _exposure(gate: GateNumbers) -> Text:
         return Text(f"  exposure risk not known yet; budget {gate.alpha:.3g}", style="dim")
     text = Text("  exposure ")
     text.append_text(bar(risk, gate.alpha))
-    style = "bold red" if risk.lower > gate.alpha else "green" if risk.upper < gate.alpha else "yellow"
+    style = "yellow" if gate.verdict is None else _VERDICTS[gate.verdict][1]
     text.append(f" {_bounds(risk)}", style=style)
     text.append(f", budget {gate.alpha:.3g}", style="dim")
     return text

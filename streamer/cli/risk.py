@@ -131,12 +131,14 @@ def _alarm(one: "AlarmReport") -> str:
 
 
 def report_json(report: "RiskReport") -> dict[str, Any]:
-    """Return a report as JSON values; an infinite duration is null."""
+    """Return a report as JSON values, what the verdict rests on first; an infinite duration is null."""
     from dataclasses import asdict
 
     values = asdict(report)
+    first = {name: values.pop(name) for name in ("gate", "verdict", "service")}
+    values["open_or_closed"] = {name: values.pop(name) for name in ("exposure", "selective")}
     if report.burn is not None:
         values["burn"] = {
             name: None if value == float("inf") else value for name, value in asdict(report.burn).items()
         }
-    return values
+    return first | values

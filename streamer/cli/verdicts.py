@@ -7,7 +7,7 @@ from streamer.cli.policies import when
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import RiskReport
-    from streamer.risk.rounds.verdict import OpenFigures, ServiceReport
+    from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
     from streamer.risk.states import RiskInterval
 
 WORDS = {
@@ -25,7 +25,7 @@ ALARMS = {
 }
 
 
-_DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted")
+_DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted", "the risk has risen")
 
 
 def sentence(report: "RiskReport") -> str:
@@ -101,10 +101,11 @@ def _risk_rows(budget: float, shown: "list[OpenFigures]") -> list[list[object]]:
 
 
 def interval_text(interval: "RiskInterval") -> str:
-    """Write an interval: ``3.1 %, between 1.2 % and 5.9 %``."""
-    if interval.estimate is None:
-        return "not known"
-    return f"{percent(interval.estimate)}, between {percent(interval.lower)} and {percent(interval.upper)}"
+    """Write an interval: ``3.1 %, between 1.2 % and 5.9 %``, or ``not known``."""
+    estimate = "not known" if interval.estimate is None else percent(interval.estimate)
+    if interval.estimate is None and interval.upper - interval.lower == 1:
+        return estimate
+    return f"{estimate}, between {percent(interval.lower)} and {percent(interval.upper)}"
 
 
 def _because(report: "RiskReport", service: "ServiceReport") -> str:
@@ -131,7 +132,11 @@ def _because(report: "RiskReport", service: "ServiceReport") -> str:
 def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
     backlog = service.backlog
     if service.reason == "reading stands still":
-        unread = 0 if backlog is None or backlog.labels else backlog.decisions
+        if backlog is not None and backlog.labels:
+            return (
+                f"{_awaited(backlog)}, and later decisions wait for {'it' if backlog.labels == 1 else 'them'}"
+            )
+        unread = 0 if backlog is None else backlog.decisions
         wait = f"; {counted(unread, 'decision waits', 'decisions wait')} for `streamer recalibrator`"
         through = "" if report.read_through is None else f" at {when(report.read_through)}"
         return f"reading stands still{through}{wait if unread else ''}"
@@ -143,6 +148,10 @@ def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
         return "the audit sample is not drawn at the rate that is logged, so no figure holds"
     if service.reason == "what comes has drifted":
         return "a drift alarm stands: what comes now is not what was calibrated on, and its labels are still to come"
+    if service.reason == "the risk has risen":
+        return (
+            "the risk alarm stands: answers have become worse, and the figures so far are of better ones too"
+        )
     if service.reason == "nothing shipped":
         return "nothing has shipped"
     if service.reason == "no labels":
@@ -157,12 +166,17 @@ def _waiting(report: "RiskReport", service: "ServiceReport") -> str:
 
 def _missing(service: "ServiceReport") -> str:
     said = ""
-    if service.backlog is not None and service.backlog.labels and service.backlog.oldest is not None:
-        labels = counted(service.backlog.labels, "label is missing", "labels are missing, the oldest")
-        said = f" {labels} since {when(service.backlog.oldest)}."
+    if service.backlog is not None and service.backlog.labels and service.reason != "reading stands still":
+        said = f" {_awaited(service.backlog)}."
     if service.period is not None and service.period.overdue:
         said += f" {counted(service.period.overdue, 'label', 'labels')} of this period never came."
     return said
+
+
+def _awaited(backlog: "Backlog") -> str:
+    """Say which labels have not come: ``2 labels are missing, the oldest since ...``."""
+    since = "" if backlog.oldest is None else f" since {when(backlog.oldest)}"
+    return counted(backlog.labels, "label is missing", "labels are missing, the oldest") + since
 
 
 def _bounded(interval: "RiskInterval", lower: bool) -> str:

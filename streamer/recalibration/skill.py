@@ -45,9 +45,15 @@ class Separation:
     @property
     def said(self) -> str:
         """Why a gate with such a score does not open by itself."""
+        found, chance = "the score does not tell good answers from bad ones", ""
+        if self.shipped < self.held:
+            found, chance = (
+                "it is not shown that the score tells good answers from bad ones",
+                ", which may be chance",
+            )
         return (
-            f"the score does not tell good answers from bad ones: on {self.groups} labelled groups the mean severity is "
-            f"{self.shipped:.3g} of what would ship and {self.held:.3g} of what would be held"
+            f"{found}: on {self.groups} labelled groups the mean severity is {self.shipped:.3g} of what would ship and "
+            f"{self.held:.3g} of what would be held{chance}"
         )
 
 

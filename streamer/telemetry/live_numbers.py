@@ -77,7 +77,9 @@ class GateNumbers:
     activated_at : when the policy became valid, Unix seconds; None while nobody knows.
     batches : decided since the worker started.
     served_ratio : share of them of which something shipped; None while there is none.
-    exposure, selective : with their bounds; None while nothing is known.
+    verdict : -1 the budget was broken, 0 not known yet, 1 kept; None while nothing was decided while the gate was open.
+    exposure, selective : with their bounds, of what was decided while the gate was open: under the policy in force, or,
+        while there is nothing of that, in the budget period. None while nothing is known.
     labels_pending : drawn responses that wait for a severity; None while nobody counts them.
     alarms : names of the alarms that are raised.
     """
@@ -90,6 +92,7 @@ class GateNumbers:
     activated_at: float | None
     batches: int
     served_ratio: float | None
+    verdict: int | None
     exposure: Interval | None
     selective: Interval | None
     labels_pending: int | None
@@ -157,6 +160,7 @@ def _gate(worker: Samples, recalibrator: Samples, gate: str) -> GateNumbers:
     states = [state for state, is_it in worker.by("state", "policy_state", gate=gate).items() if is_it]
     pending = recalibrator.one("labels_pending", gate=gate)
     raised = recalibrator.by("alarm", "alarm_raised", gate=gate)
+    verdict = recalibrator.one("budget_verdict", gate=gate)
     return GateNumbers(
         gate=gate,
         version=int(worker.one("policy_version", gate=gate) or 0),
@@ -166,17 +170,19 @@ def _gate(worker: Samples, recalibrator: Samples, gate: str) -> GateNumbers:
         activated_at=worker.one("policy_activated_timestamp_seconds", gate=gate),
         batches=int(decided),
         served_ratio=(batches.get("ship", 0.0) + batches.get("mixed", 0.0)) / decided if decided else None,
-        exposure=_interval(recalibrator, "exposure_risk", gate),
-        selective=_interval(recalibrator, "selective_risk", gate),
+        verdict=None if verdict is None else int(verdict),
+        exposure=_interval(recalibrator, "open_exposure_risk", gate),
+        selective=_interval(recalibrator, "open_selective_risk", gate),
         labels_pending=None if pending is None else int(pending),
         alarms=tuple(sorted(name for name, is_raised in raised.items() if is_raised)),
     )
 
 
 def _interval(recalibrator: Samples, name: str, gate: str) -> Interval | None:
-    estimate = recalibrator.one(f"{name}_ratio", gate=gate)
-    lower = recalibrator.one(f"{name}_lower_ratio", gate=gate)
-    upper = recalibrator.one(f"{name}_upper_ratio", gate=gate)
-    if estimate is None or lower is None or upper is None:
-        return None
-    return Interval(lower=lower, estimate=estimate, upper=upper)
+    for over in ("policy", "period"):
+        estimate, lower, upper = (
+            recalibrator.one(f"{name}{part}_ratio", gate=gate, over=over) for part in ("", "_lower", "_upper")
+        )
+        if estimate is not None and lower is not None and upper is not None:
+            return Interval(lower=lower, estimate=estimate, upper=upper)
+    return None

@@ -80,5 +80,5 @@ def _why_not(watch: GateWatch, policy: Policy, evidence: float, today: int) -> s
     if evidence < LEAST_EVIDENCE:
         return f"the risk alarm's evidence is {evidence:.3g}, below {LEAST_EVIDENCE:g}"
     if today >= settings.audit_boost_most:
-        return f"{today} extra labels are asked for today, the gate's most is {settings.audit_boost_most}"
+        return f"the {settings.audit_boost_most} extra labels that the gate allows for today are asked for"
     return None

@@ -100,11 +100,12 @@ class Pages:
         reason = closing_reason(watch, closing[0]) if closing else None
 
         def make_alerts(closed: int | None, refused: str | None) -> list[AlertsV1]:
+            anyway = policy.version if policy.ships_nothing else closed
             events = [
                 alert_of(
                     watch, alarm, at=now, policy_version=policy.version,
                     closed=closed if alarm in closing else None,
-                    refused=refused if alarm in closing else None,
+                    refused=refused if alarm in closing else None, closed_anyway=anyway,
                 )
                 for alarm in raised
             ]  # fmt: skip
@@ -172,6 +173,12 @@ class Pages:
         reading.read(labelled)
         unserved = watch
         watch, sequences = reading.result()
+        through = reading.blocked_at
+        if through is None and len(page) < size:
+            # What lies between its last decision and here are other gates' decisions.
+            watch, through = replace(watch, read=max(watch.read, until)), settled.at
+        elif through is None:
+            through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
         watch, behind = serve(
             unserved,
             watch,
@@ -179,11 +186,6 @@ class Pages:
             labelled,
             lambda after, to: self._again(gate, after, to, watch.labels, size),
         )
-        through = reading.blocked_at
-        if through is None and len(page) < size:
-            watch, through = replace(watch, read=max(watch.read, until)), settled.at
-        elif through is None:
-            through = time_of(page[-1].number, page[-1].decided_at, watch.marks)
         more = (
             behind or size in (len(unseen), len(unbet)) or (reading.blocked_at is None and len(page) == size)
         )

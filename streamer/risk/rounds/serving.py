@@ -125,16 +125,14 @@ def serve(
     page : what it was given.
     fetch : reads decisions again, where this stands behind `before`.
     """
-    sequences = [*ended, *(() if after.sequence is None else (after.sequence,))]
-    service, behind = _standing(before), False
-    if service.read < before.read:
-        page = fetch(service.read, before.read)
-        until = page[-1].number if page else before.read
-        behind = True
-        current = before.sequence
-        sequences = [] if current is None else [current]
+    service = _standing(before)
+    again = fetch(service.read, before.read) if service.read < before.read else ()
+    if again:
+        page, until, behind = again, again[-1].number, True
+        sequences = [] if before.sequence is None else [before.sequence]
     else:
-        until = after.read
+        until, behind = after.read, False
+        sequences = [*ended, *(() if after.sequence is None else (after.sequence,))]
     serving = _Serving(service, sequences, after)
     serving.read(_between(page, service.read, until))
     return replace(after, service=replace(serving.result(), read=until)), behind

@@ -4,9 +4,9 @@ Over two stretches side by side: the policy in force, and the budget period. Wha
 
 `kept` takes five things: the upper bound of the risk that the gate's method bounds (exposure risk, or the error rate among
 shipped answers) is inside the budget in both; a shipped answer with a label is among them; reading reaches to within one
-label lag of now; the audit is drawn as logged; and no drift alarm stands, for what is labelled so far may be of another kind
-than what comes. `broken` is said where the lower
-bound of either is above the budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks
+label lag of now; the audit is drawn as logged; and no alarm stands that says that what comes is worse than the mean of what
+was, or may be: on drift, or, while the gate is open, on the promised risk. `broken` is said where the lower bound of either is
+above the budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks
 the budget is ever called kept, however often it is read; each policy and each period has its own delta.
 """
 
@@ -38,6 +38,7 @@ Reason = Literal[
     "reading stands still",
     "draws are in doubt",
     "what comes has drifted",
+    "the risk has risen",
 ]
 """Why a verdict is not known yet; empty where it is."""
 
@@ -208,6 +209,12 @@ def _judged(
         return "not known yet", "draws are in doubt"
     if any(one.raised_at is not None for one in report.alarms if one.kind in ("drift_scores", "drift_cloud")):
         return "not known yet", "what comes has drifted"
+    if present is not None and any(
+        one.raised_at is not None
+        for one in report.alarms
+        if one.kind == "risk" or (one.kind == "selective" and present.promised == "selective")
+    ):
+        return "not known yet", "the risk has risen"
     if any(one.share_served == 0 for one in sides):
         return "not known yet", "nothing shipped"
     if any(one.labelled == 0 for one in sides):

@@ -34,6 +34,7 @@ def alert_of(
     policy_version: int,
     closed: int | None = None,
     refused: str | None = None,
+    closed_anyway: int | None = None,
 ) -> AlertsV1:
     """Make the alert of an alarm that was raised.
 
@@ -41,6 +42,7 @@ def alert_of(
     ----------
     policy_version : in force before anything was closed.
     closed, refused : the policy that closed the gate because of it; why it could not be closed.
+    closed_anyway : a policy that ships nothing and is in force for another reason.
     """
     state = alarm.state
     details: dict[str, Detail] = {
@@ -61,7 +63,7 @@ def alert_of(
                 "exposure_upper": exposure.upper,
                 "overdue": exposure.overdue,
             }
-        done = _done(watch.gate, alarm, closed, refused)
+        done = _done(watch.gate, alarm, closed, refused, closed_anyway)
         message = f"{watch.gate}: {_finding(alarm)}{_interval(exposure)} {done}"
     elif alarm.kind == "draws":
         message = (
@@ -135,13 +137,17 @@ def _close(gate: str) -> str:
     return f"streamer threshold close {gate} --reason 'risk alarm'"
 
 
-def _done(gate: str, alarm: WatchedAlarm, closed: int | None, refused: str | None) -> str:
+def _done(
+    gate: str, alarm: WatchedAlarm, closed: int | None, refused: str | None, closed_anyway: int | None
+) -> str:
     if closed is not None:
         return f"The gate was closed (policy {closed}). Look at what shipped, then `streamer recalibrate {gate}`."
     if refused is not None:
         return (
             f"The gate could NOT be closed: {refused.removesuffix('.')}. Close it yourself: `{_close(gate)}`."
         )
+    if closed_anyway is not None:
+        return f"The gate is closed already (policy {closed_anyway}). Look at what shipped."
     setting = "on_alarm" if alarm.kind == "risk" else "on_selective_alarm"
     return (
         f"The gate goes on shipping, as it is set to ({setting} report). Look at what shipped; `{_close(gate)}`"

@@ -79,8 +79,9 @@ class OpenTime:
         )
 
     def selective(self) -> RiskInterval:
-        """Return the interval of selective risk: the error rate among what shipped."""
-        return replace(self.served.selective(), decisions=self.decisions)
+        """Return the interval of selective risk: the error rate among what shipped; without a label there is no estimate."""
+        found = replace(self.served.selective(), decisions=self.decisions)
+        return found if self.answers else replace(found, estimate=None)
 
     def exposure(self) -> RiskInterval:
         """Return the interval of exposure risk; it fails together with the other or not at all."""
@@ -88,7 +89,9 @@ class OpenTime:
         if not self.decisions:
             return found
         share = self.served.shipped / self.decisions
-        estimate = 0.0 if found.estimate is None else share * found.estimate
+        estimate = None if found.estimate is None else share * found.estimate
+        if not share:
+            estimate = 0.0
         return replace(found, estimate=estimate, lower=share * found.lower, upper=share * found.upper)
 
     def to_fields(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
 from streamer.risk.rounds.alarms import chance_of
 from streamer.settings.settings import load_settings
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
+from tests.integration.watching.test_betting import calibrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,23 @@ def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Calla
     policy = traffic.store.policies.newest(GATE)
     assert f"Over {open_time.decisions} decisions made while the gate was open" in risk.message
     assert f"Over {open_time.decisions} decisions made while the gate was open" in policy.reason
+
+
+def test_an_alarm_that_only_reports_says_no_gate_ships_that_another_one_closes(
+    light_traffic: Callable[..., Traffic],
+) -> None:
+    traffic = light_traffic(audit_probability=1.0, alpha=0.4, on_alarm="close", on_selective_alarm="report")
+    calibrated(traffic)
+    made = traffic.decide(80, rng=np.random.default_rng(8))
+    traffic.label(made, lambda _: 1.0)
+    traffic.watcher().watch(GATE, now=START + DAY / 2)
+    closed = traffic.store.policies.newest(GATE)
+    assert closed.state == "closed"
+    told = {one.alert.kind: one.alert.message for one in traffic.store.alerts.list()}
+    assert set(told) == {"risk", "selective", "gate_closed"}
+    assert f"The gate was closed (policy {closed.version})" in told["risk"]
+    assert f"The gate is closed already (policy {closed.version})" in told["selective"]
+    assert "goes on shipping" not in told["selective"]
 
 
 def test_what_cannot_be_closed_leaves_nothing_half_done(

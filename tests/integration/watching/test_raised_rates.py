@@ -99,7 +99,7 @@ def test_the_cap_of_a_day_lowers_it_until_the_next(
     rate, extra = traffic.store.monitoring.rate(GATE)
     assert rate is not None
     assert (rate.boosted, extra, rate.extra) == (False, 6, 6)
-    assert "the gate's most is 5" in rate.reason
+    assert rate.reason == "the 5 extra labels that the gate allows for today are asked for"
     look(traffic, LATER + 60 * MINUTE)
     assert traffic.store.monitoring.rate(GATE)[0] == rate
     decide(traffic, 2, at=START + DAY / 2)

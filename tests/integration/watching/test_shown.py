@@ -133,7 +133,10 @@ def test_the_command_line_says_it_in_words(
     assert "ALARM: risk" in text
     assert "closed the gate by policy 3" in text
     said = json.loads(command(traffic, monkeypatch, "risk", GATE, "--json"))
-    assert (said["verdict"], said["exposure"]["decisions"], said["watched"]) == ("broken", 80, True)
+    assert list(said)[:3] == ["gate", "verdict", "service"]
+    assert (said["verdict"], said["service"]["period"]["decisions"], said["watched"]) == ("broken", 80, True)
+    assert said["open_or_closed"]["exposure"]["decisions"] == 80
+    assert "exposure" not in said, "a figure that closed phases thin out is named so"
     view = traffic.world.rows("SELECT budget_is, decisions, alarms_raised FROM v_risk_intervals")
     assert view == [("broken", 80, 1)]
 

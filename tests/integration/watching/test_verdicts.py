@@ -81,6 +81,34 @@ def test_kept_only_while_reading_reaches_to_now(
     assert said(traffic, monkeypatch, now + 3 * DAY)[1]["verdict"] == "kept"
 
 
+def test_traffic_of_other_gates_is_no_backlog(
+    light_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions of all gates are numbered together: a gate is read as far as the newest of any."""
+    rng = np.random.default_rng(75)
+    traffic = light_traffic(alpha=0.1, audit_probability=0.5)
+    mine = traffic.policy
+    traffic.store.gates.create("other", traffic.settings(), by="ana", reason="")
+    others = traffic.store.policies.newest("other")
+    watcher, gates = traffic.watcher(), traffic.store.gates.list()
+    now, verdicts, read = START, [], []
+    for place in range(8):
+        traffic.policy = mine
+        traffic.label(traffic.decide(50, rng=rng, start=now), lambda _: 0.0, at=now + 50 * MINUTE)
+        traffic.policy = others
+        traffic.decide(5, rng=rng, start=now + 50 * MINUTE, sampled=False)
+        now += 51 * MINUTE
+        watcher.round(gates, now=now)
+        values = said(traffic, monkeypatch, now)[1]
+        verdicts.append((values["verdict"], values["service"]["reason"]))
+        read.append(55 * (place + 1))
+        watch = traffic.store.monitoring.watch(GATE)
+        assert watch.service is not None
+        assert (watch.read, watch.service.read) == (read[-1], read[-1])
+    assert {reason for _, reason in verdicts} <= {"", "too few labels"}
+    assert verdicts[-1] == ("kept", "")
+
+
 def test_a_label_that_is_missing_is_named_and_holds_the_verdict_up(
     new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,7 +131,9 @@ def test_a_label_that_is_missing_is_named_and_holds_the_verdict_up(
         text, values = said(traffic, monkeypatch, now)
         assert values["verdict"] == verdict, minutes
     assert values["service"]["label_lag_seconds"] == 60.0
-    assert "2 labels are missing, the oldest since 2026-11-20 17:00:00Z." in text.splitlines()[0]
+    assert text.splitlines()[0].endswith(
+        ": 2 labels are missing, the oldest since 2026-11-20 17:00:00Z, and later decisions wait for them."
+    )
     assert scraped(metrics)[f'open_prompts{{gate="{GATE}",over="policy"}}'] == 300
 
 

@@ -19,7 +19,7 @@ from streamer.research import evaluation
 from streamer.research.evaluation import evaluate, outputs, run, steps
 from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
 from streamer.research.evaluation.figure_shares import shares
-from streamer.research.evaluation.findings import findings
+from streamer.research.evaluation.findings import findings, headline
 from streamer.research.evaluation.results import Spread
 from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
@@ -113,6 +113,15 @@ def test_the_figure_of_shares_accounts_for_every_prompt(done):
         [0, 100 * (1 - rows[0.3].ship_rate.mean), 100 * (1 - rows[0.1].ship_rate.mean)]
     )
     assert [label.get_text() for label in axis.get_yticklabels()] == ["no gate", "budget 30 %", "budget 10 %"]
+
+
+def test_a_score_that_works_the_wrong_way_is_said_in_the_first_sentence(done):
+    (result,) = done[0].data_sets
+    assert headline(done[0], result).sentence.startswith("At a budget of ")
+    better = replace(result, mean_severity=dict.fromkeys(result.mean_severity, 0.0001))
+    assert headline(done[0], better).sentence.startswith(
+        "The score works the wrong way for prompts: what ships is worse"
+    )
 
 
 def test_the_papers_csv_files_have_their_columns(done, clouds):

@@ -176,6 +176,16 @@ def test_the_sentence_fits_the_unit_and_undefined_values() -> None:
     assert sentence(replace(report, ship_rate=None), 0.1).startswith("nothing was decided")
 
 
+def test_a_score_that_works_the_wrong_way_is_said_first() -> None:
+    report = replace(demo_run().report, ship_rate=0.2, selective_risk=0.4, exposure_risk=0.08, shipped=20)
+    said = sentence(replace(report, mean_severity=0.3), 0.1)
+    assert said.startswith(
+        "the score works the wrong way for prompts, of all of which 30 % are wrong: served 20 % of prompts, wrong among the "
+        "served 40 %"
+    )
+    assert sentence(replace(report, mean_severity=0.5), 0.1).startswith("served 20 % of prompts")
+
+
 @pytest.mark.parametrize(
     ("ratio", "decimals", "text"),
     [(0.64, 0, "64 %"), (0.098, 1, "9.8 %"), (0.995, 0, "99.5 %"), (0.9995, 0, "99.95 %"), (0.004, 0, "0.4 %"),

@@ -30,10 +30,17 @@ streamer_part_reachable{part="database"} 1
 """
 
 RECALIBRATOR = """
-streamer_exposure_risk_ratio{gate="a"} 0.05
-streamer_exposure_risk_lower_ratio{gate="a"} 0.04
-streamer_exposure_risk_upper_ratio{gate="a"} 0.07
-streamer_selective_risk_ratio{gate="a"} 0.1
+streamer_exposure_risk_ratio{gate="a"} 0.005
+streamer_exposure_risk_lower_ratio{gate="a"} 0.004
+streamer_exposure_risk_upper_ratio{gate="a"} 0.007
+streamer_open_exposure_risk_ratio{gate="a",over="policy"} 0.05
+streamer_open_exposure_risk_lower_ratio{gate="a",over="policy"} 0.04
+streamer_open_exposure_risk_upper_ratio{gate="a",over="policy"} 0.07
+streamer_open_exposure_risk_ratio{gate="a",over="period"} 0.06
+streamer_open_exposure_risk_lower_ratio{gate="a",over="period"} 0.05
+streamer_open_exposure_risk_upper_ratio{gate="a",over="period"} 0.08
+streamer_open_selective_risk_ratio{gate="a",over="policy"} 0.1
+streamer_budget_verdict{gate="a"} 0
 streamer_labels_pending{gate="a"} 12
 streamer_alarm_raised{gate="a",alarm="risk"} 1
 streamer_alarm_raised{gate="a",alarm="draws"} 0
@@ -61,7 +68,12 @@ def test_each_number_is_what_is_exported(read: Callable[..., LiveNumbers]) -> No
     gate = numbers.gates[0]
     assert (gate.gate, gate.version, gate.state, gate.threshold, gate.alpha) == ("a", 7, "cut", 0.83, 0.1)
     assert (gate.batches, gate.served_ratio) == (100, 0.4)
-    assert gate.exposure == Interval(lower=0.04, estimate=0.05, upper=0.07)
+    assert gate.exposure == Interval(lower=0.04, estimate=0.05, upper=0.07), (
+        "a closed phase thins nothing out"
+    )
+    assert gate.verdict == 0
+    before_it = read(recalibrator=RECALIBRATOR.replace('over="policy"', 'over="before"')).gates[0]
+    assert before_it.exposure == Interval(lower=0.05, estimate=0.06, upper=0.08)
     assert gate.labels_pending == 12
     assert gate.alarms == ("risk",)
     assert (numbers.lag, numbers.outbox, numbers.dead_letters, numbers.away) == (7, 2, 1, ("broker",))

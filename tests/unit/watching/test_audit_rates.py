@@ -107,7 +107,7 @@ def test_it_is_raised_anew_before_it_ends_and_never_across_midnight(evidence: _E
         ({"made": policy(replace(SETTINGS, audit_probability=1.0))}, {}, "no more"),
         ({"made": policy(state="closed")}, {}, "ships nothing"),
         ({}, {"raised_by": 7, "raised_at": NOW}, "needs no more evidence"),
-        ({"extra": 400}, {}, "400 extra labels are asked for today, the gate's most is 400"),
+        ({"extra": 400}, {}, "the 400 extra labels that the gate allows for today are asked for"),
     ],
 )
 def test_what_ends_it_in_spite_of_evidence(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.cli.verdicts import ALARMS, sentence, shown_verdict
+from streamer.cli.verdicts import ALARMS, interval_text, sentence, shown_verdict
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import LoggedDecision
@@ -234,9 +234,9 @@ def test_a_label_that_is_missing_holds_the_verdict_up_once_it_is_late() -> None:
         now = START + 401 * MINUTE + minutes * MINUTE
         report = judged(read(decisions, now=now), policy(2), now=now, backlog=missing)
         assert report.verdict == verdict
-    assert (
-        "reading stands still at 2026-11-20 18:41:00Z. 1 label is missing since 2026-11-20 18:41:00Z."
-        in sentence(report)
+    assert sentence(report) == (
+        "bot: not known yet whether the budget is kept: 1 label is missing since 2026-11-20 18:41:00Z, and later decisions wait "
+        "for it."
     )
 
 
@@ -296,6 +296,14 @@ def test_where_nothing_ships_or_is_labelled_nothing_is_kept() -> None:
     some = [*nothing, undrawn(2_000, 2)]
     report = judged(read(some, now=after(some)), policy(2), now=after(some))
     assert (report.verdict, report.service and report.service.reason) == ("not known yet", "no labels")
+    # A label that never came counts as wrong, and is no answer that was found wrong.
+    missing = [*nothing, decision(2_000, 2, severities=(), labelled_at=None)]
+    later = after(missing) + timedelta(days=2)
+    report = judged(read(missing, now=later), policy(2), now=later, backlog=NONE_WAITING)
+    present, _ = figures(report)
+    assert (present.labelled, present.overdue, present.selective.estimate) == (0, 1, None)
+    assert interval_text(present.selective) == "not known"
+    assert interval_text(present.exposure) == "not known, between 0 % and 0.05 %"
 
 
 @pytest.mark.parametrize(
@@ -304,20 +312,42 @@ def test_where_nothing_ships_or_is_labelled_nothing_is_kept() -> None:
         ("draws", "draws are in doubt", "not drawn at the rate that is logged"),
         ("drift_scores", "what comes has drifted", "a drift alarm stands"),
         ("drift_cloud", "what comes has drifted", "a drift alarm stands"),
+        ("risk", "the risk has risen", "the risk alarm stands"),
     ],
 )
 def test_nothing_is_kept_while_an_alarm_puts_its_labels_in_doubt(kind: Any, reason: str, words: str) -> None:
-    decisions = many_labels(1, 2)
-    watch = read(decisions, now=after(decisions))
-    report = report_of(watch, SETTINGS)
-    raised = AlarmReport(
-        kind=kind, statistic="", number=1, delta=0.03, evidence_ratio=1.0, chance=0.03, read=400, raised_at=START, alert_id=None, closed_policy=None
-    )  # fmt: skip
-    report = with_verdict(replace(report, alarms=(raised,)), watch, policy(2), now=after(decisions))
+    report = with_alarm(kind, policy(2))
     assert (report.verdict, report.service and report.service.reason) == ("not known yet", reason)
     assert words in sentence(report)
     present, _ = figures(report)
     assert (present.verdict, shown_verdict(report, present)) == ("kept", "not known yet")
+
+
+def with_alarm(kind: Any, in_force: Policy) -> RiskReport:
+    """Labels enough for `kept`, and an alarm that stands."""
+    decisions = many_labels(1, 2)
+    watch = read(decisions, now=after(decisions))
+    raised = AlarmReport(
+        kind=kind, statistic="", number=1, delta=0.03, evidence_ratio=1.0, chance=0.03, read=400, raised_at=START, alert_id=None, closed_policy=None
+    )  # fmt: skip
+    report = replace(report_of(watch, in_force.settings), alarms=(raised,))
+    return with_verdict(report, watch, in_force, now=after(decisions))
+
+
+def test_an_alarm_on_another_risk_than_the_promised_one_leaves_the_verdict() -> None:
+    """What ships may be no better than everything, and so little of it that the budget on prompts is kept."""
+    report = with_alarm("selective", policy(2))
+    assert report.verdict == "kept"
+    assert sentence(report).endswith("ALARM: selective risk.")
+    among = replace(policy(2), settings=replace(SETTINGS, method="selective"))
+    assert with_alarm("selective", among).verdict == "not known yet"
+
+
+def test_a_closed_gate_is_judged_by_what_was_while_it_was_open() -> None:
+    """Its alarm says what may come; nothing does."""
+    report = with_alarm("risk", policy(3, "closed"))
+    assert report.verdict == "kept"
+    assert sentence(report).endswith("The gate is closed (policy 3). ALARM: risk.")
 
 
 def test_every_alarm_has_a_name_in_the_sentence() -> None:

@@ -1,0 +1,46 @@
+"""What is said of a score that does not separate what ships from what is held."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.rule import INDICATOR, Cut
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.recalibration.skill import Separation, separation
+
+
+def found(scores_and_severities: list[tuple[float, float]]) -> Separation:
+    groups = [
+        SampledGroup(
+            key=BatchKey("bot", str(n), 1),
+            probability=1.0,
+            items=(SampledItem(response_id="a", score=score, severity=severity),),
+        )
+        for n, (score, severity) in enumerate(scores_and_severities)
+    ]
+    result = separation(Reading(Cut.at(0.5), INDICATOR), "best", groups)
+    assert result is not None
+    return result
+
+
+def test_few_that_would_be_held_show_nothing_and_nothing_is_said_against_the_score() -> None:
+    few = found([(0.9, float(n < 4)) for n in range(46)] + [(0.1, 1.0), (0.1, 1.0), (0.1, 0.0)])
+    assert not few.shown
+    assert few.shipped < few.held
+    assert few.said == (
+        "it is not shown that the score tells good answers from bad ones: on 49 labelled groups the mean severity is 0.087 of "
+        "what would ship and 0.667 of what would be held, which may be chance"
+    )
+
+
+@pytest.mark.parametrize("held", [0.25, 0.1])
+def test_what_ships_and_is_no_better_is_said_of_the_score(held: float) -> None:
+    same = found([(0.9, float(n % 4 == 0)) for n in range(40)] + [(0.1, held)] * 40)
+    assert not same.shown
+    assert same.said.startswith("the score does not tell good answers from bad ones: on 80 labelled groups")
+
+
+def test_many_on_both_sides_show_it() -> None:
+    assert found([(0.9, 0.0)] * 30 + [(0.1, 1.0)] * 30).shown
