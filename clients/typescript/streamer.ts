@@ -18,7 +18,7 @@ export type TroubleReason =
 /** There is no decision to be had. */
 export class Trouble extends Error {
   readonly reason: TroubleReason;
-  /** One sentence for the log, without texts of the batch. */
+  /** One sentence for the log; what the service says of an error is quoted, at most 400 characters of it. */
   readonly detail: string;
   /** Of the HTTP answer, where there was one. */
   readonly status: number | undefined;
@@ -124,13 +124,7 @@ const SHARE_FOR_THE_SERVICE = 0.9;
 const LEAST_PAUSE = 0.05;
 const MOST_PAUSE = 1;
 const ACTIONS = ["ship", "mixed", "abstain", "regenerate", "escalate"] as const;
-const PASSING: Readonly<Record<number, TroubleReason>> = {
-  429: "overloaded",
-  500: "unavailable",
-  502: "unavailable",
-  503: "unavailable",
-  504: "unavailable",
-};
+const PASSING = [429, 502, 503, 504]; // 500 is on record, and would be again
 
 type Json = Record<string, unknown>;
 type Pairs = readonly (readonly [string, string])[];
@@ -236,7 +230,7 @@ export class Client {
               ...this.#headers,
               prefer: `wait=${wait}`,
               ...(event === undefined ? {} : { "content-type": "application/json" }),
-              ...(key !== undefined && /^[!-~]+$/.test(key) ? { "idempotency-key": key } : {}),
+              ...(key !== undefined && /^[!#-~]+$/.test(key) ? { "idempotency-key": key } : {}),
             },
             ...(event === undefined ? {} : { body: encoded(event) }),
             redirect: "manual",
@@ -341,9 +335,10 @@ async function answerTo(url: string, request: RequestInit): Promise<Uint8Array> 
   }
   const { status, headers } = response;
   if (!response.ok) {
-    throw new Trouble(PASSING[status] ?? "refused", `status ${status}${problemIn(content)}`, {
+    const reason = status === 429 ? "overloaded" : status >= 500 ? "unavailable" : "refused";
+    throw new Trouble(reason, `status ${status}${problemIn(content)}`, {
       status,
-      passing: status in PASSING,
+      passing: PASSING.includes(status),
       wait: retryAfter(headers.get("retry-after")),
     });
   }

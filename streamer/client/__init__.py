@@ -2,6 +2,6 @@
 
 from streamer.client.clients import AsyncClient, Client
 from streamer.client.decisions import Decision, Trouble
-from streamer.client.requests import Batch
+from streamer.client.requests import Batch, Label
 
-__all__ = ["AsyncClient", "Batch", "Client", "Decision", "Trouble"]
+__all__ = ["AsyncClient", "Batch", "Client", "Decision", "Label", "Trouble"]

@@ -40,7 +40,7 @@ _SHARE_FOR_THE_SERVICE = 0.9
 _LEAST_PAUSE, _MOST_PAUSE = 0.05, 1.0
 _KEEP_ALIVE_SECONDS = 4.0  # less than the five after which uvicorn closes an idle connection
 _JSON = {"Content-Type": "application/json"}
-_PASSING = {429: "overloaded", 500: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable"}
+_PASSING = (429, 502, 503, 504)  # 500 is on record, and would be again
 
 
 class AsyncClient:
@@ -217,7 +217,7 @@ class AsyncClient:
         status, headers = response.status_code, response.headers
         if not 200 <= status < 300:
             raise Trouble(
-                _PASSING.get(status, "refused"),  # type: ignore[arg-type]
+                "overloaded" if status == 429 else "unavailable" if status >= 500 else "refused",
                 f"status {status}{_problem(content)}",
                 status=status,
                 passing=status in _PASSING,
@@ -388,7 +388,8 @@ def _identity(batch: Batch) -> tuple[str, int]:
 
 
 def _fits_a_header(name: str) -> bool:
-    return re.fullmatch(r"[!-~]+", name) is not None
+    # Quotes are left out: a header may be read as a string that stands between two.
+    return re.fullmatch(r"[!#-~]+", name) is not None
 
 
 def _hold(error: Exception, gate: str, batch_id: str, attempt: int, *, raise_on_trouble: bool) -> Decision:

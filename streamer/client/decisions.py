@@ -31,7 +31,7 @@ class Trouble(StreamerError):
     Parameters
     ----------
     reason : stable, of a closed list; fit for a metric's label.
-    detail : one sentence for the log, without texts of the batch.
+    detail : one sentence for the log; what the service says of an error is quoted, at most 400 characters of it.
     status : of the HTTP answer; None where there was none.
     passing : the same request may succeed in a moment.
     wait : seconds that the service asked to wait before; None where it did not.

@@ -165,7 +165,7 @@ MISBEHAVIOURS = {
     "an error in another form": Misbehaviour(_sends(response(b"<h1>No", status=403, kind="text/html")), "refused"),
     "429": Misbehaviour(_sends(problem(429, "queue_full")), "overloaded", tried_again=True),
     "429, much later": Misbehaviour(_sends(problem(429, "rate_limited", Retry_After="3600")), "overloaded"),
-    "500": Misbehaviour(_sends(response(b"oops", status=500, kind="text/plain")), "unavailable", tried_again=True),
+    "500": Misbehaviour(_sends(response(b"oops", status=500, kind="text/plain")), "unavailable"),
     "502": Misbehaviour(_sends(response(b"", status=502)), "unavailable", tried_again=True),
     "503": Misbehaviour(_sends(problem(503, "database_unavailable")), "unavailable", tried_again=True),
     "503, much later": Misbehaviour(

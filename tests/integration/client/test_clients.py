@@ -211,6 +211,15 @@ def test_a_connection_that_was_closed_between_two_calls_is_no_trouble(caller: Ca
     assert actions == ["ship"] * 3
 
 
+@pytest.mark.parametrize("name", ["plain-1", '"quoted"', "ünï", "two words"])
+def test_the_batch_id_is_a_header_where_every_reader_reads_the_same(caller: Caller, name: str) -> None:
+    with GateServer(decides) as server:
+        assert caller.decide(server.url, ANSWERS, deadline=LONG, batch_id=name)["batch_id"] == name
+    (request,) = server.requests
+    assert request.event["batch_id"] == name
+    assert request.headers.get("idempotency-key") == (name if name == "plain-1" else None)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
