@@ -11,21 +11,30 @@ import pytest
 
 from streamer import cli, wiring
 from streamer.cli import main
+from streamer.gates.settings import GateSettings
 from streamer.security.api_keys import TOKEN, digest_of
 from streamer.settings.settings import load_settings
 
 
+@pytest.fixture(scope="module")
+def with_gates(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path) -> Path:
+    """A database with two gates, to be copied."""
+    file = Path(shutil.copy(migrated_sqlite_file, tmp_path_factory.mktemp("gates")))
+    with wiring.open_store(load_settings(database={"url": f"sqlite:///{file}"})) as store:
+        for gate in ("bot", "other"):
+            store.gates.create(gate, GateSettings(scorer="external", encoder="none"), by="ana", reason="test")
+    return file
+
+
 @pytest.fixture(autouse=True)
-def database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, migrated_sqlite_file: Path) -> None:
+def database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, with_gates: Path) -> None:
     for name in list(os.environ):
         if name.startswith("STREAMER_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
     Path(".streamer").mkdir()
-    shutil.copy(migrated_sqlite_file, ".streamer/audit.db")
-    for gate in ("bot", "other"):
-        assert main(["gate", "create", gate, "--scorer", "external"]) == cli.DONE
+    shutil.copy(with_gates, ".streamer/audit.db")
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
