@@ -379,6 +379,7 @@ class _Thread:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._client.aclose()
+        await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def _identity(batch: Batch) -> tuple[str, int]:

@@ -21,8 +21,9 @@ def what_node_needs() -> tuple[str, str] | None:
         return f"node is of version {_major()}", remedy
     try:
         compiler()
-    except subprocess.CalledProcessError as error:
-        return "no TypeScript compiler", f"npm ci: {error.stderr.strip().splitlines()[-1:]}"
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        said = str(error.stderr or error).strip().splitlines()[-1]
+        return "no TypeScript compiler", f"`npm ci` must work in clients/typescript ({said})"
     return None
 
 
