@@ -82,6 +82,7 @@ _MARKS = {
     "own_postgres_server": "postgres",
     "prometheus": "prometheus",
     "real_encoder": "encoder",
+    "typescript": "node",
     "triviaqa_path": "shared_data",
     "gsm8k_path": "shared_data",
     "tot_path": "shared_data",

@@ -105,6 +105,12 @@ _COMMANDS = {
             "Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.",
         ),
         (
+            "key",
+            "key:app",
+            "service",
+            "API keys: create, list and revoke what programs call the HTTP endpoint with.",
+        ),
+        (
             "db",
             "database:app",
             "service",

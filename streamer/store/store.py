@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from streamer.journal import DataGap, Lease, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyKeys
+    from streamer.store.api_keys import ApiKeys
     from streamer.store.audit.chained_rows import ChainedRows
     from streamer.store.audit.verify import ChainFault
     from streamer.store.calibration.calibration_runs import Calibrations
@@ -66,7 +67,7 @@ class Store:
     Attributes
     ----------
     gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, checkpoints, evidence,
-    alerts, monitoring : the parts, by subject.
+    alerts, monitoring, api_keys : the parts, by subject.
     """
 
     def __init__(
@@ -109,6 +110,13 @@ class Store:
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
 
     # What no worker asks for is imported where it is asked for.
+
+    @cached_property
+    def api_keys(self) -> ApiKeys:
+        """The keys of programs that call the HTTP endpoint."""
+        from streamer.store.api_keys import ApiKeys
+
+        return ApiKeys(self._database, clock=self._clock)
 
     @cached_property
     def judgements(self) -> Judgements:

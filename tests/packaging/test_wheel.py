@@ -290,6 +290,7 @@ def test_without_extras_there_is_all_help_and_the_plan(installed: Callable[..., 
         ("label queue", "service"),
         ("label bertscore", "service"),
         ("review", "review"),
+        ("key list", "service"),
         ("recalibrate", "service"),
         ("risk", "service"),
         ("threshold list", "service"),
@@ -379,6 +380,10 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
 @pytest.mark.parametrize(
     ("extra", "program"),
     [
+        (
+            "client",
+            "from streamer.client import Client; Client('http://127.0.0.1:9').decide('g', '?', ['a', 'b'])",
+        ),
         ("review", "import streamer.review.app, streamer.review.server, streamer.wiring.review"),
         ("judge", "import openai, streamer.labels.llm.client, streamer.research.sampling.session"),
         (

@@ -89,6 +89,21 @@ def test_the_core_loads_numpy_and_scipy_alone(program: str) -> None:
     assert loaded_by(program) <= {"numpy", "scipy"}
 
 
+def test_the_client_loads_httpx_and_msgspec_alone() -> None:
+    of_httpx = {
+        "anyio",
+        "certifi",
+        "h11",
+        "httpcore2",
+        "httpx2",
+        "idna",
+        "sniffio",
+        "truststore",
+        "typing_extensions",
+    }
+    assert {"httpx2", "msgspec"} <= loaded_by("import streamer.client") <= of_httpx | {"msgspec"}
+
+
 NOT_A_WORKERS = {
     "alembic", "bert_score", "confluent_kafka", "jinja2", "matplotlib", "openai", "pandas", "scipy", "sklearn", "starlette",
     "torch", "transformers", "uvicorn",

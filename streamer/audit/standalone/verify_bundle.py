@@ -550,6 +550,8 @@ class Verifier:
             "policies": ("gate", "version"),
             "calibration_runs": ("id",),
             "audit_rates": ("id",),
+            "api_keys": ("id",),
+            "api_key_revocations": ("id",),
         }.get(kind)
         if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")

@@ -1,9 +1,8 @@
 """The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
 
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
-runs, encoders, data gaps, audit rates, labels that came by a file and their signatures are written by commands and the
-recalibrator; each such row is sealed here, in the
-transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
+runs, encoders, data gaps, audit rates, API keys and their revocations, labels that came by a file and their signatures
+are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
 
@@ -22,6 +21,8 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
+    api_key_revocations,
+    api_keys,
     audit_rates,
     batches,
     calibration_candidates,
@@ -56,6 +57,8 @@ SEALED_TABLES = (
     policies,
     policy_events,
     audit_rates,
+    api_keys,
+    api_key_revocations,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 

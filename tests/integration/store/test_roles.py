@@ -143,6 +143,15 @@ def test_the_app_role_reviews(new_users: Users) -> None:
     world.close()
 
 
+def test_the_app_role_makes_and_revokes_keys_and_takes_nothing_back(recorded: World, users: Users) -> None:
+    key, _ = recorded.store.api_keys.create(gates=["support-bot"], may=["decide"], by="ana")
+    recorded.store.api_keys.revoke(key.id, by="ana", reason="over")
+    for table in ("api_keys", "api_key_revocations"):
+        refused(users.app, f"DELETE FROM {table}")
+        refused(users.app, f"UPDATE {table} SET id = id")
+        refused(users.read, f"SELECT * FROM {table}")
+
+
 def test_doctor_can_tell_who_could_rewrite_the_record(recorded: World, users: Users) -> None:
     assert recorded.store.reports.may_rewrite() is False
     owner = World(users.migrate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamer.store.db.schema.alerts import alert_acknowledgements, alerts
+from streamer.store.db.schema.api_keys import api_key_revocations, api_keys
 from streamer.store.db.schema.audit_rates import audit_rates
 from streamer.store.db.schema.calibration import calibration_candidates, calibration_inputs, calibration_runs
 from streamer.store.db.schema.control import checkpoints, control_head, control_log
@@ -20,6 +21,8 @@ from streamer.store.db.schema.types import metadata
 __all__ = [
     "alert_acknowledgements",
     "alerts",
+    "api_key_revocations",
+    "api_keys",
     "audit_rates",
     "batches",
     "calibration_candidates",

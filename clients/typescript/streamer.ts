@@ -1,0 +1,492 @@
+/**
+ * The client of `streamer serve`: one call decides, and whatever goes wrong holds within the deadline. It needs `fetch` alone.
+ * docs/clients.md describes it; times are in seconds.
+ */
+
+export type TroubleReason =
+  | "timed_out"
+  | "connection_failed"
+  | "overloaded"
+  | "unavailable"
+  | "refused"
+  | "unreadable"
+  | "mismatched"
+  | "too_large"
+  | "invalid_request"
+  | "failed";
+
+/** There is no decision to be had. */
+export class Trouble extends Error {
+  readonly reason: TroubleReason;
+  /** One sentence for the log; what the service says of an error is quoted, at most 400 characters of it. */
+  readonly detail: string;
+  /** Of the HTTP answer, where there was one. */
+  readonly status: number | undefined;
+  /** The same request may succeed in a moment. */
+  readonly passing: boolean;
+  /** Seconds that the service asked to wait before. */
+  readonly wait: number | undefined;
+
+  constructor(
+    reason: TroubleReason,
+    detail: string,
+    more: { status?: number; passing?: boolean; wait?: number | undefined; cause?: unknown } = {},
+  ) {
+    super(`${reason}: ${detail}`, { cause: more.cause });
+    this.name = "Trouble";
+    this.reason = reason;
+    this.detail = detail;
+    this.status = more.status;
+    this.passing = more.passing ?? false;
+    this.wait = more.wait;
+  }
+}
+
+/** What a gate decided about one batch, or why nothing is known: then the action is `hold`. */
+export interface Decision {
+  readonly gate: string;
+  readonly batchId: string;
+  readonly attempt: number;
+  readonly action: "ship" | "mixed" | "abstain" | "regenerate" | "escalate" | "hold";
+  /** Everything may be shown that the gate's unit is about. */
+  readonly ships: boolean;
+  /** Of the event, or a `TroubleReason`. */
+  readonly reason: string;
+  /** False in shadow mode alone: do what you would do without a gate. */
+  readonly enforced: boolean;
+  /** The one answer that may be shown; null in a hold, and where the gate's unit selects none. */
+  readonly answer: string | null;
+  readonly responseId: string | null;
+  /** Its place, from 0. */
+  readonly index: number | null;
+  /** Of that answer, in a hold the highest; in [0, 1]. */
+  readonly score: number | null;
+  /** What scores were compared with; null where the policy is closed or open. */
+  readonly threshold: number | null;
+  readonly policyVersion: number | null;
+  /** One sentence about a trouble. */
+  readonly detail: string;
+  /** The whole event, where there is one. */
+  readonly event: Readonly<Record<string, unknown>> | null;
+}
+
+/** Texts in order, whose ids are then "0", "1", ...; or ids and texts. */
+export type Answers = readonly string[] | ReadonlyMap<string, string>;
+
+export interface CallOptions {
+  /** Seconds that the call may take in all; the client's own unless given. */
+  readonly deadline?: number;
+}
+
+export interface AskOptions extends CallOptions {
+  readonly attempt?: number;
+  /** Throw `Trouble` in place of a hold without an event. */
+  readonly throwOnTrouble?: boolean;
+}
+
+export interface DecideOptions extends AskOptions {
+  /** Drawn where you name none: then only tries of this call repeat it. */
+  readonly batchId?: string;
+  /** One for each answer: numbers, or base64 of little-endian float32. */
+  readonly embeddings?: readonly (ArrayLike<number> | string)[];
+  readonly embeddingEncoder?: string;
+  /** One for each answer, in [0, 1]. */
+  readonly scores?: readonly number[];
+  readonly references?: readonly string[];
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** The gate's decision deadline counts from it. */
+  readonly createdAt?: Date;
+}
+
+export interface LabelOptions extends CallOptions {
+  readonly labeller: string;
+  readonly kind?: string;
+  readonly attempt?: number;
+  readonly labelledAt?: Date;
+  readonly signature?: string;
+  readonly keyId?: string;
+}
+
+export interface ClientOptions {
+  /** An API key; none where the service asks for none, on the loopback. */
+  readonly key?: string | undefined;
+  /** Seconds that a call may take in all, unless the call says otherwise. */
+  readonly deadline?: number;
+  /** Permit http to another machine. */
+  readonly insecure?: boolean;
+}
+
+const DEADLINE_SECONDS = 2;
+const MAX_SECONDS = 2 ** 31 / 1000 - 1;
+const MAX_ANSWER_BYTES = 4 * 2 ** 20;
+/** Of the time that is left: a hold that the service answers in time is on record. */
+const SHARE_FOR_THE_SERVICE = 0.9;
+const LEAST_PAUSE = 0.05;
+const MOST_PAUSE = 1;
+const ACTIONS = ["ship", "mixed", "abstain", "regenerate", "escalate"] as const;
+const PASSING = [429, 502, 503, 504]; // 500 is on record, and would be again
+
+type Json = Record<string, unknown>;
+type Pairs = readonly (readonly [string, string])[];
+
+export class Client {
+  readonly #base: string;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #deadline: number;
+
+  /** Throws for an address without http or https, and for http to another machine. */
+  constructor(baseUrl: string, { key, deadline = DEADLINE_SECONDS, insecure = false }: ClientOptions = {}) {
+    const url = new URL(baseUrl);
+    if (url.protocol !== "http:" && url.protocol !== "https:") {
+      throw new TypeError("the service's address must begin with http:// or https://");
+    }
+    if (url.protocol === "http:" && !insecure && !/^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname)) {
+      throw new TypeError(`http to ${url.hostname} shows texts and key to the network: use https, or insecure: true`);
+    }
+    this.#base = url.href.replace(/\/*$/, "/v1/gates");
+    this.#deadline = deadline;
+    this.#headers = {
+      accept: "application/json, application/problem+json",
+      "accept-encoding": "identity",
+      ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+    };
+  }
+
+  /** Ask for the decision about at least two answers to a prompt. Whatever goes wrong within the deadline is a hold. */
+  async decide(gate: string, prompt: string, answers: Answers, options: DecideOptions = {}): Promise<Decision> {
+    const { attempt = 1, batchId = crypto.randomUUID() } = options;
+    return await orHold({ gate, batchId, attempt }, options, async () => {
+      const sent: Pairs =
+        answers instanceof Map ? [...answers] : [...(answers as readonly string[])].map((text, i) => [String(i), text]);
+      const event = responsesEvent({ gate, batchId, attempt }, prompt, sent, options);
+      const body = await this.#ask("POST", [gate, "decisions"], options, event, batchId);
+      return readDecision(body, { gate, batchId, attempt }, sent);
+    });
+  }
+
+  /** Ask what is on record about a batch; a hold where that cannot be known. The service has no texts to return. */
+  async decision(gate: string, batchId: string, options: AskOptions = {}): Promise<Decision> {
+    const { attempt = 1 } = options;
+    return await orHold({ gate, batchId, attempt }, options, async () => {
+      const query = attempt === 1 ? "" : `?attempt=${attempt}`;
+      const body = await this.#ask("GET", [gate, "decisions", batchId], options, undefined, undefined, query);
+      return readDecision(body, { gate, batchId, attempt });
+    });
+  }
+
+  /** Ask for the policy in force, its promise and the verdict on it. Throws `Trouble`. */
+  async gate(gate: string, options: CallOptions = {}): Promise<Json> {
+    return readObject(await this.#ask("GET", [gate], options));
+  }
+
+  /** Send the severity of one answer, in [0, 1]: 0 is fine, 1 is worst. Throws `Trouble` unless it is taken. */
+  async label(
+    gate: string,
+    batchId: string,
+    responseId: string,
+    severity: number,
+    options: LabelOptions,
+  ): Promise<void> {
+    const { labeller, kind = "human", attempt = 1, labelledAt = new Date(), signature, keyId } = options;
+    await this.#ask("POST", [gate, "labels"], options, {
+      schema: "streamer.labels.v1",
+      gate,
+      batch_id: batchId,
+      attempt,
+      response_id: responseId,
+      severity,
+      kind,
+      labeller,
+      labelled_at: labelledAt,
+      signature,
+      key_id: keyId,
+    });
+  }
+
+  /** Ask until there is an answer, a trouble that stays, or no time left. */
+  async #ask(
+    method: string,
+    path: readonly string[],
+    { deadline = this.#deadline }: CallOptions,
+    event?: Json,
+    key?: string,
+    query = "",
+  ): Promise<Uint8Array> {
+    if (!(deadline > 0 && deadline < MAX_SECONDS)) {
+      throw new Trouble("invalid_request", "the deadline must be a positive number of seconds");
+    }
+    const url = [this.#base, ...path.map(encodeURIComponent)].join("/") + query;
+    const end = now() + deadline;
+    const expiry = new AbortController();
+    const timer = setTimeout(() => expiry.abort(), deadline * 1000);
+    let before = "";
+    try {
+      for (let tries = 0; ; tries += 1) {
+        const wait = Math.max((end - now()) * SHARE_FOR_THE_SERVICE, 0.001).toFixed(3);
+        try {
+          return await answerTo(url, {
+            method,
+            headers: {
+              ...this.#headers,
+              prefer: `wait=${wait}`,
+              ...(event === undefined ? {} : { "content-type": "application/json" }),
+              ...(key !== undefined && /^[!#-~]+$/.test(key) ? { "idempotency-key": key } : {}),
+            },
+            ...(event === undefined ? {} : { body: encoded(event) }),
+            redirect: "manual",
+            signal: expiry.signal,
+          });
+        } catch (error) {
+          if (expiry.signal.aborted) {
+            throw new Trouble("timed_out", `no answer within ${deadline} s${before}`, { cause: error });
+          }
+          if (!(error instanceof Trouble) || !error.passing) throw error;
+          const pause = Math.max(pauseBefore(tries), error.wait ?? 0);
+          if (now() + pause >= end) throw error;
+          before = `; before that ${error.detail}`;
+          await new Promise((resolve) => setTimeout(resolve, pause * 1000));
+        }
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+interface Identity {
+  readonly gate: string;
+  readonly batchId: string;
+  readonly attempt: number;
+}
+
+/** Turn whatever goes wrong into a hold, or into a `Trouble` where that is wanted. */
+async function orHold(asked: Identity, options: AskOptions, ask: () => Promise<Decision>): Promise<Decision> {
+  try {
+    return await ask();
+  } catch (error) {
+    const trouble = error instanceof Trouble ? error : new Trouble("failed", String(error).slice(0, 200), { cause: error });
+    if (options.throwOnTrouble) throw trouble;
+    return {
+      ...asked,
+      action: "hold",
+      ships: false,
+      reason: trouble.reason,
+      enforced: true,
+      answer: null,
+      responseId: null,
+      index: null,
+      score: null,
+      threshold: null,
+      policyVersion: null,
+      detail: trouble.detail,
+      event: null,
+    };
+  }
+}
+
+function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options: DecideOptions): Json {
+  const { embeddings, scores } = options;
+  for (const values of [embeddings, scores]) {
+    if (values !== undefined && values.length !== answers.length) {
+      throw new Trouble("invalid_request", `there are ${answers.length} answers and ${values.length} values for them`);
+    }
+  }
+  return {
+    schema: "streamer.responses.v1",
+    gate: asked.gate,
+    batch_id: asked.batchId,
+    attempt: asked.attempt,
+    prompt,
+    responses: answers.map(([id, text], i) => {
+      const embedding = embeddings?.[i];
+      return {
+        id,
+        text,
+        embedding: embedding === undefined || typeof embedding === "string" ? embedding : Array.from(embedding),
+        score: scores?.[i],
+      };
+    }),
+    embedding_encoder: options.embeddingEncoder,
+    references: options.references,
+    metadata: options.metadata,
+    created_at: options.createdAt,
+  };
+}
+
+function encoded(event: Json): string {
+  try {
+    return JSON.stringify(event);
+  } catch (error) {
+    throw new Trouble("invalid_request", `the arguments make no event: ${String(error).slice(0, 200)}`, { cause: error });
+  }
+}
+
+/** Send one request and read all of its answer. */
+async function answerTo(url: string, request: RequestInit): Promise<Uint8Array> {
+  let response: Response;
+  let content: Uint8Array;
+  try {
+    response = await fetch(url, request);
+    content = await contentOf(response);
+  } catch (error) {
+    if (error instanceof Trouble) throw error;
+    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+    throw new Trouble("connection_failed", String(cause).slice(0, 200), { passing: true, cause: error });
+  }
+  const { status, headers } = response;
+  if (!response.ok) {
+    const reason = status === 429 ? "overloaded" : status >= 500 ? "unavailable" : "refused";
+    throw new Trouble(reason, `status ${status}${problemIn(content)}`, {
+      status,
+      passing: PASSING.includes(status),
+      wait: retryAfter(headers.get("retry-after")),
+    });
+  }
+  const kind = (headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
+  if (content.length > 0 && (kind !== "application/json" || (headers.get("content-encoding") ?? "identity") !== "identity")) {
+    throw new Trouble("unreadable", `the answer is ${kind || "of no type"}, not plain application/json`);
+  }
+  return content;
+}
+
+async function contentOf(response: Response): Promise<Uint8Array> {
+  const reader = response.body?.getReader();
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  while (reader !== undefined) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    chunks.push(value);
+    length += value.length;
+    if (length > MAX_ANSWER_BYTES) {
+      await reader.cancel().catch(() => undefined);
+      throw new Trouble("too_large", `the answer has more than ${MAX_ANSWER_BYTES} bytes`);
+    }
+  }
+  const content = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    content.set(chunk, at);
+    at += chunk.length;
+  }
+  return content;
+}
+
+function readObject(content: Uint8Array): Json {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(content));
+  } catch (error) {
+    throw new Trouble("unreadable", "the answer is no JSON", { cause: error });
+  }
+  if (!isObject(value)) throw new Trouble("unreadable", "the answer is no JSON object");
+  return value;
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+interface ScoredResponse {
+  readonly id: string;
+  readonly score: number | null;
+  readonly action: string;
+}
+
+function isScoredResponse(value: unknown): value is ScoredResponse {
+  return (
+    isObject(value) && typeof value.id === "string" && typeof value.action === "string" && isNumberOrNull(value.score)
+  );
+}
+
+function isNumberOrNull(value: unknown): value is number | null {
+  return value === null || typeof value === "number";
+}
+
+/** Read the service's answer about one batch: anything that is not a clear ship is no ship. */
+function readDecision(content: Uint8Array, asked: Identity, answers?: Pairs): Decision {
+  const event = readObject(content);
+  const { responses, policy, selected, reason, enforced, unit, action: named } = event;
+  const action = ACTIONS.find((one) => one === named);
+  if (
+    event.schema !== "streamer.actions.v1" ||
+    action === undefined ||
+    !["best", "response", "batch"].includes(unit as string) ||
+    typeof event.gate !== "string" ||
+    typeof event.batch_id !== "string" ||
+    !Number.isInteger(event.attempt) ||
+    typeof enforced !== "boolean" ||
+    typeof reason !== "string" ||
+    !(selected === null || typeof selected === "string") ||
+    !Array.isArray(responses) ||
+    !responses.every(isScoredResponse) ||
+    !isObject(policy) ||
+    !Number.isInteger(policy.version) ||
+    !isNumberOrNull(policy.lambda)
+  ) {
+    throw new Trouble("unreadable", "the answer is no action event");
+  }
+  const ids = responses.map((one) => one.id);
+  const { gate, batchId, attempt } = asked;
+  if (event.gate !== gate || event.batch_id !== batchId || event.attempt !== attempt) {
+    throw new Trouble("mismatched", "the answer is about another gate, batch or attempt");
+  }
+  const order = answers?.map(([id]) => id) ?? ids;
+  if (JSON.stringify([...order].sort()) !== JSON.stringify([...ids].sort())) {
+    throw new Trouble("mismatched", "the answer is about other answers");
+  }
+  const shipped = responses.filter((one) => one.action === "ship");
+  const clear =
+    unit === "best"
+      ? shipped.length === 1 && shipped[0]!.id === selected
+      : selected === null && shipped.length === ids.length && ids.length > 0;
+  if (action === "ship" ? !(clear && reason === "scored") : selected !== null) {
+    throw new Trouble("unreadable", "the answer contradicts itself");
+  }
+  const known = responses.filter((one) => selected === null || one.id === selected).map((one) => one.score);
+  const scores = known.filter((one) => one !== null);
+  return {
+    ...asked,
+    action,
+    ships: action === "ship",
+    reason,
+    enforced,
+    answer: answers?.find(([id]) => id === selected)?.[1] ?? null,
+    responseId: selected,
+    index: selected === null ? null : order.indexOf(selected),
+    score: scores.length === 0 ? null : Math.max(...scores),
+    threshold: policy.lambda,
+    policyVersion: policy.version as number,
+    detail: "",
+    event,
+  };
+}
+
+/** What a problem document says of itself, bounded; nothing where there is none. */
+function problemIn(content: Uint8Array): string {
+  let problem: Json;
+  try {
+    problem = readObject(content);
+  } catch {
+    return "";
+  }
+  const said = [problem.code, problem.detail].filter(Boolean).map((one) => String(one).slice(0, 200));
+  return said.length === 0 ? "" : ` ${said.join(": ")}`;
+}
+
+/** Seconds before the next try, half of them by chance, so that clients do not come back together. */
+function pauseBefore(tries: number): number {
+  return Math.min(LEAST_PAUSE * 2 ** tries, MOST_PAUSE) * (0.5 + Math.random() / 2);
+}
+
+/** Seconds to wait, of either form of the header. */
+function retryAfter(text: string | null): number | undefined {
+  if (text === null) return undefined;
+  if (/^\d{1,9}(\.\d{1,9})?$/.test(text.trim())) return Number(text);
+  const moment = Date.parse(text);
+  return Number.isNaN(moment) ? undefined : Math.max((moment - Date.now()) / 1000, 0);
+}
+
+function now(): number {
+  return performance.now() / 1000;
+}

@@ -1,0 +1,172 @@
+"""`streamer key`: the keys with which programs call the HTTP endpoint."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli import options as opt
+from streamer.cli.gate_names import gate_names
+from streamer.cli.policies import when
+
+if TYPE_CHECKING:
+    from streamer.security.api_keys import ApiKey
+
+app = typer.Typer(
+    no_args_is_help=True, help="API keys: create, list and revoke what programs call the HTTP endpoint with."
+)
+
+
+@app.command()
+def create(
+    may: Annotated[
+        list[str],
+        typer.Option(
+            "--may",
+            metavar="decide|label|read",
+            help="What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
+        ),
+    ],
+    gate: Annotated[
+        list[str] | None,
+        typer.Option("--gate", metavar="GATE", autocompletion=gate_names, help="Gate it is for; repeatable."),
+    ] = None,
+    all_gates: Annotated[
+        bool, typer.Option("--all-gates", help="It is for every gate, later ones too.")
+    ] = False,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate",
+            metavar="N/s",
+            help="Requests that each instance lets pass: 50/s, 100/m, 1000/h; default: any.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires", metavar="TIME", help="It ends after 12h, 90d, ...; default: when it is revoked."
+        ),
+    ] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for, for the record.")] = "",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Create a key and print it, this once: only its SHA-256 is kept.
+
+    Standard output has the key alone, so that it can go to a file.
+    """
+    from streamer import wiring
+    from streamer.cli.console import note as say_beside
+    from streamer.cli.console import print_json, say
+    from streamer.errors import UsageError
+    from streamer.security.api_keys import read_rate
+    from streamer.settings.settings import load_settings
+
+    if bool(gate) == all_gates:
+        raise UsageError("name the gates with --gate, or say --all-gates")
+    actor, now = opt.who(by), wiring.now()
+    with wiring.open_store(load_settings()) as store:
+        key, token = store.api_keys.create(
+            gates=None if all_gates else gate,
+            may=may,
+            by=actor,
+            rate=None if rate is None else read_rate(rate),
+            note=note,
+            expires_at=None
+            if expires is None
+            else now + timedelta(seconds=opt.seconds(expires, "--expires")),
+            now=now,
+        )
+    if json:
+        print_json({"token": token} | _key_json(key, now))
+        return
+    say(token)
+    say_beside(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
+
+
+@app.command("list")
+def list_(
+    gate: Annotated[
+        str | None,
+        typer.Argument(metavar="[GATE]", help="Only keys for this gate.", autocompletion=gate_names),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """List every key there ever was, the oldest first; never the secret."""
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, print_table
+    from streamer.settings.settings import load_settings
+
+    now = wiring.now()
+    with wiring.open_store(load_settings()) as store:
+        if gate is not None:
+            store.gates.get(gate)
+        keys = [
+            key for key in store.api_keys.list() if gate is None or key.gates is None or gate in key.gates
+        ]
+    if json:
+        for key in keys:
+            print_json(_key_json(key, now))
+        return
+    if not keys:
+        note("There is no API key: without one the endpoint serves this machine alone.")
+        return
+    print_table(
+        ["id", "state", "gates", "may", "rate", "created", "by", "expires", "note"],
+        [
+            [
+                key.id, _state(key, now), "all" if key.gates is None else ", ".join(key.gates), ", ".join(key.may),
+                None if key.rate is None else str(key.rate), when(key.created_at), key.created_by,
+                None if key.expires_at is None else when(key.expires_at), key.note,
+            ]
+            for key in keys
+        ],
+    )  # fmt: skip
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The key's id: 12 characters, also within the key.")
+    ],
+    reason: opt.ReasonOption = "revoked",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Revoke a key for good: within ten seconds nothing takes it."""
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.settings.settings import load_settings
+
+    actor, now = opt.who(by), wiring.now()
+    with wiring.open_store(load_settings()) as store:
+        key = store.api_keys.revoke(key_id, by=actor, reason=reason, now=now)
+    if json:
+        print_json(_key_json(key, now))
+    else:
+        say(f"Revoked key {key.id}{f' ({key.note})' if key.note else ''}: {reason}")
+
+
+def _state(key: "ApiKey", now: datetime) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {when(key.revoked_at)}"
+    return "in force" if key.in_force(now) else "expired"
+
+
+def _key_json(key: "ApiKey", now: datetime) -> dict[str, Any]:
+    """Return a key as JSON values, without its digest; `gates` is null for one that is for all."""
+    return {
+        "id": key.id,
+        "in_force": key.in_force(now),
+        "gates": key.gates,
+        "may": key.may,
+        "rate": None if key.rate is None else str(key.rate),
+        "note": key.note,
+        "created_at": key.created_at,
+        "by": key.created_by,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
+        "revoked_by": key.revoked_by,
+        "revoked_reason": key.revoked_reason,
+    }

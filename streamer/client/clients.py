@@ -1,0 +1,443 @@
+"""`AsyncClient` asks; `Client` is the same for code without an event loop, by a loop in a thread of its own.
+
+Only an event loop can bound everything: a blocking socket waits for a name, or for byte after byte, as long as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import os
+import random
+import re
+import threading
+import uuid
+from concurrent.futures import CancelledError
+from contextlib import aclosing
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+import httpx2
+
+from streamer.client.decisions import Decision, Trouble, held, read_decision, read_object
+from streamer.client.requests import gate_path, labels_event, pairs, responses_event
+from streamer.security.loopback import is_loopback
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from streamer.client.requests import Answers, Batch, Label
+
+T = TypeVar("T")
+
+DEADLINE_SECONDS = 2.0
+MAX_ANSWER_BYTES = 4 * 2**20
+_SHARE_FOR_THE_SERVICE = 0.9
+"""Of the time that is left: a hold that the service answers in time is on record."""
+_LEAST_PAUSE, _MOST_PAUSE = 0.05, 1.0
+_KEEP_ALIVE_SECONDS = 4.0  # less than the five after which uvicorn closes an idle connection
+_JSON = {"Content-Type": "application/json"}
+_PASSING = (429, 502, 503, 504)  # 500 is on record, and would be again
+
+
+class AsyncClient:
+    """Asks one service, in one event loop of asyncio. Close it, or use it in an ``async with`` block.
+
+    Parameters
+    ----------
+    base_url : of the service, for example ``https://gates.example``.
+    key : an API key (`streamer key create`); None where the service asks for none, on the loopback.
+    deadline : seconds that a call may take in all, unless the call says otherwise.
+    verify : how the service's certificate is verified; True by the authorities that this machine trusts.
+    insecure : permit ``http`` to another machine.
+
+    Raises
+    ------
+    ValueError : for an address without http or https, and for http to another machine.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        deadline: float = DEADLINE_SECONDS,
+        verify: ssl.SSLContext | bool = True,
+        insecure: bool = False,
+    ) -> None:
+        url = httpx2.URL(base_url)
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ValueError(f"the service's address must begin with http:// or https://, not {base_url!r}")
+        if url.scheme == "http" and not insecure and not is_loopback(url.host):
+            raise ValueError(
+                f"http to {url.host} shows texts and key to the network: use https, or insecure=True"
+            )
+        self._deadline = deadline
+        self._http = httpx2.AsyncClient(
+            base_url=url,
+            headers={
+                "Accept": "application/json, application/problem+json",
+                "Accept-Encoding": "identity",
+                **({} if key is None else {"Authorization": f"Bearer {key}"}),
+            },
+            verify=verify,
+            timeout=None,  # the deadline bounds a whole call
+            limits=httpx2.Limits(
+                max_connections=None, max_keepalive_connections=100, keepalive_expiry=_KEEP_ALIVE_SECONDS
+            ),
+        )
+
+    async def decide(
+        self,
+        gate: str,
+        prompt: str,
+        answers: Answers,
+        *,
+        deadline: float | None = None,
+        raise_on_trouble: bool = False,
+        **batch: Unpack[Batch],
+    ) -> Decision:
+        """Ask for the decision about answers to a prompt. Whatever goes wrong within the deadline is a hold.
+
+        Parameters
+        ----------
+        answers : at least two texts, or ids and texts.
+        deadline : seconds; the client's own when None.
+        raise_on_trouble : raise `Trouble` in place of a hold without an event.
+        batch : further fields of the event. Without a `batch_id` one is drawn: only tries of this call repeat it.
+        """
+        name, attempt = _identity(batch)
+        try:
+            sent = pairs(answers)
+            body = await self._ask(
+                "POST",
+                gate_path(gate, "decisions"),
+                deadline,
+                body=responses_event(gate, name, prompt, sent, batch),
+                headers=_JSON | ({"Idempotency-Key": name} if _fits_a_header(name) else {}),
+            )
+            return read_decision(body, gate=gate, batch_id=name, attempt=attempt, answers=sent)
+        except Exception as error:
+            return _hold(error, gate, name, attempt, raise_on_trouble=raise_on_trouble)
+
+    async def decision(
+        self,
+        gate: str,
+        batch_id: str,
+        *,
+        attempt: int = 1,
+        deadline: float | None = None,
+        raise_on_trouble: bool = False,
+    ) -> Decision:
+        """Ask what is on record about a batch; a hold where that cannot be known. The service has no texts to return."""
+        try:
+            query = "" if attempt == 1 else f"?attempt={attempt}"
+            body = await self._ask("GET", gate_path(gate, "decisions", batch_id) + query, deadline)
+            return read_decision(body, gate=gate, batch_id=batch_id, attempt=attempt, answers=None)
+        except Exception as error:
+            return _hold(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
+
+    async def gate(self, gate: str, *, deadline: float | None = None) -> dict[str, Any]:
+        """Ask for the policy in force, its promise and the verdict on it, as JSON values. Raises `Trouble`."""
+        return read_object(await self._ask("GET", gate_path(gate), deadline))
+
+    async def label(
+        self,
+        gate: str,
+        batch_id: str,
+        response_id: str,
+        severity: float,
+        *,
+        deadline: float | None = None,
+        **label: Unpack[Label],
+    ) -> None:
+        """Send the severity of one answer, in [0, 1]: 0 is fine, 1 is worst. Raises `Trouble` unless it is taken."""
+        body = labels_event(gate, batch_id, response_id, severity, label, now=datetime.now(UTC))
+        await self._ask("POST", gate_path(gate, "labels"), deadline, body=body, headers=_JSON)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        deadline: float | None,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Ask until there is an answer, a trouble that stays, or no time left. Raises `Trouble`."""
+        seconds = self._deadline if deadline is None else deadline
+        if not 0 < seconds < float("inf"):
+            raise Trouble("invalid_request", "the deadline must be a positive number of seconds")
+        now = asyncio.get_running_loop().time
+        end = now() + seconds
+        before = ""
+        try:
+            async with asyncio.timeout_at(end):
+                for tries in count():
+                    wait = f"wait={max((end - now()) * _SHARE_FOR_THE_SERVICE, 0.001):.3f}"
+                    request = self._http.build_request(
+                        method, path, content=body, headers={**(headers or {}), "Prefer": wait}
+                    )
+                    try:
+                        return await self._answer(request)
+                    except Trouble as trouble:
+                        pause = max(_pause(tries), trouble.wait or 0.0)
+                        if not trouble.passing or now() + pause >= end:
+                            raise
+                        before = f"; before that {trouble.detail}"
+                    await asyncio.sleep(pause)
+        except TimeoutError:
+            pass
+        raise Trouble("timed_out", f"no answer within {seconds:g} s{before}")
+
+    async def _answer(self, request: httpx2.Request) -> bytes:
+        """Send one request and read all of its answer. Raises `Trouble`."""
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                content = await _content(response)
+            finally:
+                await response.aclose()
+        except httpx2.TransportError as error:
+            detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise Trouble("connection_failed", detail, passing=True) from error
+        status, headers = response.status_code, response.headers
+        if not 200 <= status < 300:
+            raise Trouble(
+                "overloaded" if status == 429 else "unavailable" if status >= 500 else "refused",
+                f"status {status}{_problem(content)}",
+                status=status,
+                passing=status in _PASSING,
+                wait=_retry_after(headers.get("Retry-After")),
+            )
+        kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if content and (
+            kind != "application/json" or headers.get("Content-Encoding", "identity") != "identity"
+        ):
+            raise Trouble("unreadable", f"the answer is {kind or 'of no type'}, not plain application/json")
+        return content
+
+
+class Client:
+    """`AsyncClient` for code without an event loop: the same arguments, the same methods, without ``await``.
+
+    Calls may come from any thread, and go on in a process that was forked off. Close it, or use it in a ``with`` block.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        deadline: float = DEADLINE_SECONDS,
+        verify: ssl.SSLContext | bool = True,
+        insecure: bool = False,
+    ) -> None:
+        self._thread = _Thread(
+            partial(AsyncClient, base_url, key=key, deadline=deadline, verify=verify, insecure=insecure)
+        )
+
+    def decide(
+        self,
+        gate: str,
+        prompt: str,
+        answers: Answers,
+        *,
+        deadline: float | None = None,
+        raise_on_trouble: bool = False,
+        **batch: Unpack[Batch],
+    ) -> Decision:
+        """Ask for the decision about answers to a prompt; see `AsyncClient.decide`."""
+        name, attempt = _identity(batch)
+        batch["batch_id"] = name
+        try:
+            return self._thread.run(
+                lambda client: client.decide(
+                    gate, prompt, answers, deadline=deadline, raise_on_trouble=True, **batch
+                )
+            )
+        except Exception as error:
+            return _hold(error, gate, name, attempt, raise_on_trouble=raise_on_trouble)
+
+    def decision(
+        self,
+        gate: str,
+        batch_id: str,
+        *,
+        attempt: int = 1,
+        deadline: float | None = None,
+        raise_on_trouble: bool = False,
+    ) -> Decision:
+        """Ask what is on record about a batch; see `AsyncClient.decision`."""
+        try:
+            return self._thread.run(
+                lambda client: client.decision(
+                    gate, batch_id, attempt=attempt, deadline=deadline, raise_on_trouble=True
+                )
+            )
+        except Exception as error:
+            return _hold(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
+
+    def gate(self, gate: str, *, deadline: float | None = None) -> dict[str, Any]:
+        """Ask for the policy in force; see `AsyncClient.gate`. Raises `Trouble`."""
+        return self._thread.run(lambda client: client.gate(gate, deadline=deadline))
+
+    def label(
+        self,
+        gate: str,
+        batch_id: str,
+        response_id: str,
+        severity: float,
+        *,
+        deadline: float | None = None,
+        **label: Unpack[Label],
+    ) -> None:
+        """Send the severity of one answer; see `AsyncClient.label`. Raises `Trouble` unless it is taken."""
+        self._thread.run(
+            lambda client: client.label(gate, batch_id, response_id, severity, deadline=deadline, **label)
+        )
+
+    def close(self) -> None:
+        """Close every connection. A call that is under way holds."""
+        self._thread.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Thread:
+    """An `AsyncClient` in an event loop of its own, from the first call on; another one in each process."""
+
+    def __init__(self, make: Callable[[], AsyncClient]) -> None:
+        self._make = make
+        self._client = make()  # at once, for its errors
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = os.getpid()
+        self._of_parents: list[object] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def run(self, call: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
+        """Wait for one call. Raises what it raises, and `Trouble` when the client is closed meanwhile."""
+        with self._lock:  # what is under way is begun before `close` begins
+            if self._closed:
+                raise Trouble("failed", "the client is closed")
+            loop = self._running()
+            future = asyncio.run_coroutine_threadsafe(call(self._client), loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Trouble("failed", "the client was closed") from None
+        finally:
+            future.cancel()  # where the caller was interrupted
+
+    def close(self) -> None:
+        """Cancel what is under way, and end the thread."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            loop = self._loop if self._process == os.getpid() else None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            self._worker.join()
+            loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._process != os.getpid():
+            # Loop and connections are those of the process that this one was forked off: nobody may end them here.
+            self._of_parents += [self._loop, self._client]
+            self._process, self._loop, self._client = os.getpid(), None, self._make()
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._worker = threading.Thread(
+                target=self._loop.run_forever, name="streamer-client", daemon=True
+            )
+            self._worker.start()
+        return self._loop
+
+    async def _end(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._client.aclose()
+        await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _identity(batch: Batch) -> tuple[str, int]:
+    """The batch's id, drawn where there is none, and its attempt."""
+    name = batch.get("batch_id")
+    return str(uuid.uuid4()) if name is None else name, batch.get("attempt", 1)
+
+
+def _fits_a_header(name: str) -> bool:
+    # Quotes are left out: a header may be read as a string that stands between two.
+    return re.fullmatch(r"[!#-~]+", name) is not None
+
+
+def _hold(error: Exception, gate: str, batch_id: str, attempt: int, *, raise_on_trouble: bool) -> Decision:
+    """Turn whatever went wrong into a hold, or into a `Trouble` where that is wanted."""
+    trouble = (
+        error if isinstance(error, Trouble) else Trouble("failed", f"{type(error).__name__}: {error}"[:200])
+    )
+    if raise_on_trouble:
+        raise trouble from error.__cause__
+    return held(trouble, gate, batch_id, attempt)
+
+
+async def _content(response: httpx2.Response) -> bytes:
+    content = bytearray()
+    async with aclosing(response.aiter_raw()) as chunks:
+        async for chunk in chunks:
+            content += chunk
+            if len(content) > MAX_ANSWER_BYTES:
+                raise Trouble("too_large", f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+    return bytes(content)
+
+
+def _problem(content: bytes) -> str:
+    """What a problem document says of itself, bounded; nothing where there is none."""
+    try:
+        problem = read_object(content)
+    except Trouble:
+        return ""
+    said = [str(problem[name])[:200] for name in ("code", "detail") if problem.get(name)]
+    return "".join(f" {one}" for one in (": ".join(said),) if one)
+
+
+def _pause(tries: int) -> float:
+    """Seconds before the next try, half of them by chance, so that clients do not come back together."""
+    return min(_LEAST_PAUSE * 2.0**tries, _MOST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+
+def _retry_after(text: str | None) -> float | None:
+    """Seconds to wait, of either form of the header; None where there is none or it cannot be read."""
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text.strip()):
+        return float(text)
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return max((moment - datetime.now(UTC)).total_seconds(), 0.0)

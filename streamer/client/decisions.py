@@ -1,0 +1,202 @@
+"""What came of asking a gate, and how an action event is read: anything that is not a clear ship holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from streamer.errors import StreamerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TroubleReason = Literal[
+    "timed_out",
+    "connection_failed",
+    "overloaded",
+    "unavailable",
+    "refused",
+    "unreadable",
+    "mismatched",
+    "too_large",
+    "invalid_request",
+    "failed",
+]
+
+
+class Trouble(StreamerError):
+    """There is no decision to be had.
+
+    Parameters
+    ----------
+    reason : stable, of a closed list; fit for a metric's label.
+    detail : one sentence for the log; what the service says of an error is quoted, at most 400 characters of it.
+    status : of the HTTP answer; None where there was none.
+    passing : the same request may succeed in a moment.
+    wait : seconds that the service asked to wait before; None where it did not.
+    """
+
+    def __init__(
+        self,
+        reason: TroubleReason,
+        detail: str,
+        *,
+        status: int | None = None,
+        passing: bool = False,
+        wait: float | None = None,
+    ) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason: TroubleReason = reason
+        self.detail = detail
+        self.status = status
+        self.passing = passing
+        self.wait = wait
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate decided about one batch, or why nothing is known: then the action is ``hold``.
+
+    Attributes
+    ----------
+    gate, batch_id, attempt : the identity of the decision on record.
+    action : ``ship``, ``mixed``, ``abstain``, ``regenerate`` or ``escalate``, of the event; ``hold`` where there is none.
+    reason : of the event, or of a `Trouble`.
+    enforced : False in shadow mode alone: do what you would do without a gate.
+    answer, response_id, index : the one answer that may be shown: its text, its id, its place from 0. None in a hold, and
+        where the gate's unit selects none. The text is None, too, where the answers were not at hand (`Client.decision`).
+    score : of that answer, in a hold the highest; in [0, 1], None where nothing was scored.
+    threshold : what scores were compared with; None where the policy is closed or open.
+    policy_version : 1 or more.
+    detail : one sentence about a trouble.
+    event : the whole event as JSON values.
+    """
+
+    gate: str
+    batch_id: str
+    attempt: int
+    action: str
+    reason: str
+    enforced: bool = True
+    answer: str | None = None
+    response_id: str | None = None
+    index: int | None = None
+    score: float | None = None
+    threshold: float | None = None
+    policy_version: int | None = None
+    detail: str = ""
+    event: dict[str, Any] | None = None
+
+    @property
+    def ships(self) -> bool:
+        """Whether everything may be shown that the gate's unit is about."""
+        return self.action == "ship"
+
+
+class _Response(msgspec.Struct):
+    id: str
+    score: float | None
+    action: str
+
+
+class _Policy(msgspec.Struct, rename={"threshold": "lambda"}):
+    version: int
+    threshold: float | None
+
+
+class _Action(msgspec.Struct):
+    """The fields of the action event that are relied on; see `streamer.events.actions`."""
+
+    schema: Literal["streamer.actions.v1"]
+    gate: str
+    batch_id: str
+    attempt: int
+    unit: Literal["best", "response", "batch"]
+    action: Literal["ship", "mixed", "abstain", "regenerate", "escalate"]
+    enforced: bool
+    selected: str | None
+    reason: str
+    responses: tuple[_Response, ...]
+    policy: _Policy
+
+
+def held(trouble: Trouble, gate: str, batch_id: str, attempt: int) -> Decision:
+    """The hold that stands for a trouble."""
+    return Decision(
+        gate=gate,
+        batch_id=batch_id,
+        attempt=attempt,
+        action="hold",
+        reason=trouble.reason,
+        detail=trouble.detail,
+    )
+
+
+def read_decision(
+    body: bytes, *, gate: str, batch_id: str, attempt: int, answers: Sequence[tuple[str, str]] | None
+) -> Decision:
+    """Read the service's answer about one batch.
+
+    Parameters
+    ----------
+    body : an action event as JSON.
+    gate, batch_id, attempt : what was asked about.
+    answers : ids and texts that were sent, in order; None where they are not at hand.
+
+    Raises
+    ------
+    Trouble : ``unreadable`` or ``mismatched``.
+    """
+    event = read_object(body)
+    try:
+        action = msgspec.convert(event, _Action)
+    except msgspec.ValidationError as error:
+        raise Trouble("unreadable", f"the answer is no action event: {error}") from None
+    ids = [response.id for response in action.responses]
+    if (action.gate, action.batch_id, action.attempt) != (gate, batch_id, attempt):
+        raise Trouble("mismatched", "the answer is about another gate, batch or attempt")
+    if answers is not None and sorted(ids) != sorted(name for name, _ in answers):
+        raise Trouble("mismatched", "the answer is about other answers")
+    if not _consistent(action):
+        raise Trouble("unreadable", "the answer contradicts itself")
+    texts = dict(answers or ())
+    order = list(texts) or ids
+    scores = {response.id: response.score for response in action.responses}
+    selected = action.selected
+    return Decision(
+        gate=gate,
+        batch_id=batch_id,
+        attempt=attempt,
+        action=action.action,
+        reason=action.reason,
+        enforced=action.enforced,
+        answer=None if selected is None else texts.get(selected),
+        response_id=selected,
+        index=None if selected is None else order.index(selected),
+        score=max((one for one in scores.values() if one is not None), default=None)
+        if selected is None
+        else scores[selected],
+        threshold=action.policy.threshold,
+        policy_version=action.policy.version,
+        event=event,
+    )
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object. Raises `Trouble` (``unreadable``)."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Trouble("unreadable", f"the answer is no JSON object: {error}") from None
+
+
+def _consistent(action: _Action) -> bool:
+    """Whether a batch that ships was scored, and ships what its unit says; and no other selects an answer."""
+    shipped = [response.id for response in action.responses if response.action == "ship"]
+    if action.action != "ship":
+        return action.selected is None
+    if action.reason != "scored":
+        return False
+    if action.unit == "best":
+        return shipped == [action.selected]
+    return action.selected is None and len(shipped) == len(action.responses) > 0

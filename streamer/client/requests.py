@@ -1,0 +1,122 @@
+"""The events that a client sends, and the addresses that it sends them to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict
+from urllib.parse import quote
+
+import msgspec
+
+from streamer.client.decisions import Trouble
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+Answers: TypeAlias = Sequence[str] | Mapping[str, str]
+"""Texts in order, whose ids are then ``0``, ``1``, ...; or ids and texts."""
+
+
+class Batch(TypedDict, total=False):
+    """What may go with prompt and answers; docs/events/README.md says what each means.
+
+    `embeddings` : one for each answer, numbers or bytes (little-endian float32).
+    `scores` : one for each answer, in [0, 1].
+    `created_at` : with a zone. The gate's decision deadline counts from it.
+    """
+
+    batch_id: str
+    attempt: int
+    embeddings: Sequence[Sequence[float] | bytes]
+    embedding_encoder: str
+    scores: Sequence[float]
+    references: Sequence[str]
+    metadata: Mapping[str, Any]
+    created_at: datetime
+
+
+class Label(TypedDict, total=False):
+    """What goes with a severity; docs/events/README.md says what each means. `labeller` must be there.
+
+    `kind` : ``human`` unless it is said otherwise.
+    `labelled_at` : with a zone; the present when it is left out.
+    """
+
+    labeller: Required[str]
+    kind: str
+    attempt: int
+    labelled_at: datetime
+    signature: str
+    key_id: str
+
+
+def pairs(answers: Answers) -> list[tuple[str, str]]:
+    """Give each answer its id. Raises `Trouble` (``invalid_request``) for one text in place of several."""
+    if isinstance(answers, str):
+        raise Trouble("invalid_request", "answers must be several texts, not one")
+    if isinstance(answers, Mapping):
+        return list(answers.items())
+    return [(str(place), text) for place, text in enumerate(answers)]
+
+
+def responses_event(
+    gate: str, batch_id: str, prompt: str, answers: Sequence[tuple[str, str]], batch: Batch
+) -> bytes:
+    """Write the responses event. Raises `Trouble` (``invalid_request``) for what no event can hold."""
+    fields: dict[str, Any] = {**batch}
+    responses: list[dict[str, Any]] = [{"id": name, "text": text} for name, text in answers]
+    for name, values in (
+        ("embedding", fields.pop("embeddings", None)),
+        ("score", fields.pop("scores", None)),
+    ):
+        if values is None:
+            continue
+        if len(values) != len(responses):
+            raise Trouble(
+                "invalid_request", f"there are {len(responses)} answers and {len(values)} of {name}"
+            )
+        for response, value in zip(responses, values, strict=True):
+            response[name] = value if isinstance(value, bytes) else _plain(value)
+    fields |= {
+        "schema": "streamer.responses.v1",
+        "gate": gate,
+        "batch_id": batch_id,
+        "prompt": prompt,
+        "responses": responses,
+    }
+    return _encoded(fields)
+
+
+def labels_event(
+    gate: str, batch_id: str, response_id: str, severity: float, label: Label, *, now: datetime
+) -> bytes:
+    """Write the labels event. Raises `Trouble` (``invalid_request``) for what no event can hold."""
+    return _encoded(
+        {
+            "kind": "human",
+            "labelled_at": now,
+            **label,
+            "schema": "streamer.labels.v1",
+            "gate": gate,
+            "batch_id": batch_id,
+            "response_id": response_id,
+            "severity": severity,
+        }
+    )
+
+
+def _encoded(event: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode({name: value for name, value in event.items() if value is not None})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Trouble("invalid_request", f"the arguments make no event: {type(error).__name__}") from error
+
+
+def gate_path(gate: str, *parts: str) -> str:
+    """The address of a gate, or of what lies under it."""
+    return "/".join(["v1/gates", *(quote(part, safe="") for part in (gate, *parts))])
+
+
+def _plain(value: Any) -> Any:
+    """Plain numbers of what may be an array of numpy, which is not imported for that."""
+    return value.tolist() if hasattr(value, "tolist") else value

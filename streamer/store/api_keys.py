@@ -1,0 +1,180 @@
+"""API keys on record: made, listed and revoked, each act sealed in the control chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from streamer.errors import UsageError
+from streamer.security.api_keys import MAY, ApiKey, Rate, digest_of, new_token
+from streamer.store.audit import control
+from streamer.store.db.schema import api_key_revocations, api_keys, gates
+from streamer.store.policies.policy_rows import no_gate
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+
+_MOST_CHARACTERS = {"note": 500, "reason": 500, "name": 200}
+
+
+class ApiKeys:
+    """The keys with which programs call `streamer serve`."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def create(
+        self,
+        *,
+        gates: Sequence[str] | None,
+        may: Sequence[str],
+        by: str,
+        rate: Rate | None = None,
+        note: str = "",
+        expires_at: datetime | None = None,
+        now: datetime | None = None,
+    ) -> tuple[ApiKey, str]:
+        """Make a key; returns it with its token, which is nowhere else from now on.
+
+        Parameters
+        ----------
+        gates : names of existing gates; None: every gate, later ones too.
+        may : one of `MAY` at least.
+
+        Raises
+        ------
+        UsageError : a gate does not exist, nothing is allowed, a text is too long, or it would have expired already.
+        """
+        moment = now or self._clock()
+        if not may or not set(may) <= set(MAY):
+            raise UsageError(f"a key may do at least one of {', '.join(MAY)}")
+        if gates is not None and not gates:
+            raise UsageError("a key is for one gate at least, or for all")
+        if expires_at is not None and expires_at <= moment:
+            raise UsageError("a key must expire in the future")
+        _check_lengths(note=note, name=by)
+        identity, token = new_token()
+        key = ApiKey(
+            id=identity,
+            digest=digest_of(token),
+            gates=None if gates is None else tuple(sorted(set(gates))),
+            may=tuple(one for one in MAY if one in may),
+            rate=rate,
+            note=note,
+            created_at=moment,
+            created_by=by,
+            expires_at=expires_at,
+        )
+
+        def work(connection: sa.Connection) -> None:
+            for gate in key.gates or ():
+                _require_gate(connection, gate)
+            connection.execute(sa.insert(api_keys).values(**_row(key)))
+            control.append(connection, api_keys, [(key.id,)], now=moment)
+
+        self._database.writing(work)
+        return key, token
+
+    def list(self) -> builtins.list[ApiKey]:
+        """Every key there ever was, the oldest first."""
+        revoked = api_key_revocations.c
+        query = (
+            sa.select(api_keys, revoked.revoked_at, revoked.revoked_by, revoked.revoked_reason)
+            .outerjoin(api_key_revocations, revoked.id == api_keys.c.id)
+            .order_by(api_keys.c.created_at, api_keys.c.id)
+        )
+        with self._database.reading() as connection:
+            return [_key(row) for row in connection.execute(query).mappings()]
+
+    def in_force(self) -> builtins.list[ApiKey]:
+        """The keys that are neither revoked nor expired; what a `KeyRing` loads."""
+        now = self._clock()
+        return [key for key in self.list() if key.in_force(now)]
+
+    def revoke(self, identity: str, *, by: str, reason: str, now: datetime | None = None) -> ApiKey:
+        """Revoke a key for good. Services take it for at most `MOST_SECONDS_OLD` more.
+
+        Raises `UsageError` when there is none of this id, or it is revoked already.
+        """
+        moment = now or self._clock()
+        _check_lengths(reason=reason, name=by)
+        if not reason:
+            raise UsageError("say why the key is revoked")
+
+        def work(connection: sa.Connection) -> None:
+            if connection.execute(sa.select(api_keys.c.id).where(api_keys.c.id == identity)).first() is None:
+                raise UsageError(f"there is no API key {identity!r}; `streamer key list` shows them")
+            there = sa.select(api_key_revocations.c.id).where(api_key_revocations.c.id == identity)
+            if connection.execute(there).first() is not None:
+                raise _revoked(identity)
+            connection.execute(
+                sa.insert(api_key_revocations).values(
+                    id=identity, revoked_at=moment, revoked_by=by, revoked_reason=reason
+                )
+            )
+            control.append(connection, api_key_revocations, [(identity,)], now=moment)
+
+        try:
+            self._database.writing(work)
+        except exc.IntegrityError as error:
+            if "pk_api_key_revocations" in str(error.orig):
+                raise _revoked(identity) from None  # another process revoked it a moment earlier
+            raise
+        return next(key for key in self.list() if key.id == identity)
+
+
+def _revoked(identity: str) -> UsageError:
+    return UsageError(f"the API key {identity} is revoked already")
+
+
+def _require_gate(connection: sa.Connection, gate: str) -> None:
+    if connection.execute(sa.select(gates.c.name).where(gates.c.name == gate)).first() is None:
+        raise no_gate(gate)
+
+
+def _check_lengths(**texts: str) -> None:
+    for name, text in texts.items():
+        if len(text) > _MOST_CHARACTERS[name]:
+            raise UsageError(
+                f"the {name} has {len(text)} characters, at most {_MOST_CHARACTERS[name]} are allowed"
+            )
+
+
+def _row(key: ApiKey) -> Row:
+    return {
+        "id": key.id,
+        "digest": key.digest,
+        "gates": key.gates,
+        "may": key.may,
+        "rate_requests": None if key.rate is None else key.rate.requests,
+        "rate_seconds": None if key.rate is None else key.rate.seconds,
+        "note": key.note,
+        "created_at": key.created_at,
+        "created_by": key.created_by,
+        "expires_at": key.expires_at,
+    }
+
+
+def _key(row: Row) -> ApiKey:
+    return ApiKey(
+        id=row["id"],
+        digest=bytes(row["digest"]),
+        gates=row["gates"],
+        may=row["may"],
+        rate=None if row["rate_requests"] is None else Rate(row["rate_requests"], row["rate_seconds"]),
+        note=row["note"],
+        created_at=row["created_at"],
+        created_by=row["created_by"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+        revoked_by=row["revoked_by"],
+        revoked_reason=row["revoked_reason"],
+    )

@@ -1,0 +1,47 @@
+"""API keys and their revocations, both append-only. Of a token its digest is kept, and nothing else."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from streamer.store.db.schema.types import Names, UtcDateTime, check, digest, metadata, sized_text
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column(
+        "digest", sa.LargeBinary, nullable=False, comment="SHA-256 of the token, which has 256 random bits"
+    ),
+    sa.Column("gates", Names, comment="NULL: every gate"),
+    sa.Column("may", Names, nullable=False),
+    sa.Column("rate_requests", sa.Integer, comment="NULL: no bound"),
+    sa.Column("rate_seconds", sa.Integer),
+    sa.Column("note", sa.Text, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("expires_at", UtcDateTime, comment="NULL: good until it is revoked"),
+    sa.UniqueConstraint("digest"),
+    sized_text("id", 64),
+    digest("digest"),
+    check("gates", "length(gates) BETWEEN 2 AND 100000"),
+    sized_text("may", 100),
+    check(
+        "rate",
+        "(rate_requests IS NULL) = (rate_seconds IS NULL) AND rate_requests >= 1 AND rate_seconds >= 1",
+    ),
+    check("note", "length(note) <= 500"),
+    sized_text("created_by", 200),
+    check("expires_at", "expires_at > created_at"),
+)
+
+api_key_revocations = sa.Table(
+    "api_key_revocations",
+    metadata,
+    sa.Column("id", sa.Text, sa.ForeignKey("api_keys.id"), primary_key=True),
+    sa.Column("revoked_at", UtcDateTime, nullable=False),
+    sa.Column("revoked_by", sa.Text, nullable=False),
+    sa.Column("revoked_reason", sa.Text, nullable=False),
+    sized_text("revoked_by", 200),
+    sized_text("revoked_reason", 500),
+)

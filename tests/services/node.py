@@ -1,0 +1,53 @@
+"""Node for tests of `clients/typescript`, and TypeScript's compiler, of the version that its lock names."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = ROOT / "clients" / "typescript"
+_LEAST = 18
+
+
+def what_node_needs() -> tuple[str, str] | None:
+    """What is missing to run the TypeScript client here and how to get it; None when all is there."""
+    remedy = f"install Node {_LEAST} or newer, with npm (nodejs.org, or apt-get install nodejs npm)"
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        return "no node", remedy
+    if _major() < _LEAST:
+        return f"node is of version {_major()}", remedy
+    try:
+        compiler()
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        said = str(error.stderr or error).strip().splitlines()[-1]
+        return "no TypeScript compiler", f"`npm ci` must work in clients/typescript ({said})"
+    return None
+
+
+def node() -> list[str]:
+    """How to call node: 18 has what the client needs, yet not by itself."""
+    return ["node", *(["--experimental-global-webcrypto"] if _major() < 20 else [])]
+
+
+def _major() -> int:
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(version.lstrip("v").split(".")[0])
+
+
+def compiler() -> Path:
+    """TypeScript's compiler; the first time npm fetches it into .services, by the hashes of the lock."""
+    lock = (CLIENT / "package-lock.json").read_bytes()
+    folder = ROOT / ".services" / f"typescript-{hashlib.sha256(lock).hexdigest()[:12]}"
+    program = folder / "node_modules" / ".bin" / "tsc"
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(CLIENT / name, folder)
+        subprocess.run(
+            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+            cwd=folder, capture_output=True, text=True, check=True, timeout=180,
+        )  # fmt: skip
+    return program
