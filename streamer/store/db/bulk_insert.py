@@ -226,31 +226,35 @@ def _looked_up(
         yield connection.execute(query.where(condition))
 
 
-def _array(values: Sequence[Any], write: Callable[[Any], str]) -> str:
+def _array(values: Sequence[Any], write: Callable[[Any], str | None]) -> str:
     # Several times quicker than what the driver does with a list, item by item.
-    return "{" + ",".join(["NULL" if one is None else write(one) for one in values]) + "}"
+    return "{" + ",".join([write(one) or "NULL" for one in values]) + "}"
 
 
 @lru_cache(maxsize=64)
-def _writers(dialect: sa.Dialect, table: sa.Table, names: tuple[str, ...]) -> list[Callable[[Any], str]]:
-    """How a value of each column, none of them NULL, is written as an item of an array."""
+def _writers(
+    dialect: sa.Dialect, table: sa.Table, names: tuple[str, ...]
+) -> list[Callable[[Any], str | None]]:
+    """How a value of each column is written as an item of an array; None is NULL."""
     return [_writer(dialect, table.c[name].type.dialect_impl(dialect)) for name in names]
 
 
-def _writer(dialect: Any, kind: sa.types.TypeEngine[Any]) -> Callable[[Any], str]:
+def _writer(dialect: Any, kind: sa.types.TypeEngine[Any]) -> Callable[[Any], str | None]:
     if isinstance(kind, sa.LargeBinary):
-        return lambda value: f'"\\\\x{value.hex()}"'
+        return lambda value: None if value is None else f'"\\\\x{value.hex()}"'
     if isinstance(kind, sa.Integer | sa.Float):
-        return str
-    # The processor for JSON wraps the value, for the driver to write it.
-    convert = dialect._json_serializer if isinstance(kind, sa.JSON) else kind.bind_processor(dialect)
-    if convert is None:
-        return _quoted_item
-    return lambda value: _quoted_item(str(convert(value)))
+        return lambda value: None if value is None else str(value)
+    if isinstance(kind, sa.JSON):  # its processor wraps the value, for the driver to write it
+        serialize = dialect._json_serializer
+        return lambda value: None if value is None else _quoted_item(serialize(value))
+    convert = kind.bind_processor(dialect)
+    return _quoted_item if convert is None else lambda value: _quoted_item(convert(value))
 
 
-def _quoted_item(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _quoted_item(value: object) -> str | None:
+    if value is None:
+        return None
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _quoted(connection: sa.Connection, name: str) -> str:
