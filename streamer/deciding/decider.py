@@ -228,9 +228,12 @@ class BatchDecider:
         )
 
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
-        """Replace batches that are decided already by redeliveries, in place; return those that are not."""
-        keys = sorted({item.key for item in results if isinstance(item, _Pending)})
-        decided = self._known(keys) if keys else {}
+        """Replace batches that are decided already by redeliveries, in place; return those that are not.
+
+        Only texts are worth the question: they would be encoded. The others' repeats are found by the commit.
+        """
+        keys = {item.key for item in results if isinstance(item, _Pending) and item.embeddings == "encoder"}
+        decided = self._known(sorted(keys)) if keys else {}
         pending = []
         for i, item in enumerate(results):
             if not isinstance(item, _Pending):

@@ -1,60 +1,169 @@
-"""Many rows at once: COPY on PostgreSQL, executemany on SQLite; the same calls on both.
+"""Many rows at once, and several statements in one round trip: arrays in a pipeline on PostgreSQL, executemany on SQLite.
 
 Rows are mappings from column names to Python values, as for an ordinary insert; the columns' types convert them.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamer.store.db.schema.types import Row
 
 _DRAW = sa.text(
     # The transaction gets its number first, so that readers of coming rows see that it is under way.
-    "SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval(pg_get_serial_sequence(:name, 'id')) END"
-    " FROM generate_series(1, :count)"
+    "SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval(ids.name) END"
+    " FROM (SELECT CAST(pg_get_serial_sequence(:name, 'id') AS regclass) AS name OFFSET 0) AS ids,"
+    " generate_series(1, CAST(:count AS integer))"
+)
+_DRAW_SQLITE = sa.text(
+    # The writer's lock is ours, so nobody can take these before the rows are there.
+    "WITH RECURSIVE ids (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ids WHERE n < :count)"
+    " SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = :name), 0) + n FROM ids WHERE n <= :count"
 )
 _LOOKUP = 2_000
 """Keys in one look-up: far below both databases' limits on parameters."""
 
 
+class Statement(NamedTuple):
+    """What `execute_all` runs: SQL in the driver's own form with its parameters, or a clause with those that it names.
+
+    A clause is compiled once and its results come as the driver gives them, so neither bounds that expand nor column types
+    that convert results can be in it.
+    """
+
+    sql: str | sa.Executable
+    parameters: Any = ()
+
+
+def execute_all(connection: sa.Connection, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
+    """Run the statements one after another and wait for all of them together; returns the rows of each.
+
+    The first one that fails is raised, and what comes after it is not run.
+    """
+    if connection.dialect.name == "sqlite":
+        results = (
+            connection.exec_driver_sql(sql, parameters)
+            if isinstance(sql, str)
+            else connection.execute(sql, parameters)
+            for sql, parameters in statements
+        )
+        return [[tuple(row) for row in one] if one.returns_rows else [] for one in results]
+    if not statements:
+        return []
+    driver: Any = connection.connection.dbapi_connection
+    given = [_in_driver_form(connection.dialect, *one) for one in statements]
+    with _driver_errors(connection, driver):
+        if len(given) == 1:
+            cursors = [driver.execute(*given[0])]
+        else:
+            with driver.pipeline() as pipeline:
+                cursors = [driver.execute(*one) for one in given]
+                pipeline.sync()
+                # The driver would sync and flush once more. After a flush PostgreSQL no longer ends a transaction that sits
+                # idle (`FROZEN_SECONDS`).
+                pipeline._exit_gen = lambda: iter(())
+        return [one.fetchall() if one.description else [] for one in cursors]
+
+
+def _in_driver_form(
+    dialect: sa.Dialect, sql: str | sa.Executable, parameters: Any
+) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
+    if isinstance(sql, str):
+        return sql, parameters
+    text, processors = _compiled(dialect, sql)
+    return text, {
+        name: convert(parameters[name]) if convert else parameters[name] for name, convert in processors
+    }
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    dialect: sa.Dialect, statement: Any
+) -> tuple[str, list[tuple[str, Callable[[Any], Any] | None]]]:
+    compiled = statement.compile(dialect=dialect)
+    return str(compiled), [
+        (name, bound.type.dialect_impl(dialect).bind_processor(dialect))
+        for name, bound in compiled.binds.items()
+    ]
+
+
+@contextmanager
+def _driver_errors(connection: sa.Connection, driver: Any) -> Iterator[None]:
+    """What SQLAlchemy does with a driver's error, for statements that go past it."""
+    try:
+        yield
+    except psycopg.Error as error:
+        dialect: Any = connection.dialect
+        gone = dialect.is_disconnect(error, driver, None)
+        if gone:
+            connection.invalidate(error)
+        raise exc.DBAPIError.instance(
+            None, None, error, psycopg.Error, connection_invalidated=gone, dialect=dialect
+        ) from error
+
+
+def drawing(connection: sa.Connection, table: sa.Table, count: int) -> Statement:
+    """What reserves `count` values of the table's identity, nobody else's."""
+    return Statement(
+        _DRAW_SQLITE if connection.dialect.name == "sqlite" else _DRAW, {"name": table.name, "count": count}
+    )
+
+
 def allocate_ids(connection: sa.Connection, table: sa.Table, count: int) -> list[int]:
     """Reserve `count` ascending values of the table's identity, nobody else's."""
-    if count == 0:
-        return []
-    if connection.dialect.name == "sqlite":
-        # The writer's lock is ours, so nobody can take these before the rows are there.
-        last = connection.execute(
-            sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table.name}
-        ).scalar()
-        return list(range((last or 0) + 1, (last or 0) + 1 + count))
-    drawn = connection.execute(_DRAW, {"name": table.name, "count": count}).scalars()
-    return sorted(drawn)
+    (drawn,) = execute_all(connection, [drawing(connection, table, count)] if count else []) or [[]]
+    return sorted(one for (one,) in drawn)
 
 
 def append(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
     """Insert rows that cannot collide. All have the keys of the first; other columns get their defaults."""
+    execute_all(connection, insert(connection, table, rows))
+
+
+def insert(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Row], *, ending: str = "", order: str = ""
+) -> list[Statement]:
+    """What `append` runs: one statement, or none without rows."""
     if not rows:
-        return
+        return []
     names = tuple(rows[0])
-    values = _values(connection.dialect, table, names, rows)
+    columns, target = _columns(connection, names), _quoted(connection, table.name)
+    pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
     if connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(names))
-        connection.exec_driver_sql(
-            f"INSERT INTO {_quoted(connection, table.name)} ({_columns(connection, names)}) VALUES ({marks})",  # noqa: S608 - our own tables' names, quoted; values are parameters
-            list(values),
+        kinds = (table.c[name].type.dialect_impl(connection.dialect) for name in names)
+        converters = [kind.bind_processor(connection.dialect) or (lambda value: value) for kind in kinds]
+        values = [
+            tuple(convert(value) for value, convert in zip(pick(row), converters, strict=True))
+            for row in rows
+        ]
+        return [Statement(f"INSERT INTO {target} ({columns}) VALUES ({marks}){ending}", values)]  # noqa: S608 - our own tables' names, quoted; values are parameters
+    types = (table.c[name].type.compile(dialect=connection.dialect) for name in names)
+    arrays = ", ".join(f"%s::{kind}[]" for kind in types)
+    return [
+        Statement(
+            f"INSERT INTO {target} ({columns})"  # noqa: S608 - as above
+            f" SELECT {columns} FROM unnest({arrays}) AS new ({columns}){order}{ending}",
+            [
+                write(column)
+                for column, write in zip(
+                    zip(*map(pick, rows), strict=True),
+                    _writers(connection.dialect, table, names),
+                    strict=True,
+                )
+            ],
         )
-    else:
-        _copy(connection, table.name, names, values)
+    ]
 
 
 def insert_new(
@@ -67,26 +176,17 @@ def insert_new(
     """
     if not rows:
         return set()
-    names = tuple(rows[0])
-    values = _values(connection.dialect, table, names, rows)
-    columns, target = _columns(connection, names), _quoted(connection, table.name)
     keys = _columns(connection, unique)
+    ending = f" ON CONFLICT ({keys}) DO NOTHING"
     if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(names))
-        connection.exec_driver_sql(
-            f"INSERT INTO {target} ({columns}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING",  # noqa: S608 - as above
-            list(values),
-        )
+        execute_all(connection, insert(connection, table, rows, ending=ending))
         first = min(row["id"] for row in rows)
         return set(connection.execute(sa.select(table.c.id).where(table.c.id >= first)).scalars())
-    types = (table.c[name].type.compile(dialect=connection.dialect) for name in names)
-    arrays = ", ".join(f"%s::{kind}[]" for kind in types)
-    inserted = connection.exec_driver_sql(
-        f"INSERT INTO {target} ({columns}) SELECT {columns} FROM unnest({arrays}) AS new ({columns})"  # noqa: S608 - as above
-        f" ORDER BY {keys} ON CONFLICT ({keys}) DO NOTHING RETURNING id",
-        tuple(list(column) for column in zip(*values, strict=True)),
+    (inserted,) = execute_all(
+        connection,
+        insert(connection, table, rows, order=f" ORDER BY {keys}", ending=f"{ending} RETURNING id"),
     )
-    return set(inserted.scalars())
+    return {one for (one,) in inserted}
 
 
 def look_up(
@@ -126,55 +226,47 @@ def _looked_up(
         yield connection.execute(query.where(condition))
 
 
-def _copy(
-    connection: sa.Connection, table: str, names: Sequence[str], values: Iterator[tuple[Any, ...]]
-) -> None:
-    statement = f"COPY {_quoted(connection, table)} ({_columns(connection, names)}) FROM STDIN"
-    driver: Any = connection.connection.dbapi_connection
-    try:
-        with driver.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in values:
-                copy.write_row(row)
-    except psycopg.Error as error:
-        # COPY goes past SQLAlchemy, so what it does with a driver's error is done here.
-        dialect: Any = connection.dialect
-        gone = dialect.is_disconnect(error, driver, None)
-        if gone:
-            connection.invalidate(error)
-        raise exc.DBAPIError.instance(
-            statement, None, error, psycopg.Error, connection_invalidated=gone, dialect=dialect
-        ) from error
-
-
-def _values(
-    dialect: sa.Dialect, table: sa.Table, names: tuple[str, ...], rows: Sequence[Row]
-) -> Iterator[tuple[Any, ...]]:
-    converters = _converters(dialect, table, names)
-    pick = itemgetter(*names)
-    for row in rows:
-        values = pick(row)
-        if converters:
-            mutable = list(values)
-            for index, convert in converters:
-                mutable[index] = convert(mutable[index])
-            yield tuple(mutable)
-        else:
-            yield values
-
-
 @lru_cache(maxsize=64)
-def _converters(
-    dialect: sa.Dialect, table: sa.Table, names: tuple[str, ...]
-) -> tuple[tuple[int, Callable[[Any], Any]], ...]:
-    found = []
-    for index, name in enumerate(names):
-        kind = table.c[name].type.dialect_impl(dialect)
-        if isinstance(kind, sa.LargeBinary):
-            continue  # bytes go as they are; the driver's wrapper would only cost time
+def _writers(dialect: Any, table: sa.Table, names: tuple[str, ...]) -> list[Callable[[Sequence[Any]], str]]:
+    """What writes each column as an array; many times quicker than what the driver does with a list, item by item."""
+    return [_writer(dialect, table.c[name].type.dialect_impl(dialect)) for name in names]
+
+
+def _writer(dialect: Any, kind: sa.types.TypeEngine[Any]) -> Callable[[Sequence[Any]], str]:
+    if isinstance(kind, sa.Integer | sa.Float | sa.Boolean):
+        return _numbers
+    convert: Any
+    if isinstance(kind, sa.LargeBinary):
+        convert = _hexadecimal
+    elif isinstance(kind, sa.JSON):  # its processor wraps the value, for the driver to write it
+        convert = _unless_null(dialect._json_serializer)
+    else:
         convert = kind.bind_processor(dialect)
-        if convert is not None:
-            found.append((index, convert))
-    return tuple(found)
+    return _texts if convert is None else lambda values: _texts([*map(convert, values)])
+
+
+def _numbers(values: Sequence[Any]) -> str:
+    return "{" + ",".join(["NULL" if one is None else str(one) for one in values]) + "}"
+
+
+def _texts(values: Sequence[Any]) -> str:
+    if {*map(type, values)} == {str}:
+        joined = "\x00".join(values)
+        if joined.count("\x00") == len(values) - 1:  # else the driver refuses it
+            return '{"' + _escaped(joined).replace("\x00", '","') + '"}'
+    return "{" + ",".join(["NULL" if one is None else f'"{_escaped(str(one))}"' for one in values]) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _hexadecimal(value: bytes | None) -> str | None:
+    return None if value is None else "\\x" + value.hex()
+
+
+def _unless_null(convert: Callable[[Any], str]) -> Callable[[Any], str | None]:
+    return lambda value: None if value is None else convert(value)
 
 
 def _quoted(connection: sa.Connection, name: str) -> str:

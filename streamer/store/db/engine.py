@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import select
 import sqlite3
 import time
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
+    from sqlalchemy.pool import ConnectionPoolEntry
 
     from streamer.failpoints import Failpoint
 
@@ -156,12 +158,14 @@ class Database:
                     "keepalives_count": 3,
                     "tcp_user_timeout": 20_000,
                 },
-                pool_pre_ping=True,
                 pool_timeout=BUSY_SECONDS,
+                pool_use_lifo=True,  # few sessions that know their statements, in place of many that do not
                 json_serializer=_document,
                 hide_parameters=True,  # they hold people's texts
             )
             event.listen(self.engine, "connect", _prepare_postgresql, insert=True)
+            event.listen(self.engine, "checkin", _note_use)
+            event.listen(self.engine, "checkout", _refuse_ended)
             event.listen(self.engine, "begin", _begin_postgresql)
         self._readers = self.engine.execution_options(only_reads=True)
         self._snapshots = self._readers.execution_options(snapshot=True)
@@ -330,6 +334,18 @@ def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
         # The pooler gives each transaction another session, which knows none of this connection's prepared statements,
         # or another client's by the same name.
         connection.prepare_threshold = None
+
+
+def _note_use(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+    record.info["used"] = True
+
+
+def _refuse_ended(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
+    """Open another connection in place of one that the server has ended since its last use; it says so unasked."""
+    said = select.poll()
+    said.register(connection.fileno(), select.POLLIN)
+    if record.info.get("used") and said.poll(0):
+        raise exc.DisconnectionError
 
 
 def _begin_postgresql(connection: sa.Connection) -> None:

@@ -8,27 +8,29 @@ policies say.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Decision
-from streamer.store.db import bulk_insert
+from streamer.store.db.bulk_insert import drawing, execute_all, insert, look_up
 from streamer.store.db.schema import batches, decisions, outcomes, pending_messages, responses
 from streamer.store.log import chain
 from streamer.store.log.outbox import pending_row
-from streamer.store.log.progress import Step, advance, fenced, in_partition, lock
+from streamer.store.log.progress import Step, advancing, fenced, in_partition, locking, positions
 from streamer.store.log.resolve_outcomes import entry_of, settle
 from streamer.store.log.rows import check_decision, check_slice
-from streamer.store.policies.fence import check_current, keep_newer_out, require_current
+from streamer.store.policies.fence import asking, check_current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.journal import OutcomeKind, Slice
+    from streamer.journal import OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.store.db.schema.types import Row
+    from streamer.store.log.progress import Position
     from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
 
 
@@ -51,10 +53,11 @@ def commit_slices(
     firm: bool,
     clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
-) -> list[list[OutcomeKind]]:
+) -> tuple[list[list[OutcomeKind]], list[OutboxMessage] | None]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` gives the present moment, for deadlines.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines. The messages that wait from now on are
+    returned too, None where some of the slices had been written before, with theirs.
 
     Raises
     ------
@@ -64,11 +67,11 @@ def commit_slices(
     Outdated
         When a new decision must not be made any more; see `streamer.store.policies.fence`. Nothing is written then.
     """
-    positions = lock(connection, [piece.lease.partition for piece in slices])
+    held, batch_ids, message_ids = _lock_and_draw(connection, slices)
     kinds: list[list[OutcomeKind]] = []
     due: list[tuple[int, list[Entry]]] = []
     for index, piece in enumerate(slices):
-        position = positions.get(piece.lease.partition)
+        position = held.get(piece.lease.partition)
         if position is None or position.epoch != piece.lease.epoch:
             raise fenced(piece.lease, position)
         if position.next_offset == piece.next_offset:
@@ -82,9 +85,9 @@ def commit_slices(
     entries = [entry for _, part in due for entry in part]
     if firm:
         made = [entry.outcome for entry in entries if isinstance(entry.outcome, Decision)]
-        keep_newer_out(connection, {one.key.gate for one in made})
-        check_current(connection, made, clock)
-    settle(connection, entries, now=now, dead_letter_message=dead_letter_message)
+        if asked := asking(connection, made):
+            check_current(execute_all(connection, asked)[-1], made, clock)
+    settle(connection, entries, batch_ids=batch_ids, now=now, dead_letter_message=dead_letter_message)
     decided = [
         entry.outcome
         for entry in entries
@@ -94,7 +97,7 @@ def commit_slices(
     ledger: list[dict[str, Any]] = []
     heads: dict[int, tuple[int, bytes]] = {}
     for index, part in due:
-        position = positions[slices[index].lease.partition]
+        position = held[slices[index].lease.partition]
         height, link = position.chain_height, position.chain_hash
         for entry in part:
             height += 1
@@ -104,35 +107,55 @@ def commit_slices(
         heads[index] = (height, link)
         kinds[index] = [entry.kind for entry in part]
 
-    bulk_insert.append(connection, responses, [row for entry in entries for row in entry.responses])
-    bulk_insert.append(
-        connection, decisions, [entry.decision for entry in entries if entry.decision is not None]
-    )
-    bulk_insert.append(connection, outcomes, ledger)
-    bulk_insert.append(
+    steps = [
+        Step(slices[index].lease, slices[index].expected_offset, slices[index].next_offset, *heads[index])
+        for index, _ in due
+    ]
+    announced = [
+        (replace(entry.message, id=number, queued=True), entry)
+        for number, entry in zip(message_ids, (entry for entry in entries if entry.message), strict=False)
+        if entry.message is not None
+    ]
+    waiting = [
+        pending_row(message, entry.record.partition, _whose_action(entry)) for message, entry in announced
+    ]
+    written: list[tuple[sa.Table, Sequence[Row]]] = [
+        (responses, [row for entry in entries for row in entry.responses]),
+        (decisions, [entry.decision for entry in entries if entry.decision is not None]),
+        (outcomes, ledger),
+        (pending_messages, waiting),
+    ]
+    inserts = [one for table, rows in written for one in insert(connection, table, rows)]
+    asked = asking(connection, decided)
+    results = execute_all(connection, [*inserts, *(advancing(step, now) for step in steps), *asked])
+    for step, moved in zip(steps, results[len(inserts) :], strict=False):
+        if not moved:
+            raise fenced(step.lease, None)
+    check_current(results[-1] if asked else (), decided, clock)
+    return kinds, [message for message, _ in announced] if len(due) == len(slices) else None
+
+
+def _lock_and_draw(
+    connection: sa.Connection, slices: Sequence[Slice]
+) -> tuple[dict[Partition, Position], list[int], list[int]]:
+    """Lock the partitions and then draw ids, for at least as many batches and messages as the slices have."""
+    outcomes_ = [outcome for piece in slices for outcome in piece.outcomes]
+    found, *drawn = execute_all(
         connection,
-        pending_messages,
         [
-            pending_row(entry.message, entry.record.partition, _whose_action(entry))
-            for entry in entries
-            if entry.message is not None
+            locking(connection, [piece.lease.partition for piece in slices]),
+            drawing(connection, batches, sum(isinstance(one, Decision) for one in outcomes_)),
+            drawing(connection, pending_messages, len(outcomes_)),
         ],
     )
-    steps = []
-    for index, _ in due:
-        piece = slices[index]
-        steps.append(Step(piece.lease, piece.expected_offset, piece.next_offset, *heads[index]))
-    advance(connection, steps, now)
-    require_current(connection, decided, clock)
-    return kinds
+    ids = [sorted(number for (number,) in one) for one in drawn]
+    return positions(found), ids[0], ids[1]
 
 
 def known_content(connection: sa.Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
     """Content hashes of those keys that are decided; empty bytes where the content was erased."""
     columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
-    found = bulk_insert.look_up(
-        connection, sa.select(*columns, batches.c.content_hash), columns, sorted(set(keys))
-    )
+    found = look_up(connection, sa.select(*columns, batches.c.content_hash), columns, sorted(set(keys)))
     return {
         BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["content_hash"] or b"" for row in found
     }

@@ -25,6 +25,7 @@ _ERROR_CHARACTERS = 2_000
 def pending_row(message: OutboxMessage, source: Partition, batch: int | None) -> dict[str, Any]:
     """The row of a message that a record of `source` caused; of a decision's action only where it is kept."""
     row: dict[str, Any] = {
+        "id": message.id,
         "source_log_id": source.log_id,
         "source_topic": source.topic,
         "source_partition": source.number,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -11,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import NO_IDS, Lease, Partition
 from streamer.store.audit import control
+from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import data_gaps, progress
 from streamer.store.log.chain import genesis
 
@@ -87,27 +87,37 @@ def take_leases(
 
 def lock(connection: sa.Connection, partitions: Iterable[Partition]) -> dict[Partition, Position]:
     """Lock and read progress rows, in one order for everybody."""
-    rows = connection.execute(
-        _lock(connection.dialect.name == "sqlite"), {"partitions": sorted(set(partitions))}
-    )
+    (rows,) = execute_all(connection, [locking(connection, partitions)])
+    return positions(rows)
+
+
+def locking(connection: sa.Connection, partitions: Iterable[Partition]) -> Statement:
+    """What `lock` runs; `positions` reads its rows."""
+    wanted = sorted(set(partitions))
+    if connection.dialect.name == "sqlite":
+        return Statement(_LOCK, {"partitions": wanted})
+    return Statement(_LOCK_ARRAYS, dict(zip(_KEY_NAMES, map(list, zip(*wanted, strict=True)), strict=True)))
+
+
+def positions(rows: Iterable[Sequence[Any]]) -> dict[Partition, Position]:
+    """Progress rows by partition."""
     return {Partition(*row[:3]): Position(*row[3:]) for row in rows}
 
 
-@cache
-def _lock(sqlite: bool) -> sa.Select[Any]:
-    # Made once, as is every statement of a commit: making it takes longer than running it. The order is Python's, in which
-    # leases are taken.
-    order = (
-        _KEY
-        if sqlite
-        else tuple(sa.collate(one, "C") if one.type.python_type is str else one for one in _KEY)
+_FOUND = sa.select(*_KEY, *(progress.c[name] for name in Position._fields))
+_LOCK = _FOUND.where(sa.tuple_(*_KEY).in_(sa.bindparam("partitions", expanding=True)))
+# The order is Python's, in which leases are taken.
+_LOCK_ARRAYS = (
+    _FOUND.where(
+        sa.tuple_(*_KEY).in_(
+            sa.text(
+                "SELECT * FROM unnest(CAST(:log_id AS text[]), CAST(:topic AS text[]), CAST(:partition AS integer[]))"
+            )
+        )
     )
-    return (
-        sa.select(*_KEY, *(progress.c[name] for name in Position._fields))
-        .where(sa.tuple_(*_KEY).in_(sa.bindparam("partitions", expanding=True)))
-        .order_by(*order)
-        .with_for_update()
-    )
+    .order_by(*(sa.collate(one, "C") if one.type.python_type is str else one for one in _KEY))
+    .with_for_update(of=progress)
+)
 
 
 class Step(NamedTuple):
@@ -130,30 +140,24 @@ _ADVANCE = (
     .values(
         {name: sa.bindparam(name) for name in ("next_offset", "chain_height", "chain_hash", "updated_at")}
     )
+    .returning(progress.c.epoch)
 )
 
 
-def advance(connection: sa.Connection, steps: Sequence[Step], now: datetime) -> None:
-    """Compare and set: take all steps while their leases are held. Raises `Fenced` when one cannot be taken."""
-    if not steps:
-        return
-    moved = connection.execute(
+def advancing(step: Step, now: datetime) -> Statement:
+    """Compare and set: take a step if its lease is held. Without a row in return it could not be taken."""
+    return Statement(
         _ADVANCE,
-        [
-            {f"of_{name}": value for name, value in zip(_KEY_NAMES, step.lease.partition, strict=True)}
-            | {
-                "of_epoch": step.lease.epoch,
-                "expected": step.expected,
-                "next_offset": step.to,
-                "chain_height": step.height,
-                "chain_hash": step.head,
-                "updated_at": now,
-            }
-            for step in steps
-        ],
+        {f"of_{name}": value for name, value in zip(_KEY_NAMES, step.lease.partition, strict=True)}
+        | {
+            "of_epoch": step.lease.epoch,
+            "expected": step.expected,
+            "next_offset": step.to,
+            "chain_height": step.height,
+            "chain_hash": step.head,
+            "updated_at": now,
+        },
     )
-    if moved.rowcount != len(steps):
-        raise fenced(steps[0].lease, None)
 
 
 def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datetime) -> None:
@@ -172,7 +176,8 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
         if recorded == gap.to_offset:
             return
     step = Step(lease, gap.from_offset, gap.to_offset, position.chain_height, position.chain_hash)
-    advance(connection, [step], now)
+    if execute_all(connection, [advancing(step, now)]) == [[]]:
+        raise fenced(lease, None)
     connection.execute(
         sa.insert(data_gaps).values(
             log_id=gap.partition.log_id,

@@ -71,10 +71,14 @@ def settle(
     connection: sa.Connection,
     entries: Sequence[Entry],
     *,
+    batch_ids: Sequence[int],
     now: datetime,
     dead_letter_message: DeadLetterMessage,
 ) -> None:
-    """Find every entry's kind and rows, and insert the batches, labels and dead letters that are new."""
+    """Find every entry's kind and rows, and insert the batches, labels and dead letters that are new.
+
+    `batch_ids` are drawn for the batches, at least one for each decision.
+    """
     decided: list[tuple[Entry, Decision | Redelivery]] = []
     labelled: list[tuple[Entry, LabelRevision]] = []
     refused: list[tuple[Entry, str, str]] = []
@@ -86,7 +90,7 @@ def settle(
             labelled.append((entry, outcome))
         else:
             decided.append((entry, outcome))
-    found = (*_settle_batches(connection, decided), *_settle_labels(connection, labelled, now))
+    found = (*_settle_batches(connection, decided, batch_ids), *_settle_labels(connection, labelled, now))
     for entry, code, detail in found:
         entry.message = dead_letter_message(entry.record, code, detail)
     refused += found
@@ -109,7 +113,7 @@ def settle(
 
 
 def _settle_batches(
-    connection: sa.Connection, entries: Sequence[tuple[Entry, Decision | Redelivery]]
+    connection: sa.Connection, entries: Sequence[tuple[Entry, Decision | Redelivery]], ids: Sequence[int]
 ) -> list[tuple[Entry, str, str]]:
     """Insert batches whose key is new; the others repeat one. Returns the conflicts, to be dead-lettered."""
     first: dict[BatchKey, tuple[Entry, Decision]] = {}
@@ -118,9 +122,7 @@ def _settle_batches(
             first.setdefault(outcome.key, (entry, outcome))
     new = [
         {"id": batch} | rows.batch_row(decision)
-        for (_, decision), batch in zip(
-            first.values(), bulk_insert.allocate_ids(connection, batches, len(first)), strict=True
-        )
+        for (_, decision), batch in zip(first.values(), ids, strict=False)
     ]
     inserted = bulk_insert.insert_new(connection, batches, new, unique=_BATCH_KEY)
     standing: dict[BatchKey, tuple[Row, OutboxMessage]] = {}

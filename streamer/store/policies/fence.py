@@ -3,7 +3,7 @@
 A commit takes its gates' locks, shared, as the last thing it does, and then reads which policies are the newest. Writing
 takes its gate's lock alone, and lets go of it with its own transaction. So a commit either ends before the new policy is
 there, or waits for it and sees it; a commit that is stuck on something else holds no lock that a policy writer waits for. Only
-where policies keep coming does a commit take the locks first (`keep_newer_out`): else policies that come faster than a
+where policies keep coming does a commit take the locks first (`firm`): else policies that come faster than a
 group is written would keep that group from ever being committed. The locks are advisory ones because these queue: a row
 that commits keep locking in shared mode is never free for a policy writer.
 
@@ -13,16 +13,17 @@ SQLite has one writer at a time, and needs no lock.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.errors import Outdated
+from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.engine import BUSY_SECONDS, FROZEN_SECONDS
-from streamer.store.policies.policy_rows import newest_keys
+from streamer.store.policies.policy_rows import newest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
     from streamer.journal import Decision
@@ -30,27 +31,29 @@ if TYPE_CHECKING:
 _LOCKS = 64
 """Gates share so many locks: PostgreSQL's table of locks has few places, and a commit may have a thousand gates."""
 
-_OF = "(:space, number) FROM unnest(CAST(:numbers AS integer[])) AS number"
+_OF = "(CAST(:space AS integer), number) FROM unnest(CAST(:numbers AS integer[])) AS number"
 _SHARED = sa.text("SELECT pg_advisory_xact_lock_shared" + _OF)
 _ALONE = sa.text("SELECT pg_advisory_xact_lock" + _OF)
 _SPACE = int.from_bytes(hashlib.sha256(b"streamer.fence.v1").digest()[:4], "big", signed=True)
 
 
-def require_current(
-    connection: sa.Connection, decided: Collection[Decision], clock: Callable[[], datetime]
-) -> None:
-    """Let a transaction commit new decisions only if they may still be made; call it after every other statement.
+def asking(connection: sa.Connection, decided: Collection[Decision], *, firm: bool = True) -> list[Statement]:
+    """What to run before `check_current`, whose rows the last of it brings; nothing where nothing was decided.
 
-    Raises `Outdated`; see `check_current`.
+    With `firm` it waits for policies of these gates that are being written, and lets no further one in before this
+    transaction ends; else it locks nothing.
     """
-    keep_newer_out(connection, {one.key.gate for one in decided})
-    check_current(connection, decided, clock)
+    gates = sorted({one.key.gate for one in decided})
+    if not gates:
+        return []
+    locks = [_taking(_SHARED, gates)] if firm and connection.dialect.name != "sqlite" else []
+    return [*locks, newest(connection, gates)]
 
 
 def check_current(
-    connection: sa.Connection, decided: Collection[Decision], clock: Callable[[], datetime]
+    newest_keys: Iterable[Sequence[Any]], decided: Collection[Decision], clock: Callable[[], datetime]
 ) -> None:
-    """Check whether new decisions may still be made, before anything is written for them. It locks nothing.
+    """Check whether new decisions may be made, by gate and version of each gate's newest policy.
 
     Raises
     ------
@@ -64,9 +67,9 @@ def check_current(
     if not seen:
         return
     outdated = {
-        gate: f"gate {gate} got policy {newest} after its batches were decided by {seen[gate]}"
-        for gate, newest in newest_keys(connection, sorted(seen))
-        if newest > seen[gate]
+        gate: f"gate {gate} got policy {version} after its batches were decided by {seen[gate]}"
+        for gate, version in sorted(map(tuple, newest_keys))
+        if version > seen[gate]
     }
     now = clock()
     for one in decided:
@@ -78,26 +81,20 @@ def check_current(
         raise Outdated("; ".join(outdated.values()), outdated)
 
 
-def keep_newer_out(connection: sa.Connection, gates: Collection[str]) -> None:
-    """Wait for policies of these gates that are being written, and let no further one in before this transaction ends."""
-    if gates and connection.dialect.name != "sqlite":
-        _take(connection, _SHARED, gates)
-
-
 def close_to_older(connection: sa.Connection, gate: str) -> None:
     """Wait for commits that have passed the fence, and keep others before it until this transaction ends."""
     if connection.dialect.name == "sqlite":
         return
     # A process that was stopped between its check and its commit is ended by the server: it is worth waiting for.
     _wait_at_most(connection, FROZEN_SECONDS + BUSY_SECONDS)
-    _take(connection, _ALONE, [gate])
+    execute_all(connection, [_taking(_ALONE, [gate])])
     _wait_at_most(connection, BUSY_SECONDS)
 
 
-def _take(connection: sa.Connection, lock: sa.TextClause, gates: Iterable[str]) -> None:
+def _taking(lock: sa.TextClause, gates: Iterable[str]) -> Statement:
     # Always in the same order, against deadlocks.
     numbers = sorted({hashlib.sha256(gate.encode()).digest()[0] % _LOCKS for gate in gates})
-    connection.execute(lock, {"space": _SPACE, "numbers": numbers})
+    return Statement(lock, {"space": _SPACE, "numbers": numbers})
 
 
 def _wait_at_most(connection: sa.Connection, seconds: float) -> None:

@@ -14,6 +14,7 @@ from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
+from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import gate_revisions, gates, policies
 
 if TYPE_CHECKING:
@@ -41,15 +42,21 @@ def no_gate(gate: str) -> UsageError:
 
 _NEWEST = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
 _NEWEST_OF = _NEWEST.where(policies.c.gate.in_(sa.bindparam("names", expanding=True)))
+_NEWEST_OF_ARRAY = _NEWEST.where(policies.c.gate == sa.func.any(sa.text("CAST(:names AS text[])")))
+
+
+def newest(connection: sa.Connection, names: Sequence[str] | None) -> Statement:
+    """What asks for gate and version of each gate's newest policy; of all gates when None."""
+    if names is None:
+        return Statement(_NEWEST, {})
+    return Statement(
+        _NEWEST_OF if connection.dialect.name == "sqlite" else _NEWEST_OF_ARRAY, {"names": list(names)}
+    )
 
 
 def newest_keys(connection: sa.Connection, names: Sequence[str] | None) -> list[tuple[str, int]]:
     """Gate and version of each gate's newest policy; of all gates when None."""
-    found = (
-        connection.execute(_NEWEST)
-        if names is None
-        else connection.execute(_NEWEST_OF, {"names": list(names)})
-    )
+    (found,) = execute_all(connection, [newest(connection, names)])
     return sorted((gate, version) for gate, version in found)
 
 

@@ -94,8 +94,9 @@ def test_a_connection_that_is_killed_in_the_middle_leaves_nothing_behind(postgre
     assert world.store.verify_chain() == []
 
 
+@pytest.mark.parametrize("where", ["between statements", "before the commit"])
 def test_a_stopped_worker_does_not_keep_its_partition_locked(
-    postgres_world: World, monkeypatch: pytest.MonkeyPatch
+    postgres_world: World, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     world = postgres_world
     monkeypatch.setattr(engine, "FROZEN_SECONDS", 1)
@@ -107,7 +108,10 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
         inside.set()
         time.sleep(4)
 
-    store = interrupted(world, freeze)
+    if where == "between statements":
+        store = interrupted(world, freeze)
+    else:
+        store = world.open(failpoint=lambda name: freeze() if name == "in_transaction" else None)
     said: list[BaseException] = []
 
     def work() -> None:

@@ -1,0 +1,71 @@
+"""How often a commit waits for PostgreSQL: on a busy machine each wait costs every event of the group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.integration.store.conftest import World
+
+WAITS = 5
+"""To begin; to lock and draw ids; for new batches; to write and pass the fence; to commit."""
+
+
+@pytest.fixture
+def waits(postgres_world: World, tmp_path: Path) -> Callable[[Callable[[], object]], int]:
+    """Counts how often the server says that it is ready for more while something is done."""
+
+    def count(work: Callable[[], object]) -> int:
+        with (tmp_path / "protocol").open("w+b") as protocol:
+
+            def trace(connection: Any, *_: object) -> None:
+                connection.pgconn.trace(protocol.fileno())
+
+            engine = postgres_world.store._database.engine
+            sa.event.listen(engine, "checkout", trace)
+            try:
+                work()
+            finally:
+                sa.event.remove(engine, "checkout", trace)
+            with engine.connect() as connection:
+                connection.connection.dbapi_connection.pgconn.untrace()  # type: ignore[union-attr]
+            protocol.seek(0)
+            said = protocol.read()
+        # Whatever ends with a flush is not ended by the server however long it sits idle.
+        assert b"Flush" not in said
+        return said.count(b"ReadyForQuery")
+
+    return count
+
+
+@pytest.mark.parametrize(("partitions", "each"), [(1, 1), (1, 30), (4, 30)])
+def test_a_commit_waits_as_often_however_much_it_writes(
+    postgres_world: World, waits: Callable[[Callable[[], object]], int], partitions: int, each: int
+) -> None:
+    world = postgres_world
+    leases = [world.lease(number) for number in range(partitions)]
+    for turn in range(8):  # statements are prepared after a few
+        slices = [
+            world.slice(
+                lease,
+                *(world.decision(turn * each + at, number=number) for at in range(each)),
+                expected=turn * each,
+            )
+            for number, lease in enumerate(leases)
+        ]
+        waited = waits(lambda: world.commit(*slices))  # noqa: B023 - called at once
+    assert waited == WAITS
+    assert world.store.verify_chain() == []
+
+
+def test_a_reader_waits_for_nothing_but_its_question(
+    postgres_world: World, waits: Callable[[Callable[[], object]], int]
+) -> None:
+    keys = [postgres_world.decision(0).key]
+    assert waits(lambda: postgres_world.store.known(keys)) == 3  # to begin, to ask, to end
