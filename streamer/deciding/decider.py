@@ -197,7 +197,7 @@ class BatchDecider:
             held = "no_threshold"
         elif event.attempt > settings.max_attempts:
             held = "attempts_exhausted"
-        elif settings.is_late(event.created_at, record.timestamp_ms, now):
+        elif record.is_overdue(now) or settings.is_late(event.created_at, record.timestamp_ms, now):
             held = "deadline_passed"
         elif len(event.responses) < self._limits.min_responses:
             held = "too_few_responses"
