@@ -47,7 +47,7 @@ def worker(
     """
     from streamer.wiring import run_worker
 
-    raise typer.Exit(_serve(run_worker, port, until_stdin_closes=until_stdin_closes, json=json))
+    raise typer.Exit(run_service(run_worker, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
 def recalibrator(
@@ -71,10 +71,10 @@ def recalibrator(
     """
     from streamer.wiring import run_recalibrator
 
-    raise typer.Exit(_serve(run_recalibrator, port, until_stdin_closes=until_stdin_closes, json=json))
+    raise typer.Exit(run_service(run_recalibrator, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
-def _serve(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
+def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
     """Run a service of the settings until it is told to stop, and return its exit status."""
     from streamer.cli.console import log_lines
     from streamer.settings.settings import load_settings

@@ -51,10 +51,11 @@ def commit_slices(
     firm: bool,
     clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
+    publish: bool = True,
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` gives the present moment, for deadlines.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the queue.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def commit_slices(
         [
             pending_row(entry.message, entry.record.partition, _whose_action(entry))
             for entry in entries
-            if entry.message is not None
+            if publish and entry.message is not None
         ],
     )
     steps = []
