@@ -116,7 +116,7 @@ class Desk:
                 timestamp_ms=timestamp_ms,
                 deadline_ms=deadline.ms,
             )
-            recorded = await _first({asked, held}, until=deadline.at + GRACE_SECONDS)
+            recorded = await _first({asked, held}, until=asyncio.get_running_loop().time() + GRACE_SECONDS)
         if recorded is None:
             raise unavailable(_UNKNOWN)
         answer = await self._answer(recorded, batch.event.key)
