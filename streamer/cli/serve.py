@@ -47,7 +47,10 @@ def serve(
     not stop in time.
     """
     from streamer.cli.services import run_service
+    from streamer.cli.verdicts import sentence
     from streamer.wiring import run_serving
 
-    run = partial(run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait)
+    run = partial(
+        run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait, sentence=sentence
+    )
     raise typer.Exit(run_service(run, None, until_stdin_closes=False, json=json))

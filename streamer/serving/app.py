@@ -16,6 +16,8 @@ from streamer.gates.batch_key import BatchKey
 from streamer.serving import bodies
 from streamer.serving.authorize import anyone
 from streamer.serving.deadlines import deadline, wanted_seconds
+from streamer.serving.gate_view import gate_view
+from streamer.serving.openapi import document
 from streamer.serving.problems import Problem, refused
 from streamer.web.hosts import answers_to
 
@@ -86,6 +88,13 @@ def serving_app(
         await desk.label(severities, until, timestamp_ms=int(now.timestamp() * 1000))
         return _json(msgspec.json.encode({"recorded": len(severities)}))
 
+    async def show(_request: Request, gate: str) -> Response:
+        policy = await desk.policy(gate)
+        return _json(msgspec.json.encode(gate_view(policy, *await desk.judge(gate))))
+
+    async def describe(_request: Request) -> Response:
+        return _json(document())
+
     def _deadline(request: Request) -> Deadline:
         wanted = wanted_seconds(request.headers.getlist("prefer"), request.query_params.get("wait_ms"))
         return deadline(wanted, longest, now=clock())
@@ -109,6 +118,8 @@ def serving_app(
             Route(f"{of}/decisions", of_gate("decide", decide), methods=["POST"]),
             Route(f"{of}/decisions/{{batch_id:path}}", of_gate("read", decision), methods=["GET"]),
             Route(f"{of}/labels", of_gate("label", label), methods=["POST"]),
+            Route(of, of_gate("read", show), methods=["GET"]),
+            Route("/openapi.json", describe, methods=["GET"]),
         ],
         exception_handlers={
             Problem: _problem,

@@ -52,6 +52,14 @@ class Actions(Protocol):
         ...
 
 
+class Judge(Protocol):
+    """What is known of the risk in service."""
+
+    def __call__(self, gate: str, /) -> tuple[str | None, str | None]:
+        """The verdict in a word and in a sentence; None where there is none yet. Blocks; may raise `Unavailable`."""
+        ...
+
+
 class Answer(NamedTuple):
     """An action event as it is recorded; `again`: it was, before this request came."""
 
@@ -76,6 +84,7 @@ class Desk:
     side: Lane
     book: Book
     actions: Actions
+    judges: Judge
     instance: int
     reachable: Callable[[], bool]
     executor: Executor
@@ -179,6 +188,10 @@ class Desk:
         if active is None:
             raise refused("unknown_gate", f"there is no gate {gate!r}; create it with `streamer gate create`")
         return active.policy
+
+    async def judge(self, gate: str) -> tuple[str | None, str | None]:
+        """Return the verdict on a gate's risk in service, in a word and in a sentence."""
+        return await self._reading(lambda: self.judges(gate))
 
     def _admit(self, lane: Lane, requests: int = 1) -> None:
         if not self.reachable():

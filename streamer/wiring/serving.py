@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from streamer.journal import Lease, Partition
+    from streamer.risk.rounds.report import RiskReport
     from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.stream.connection import KafkaConnection
@@ -40,6 +41,7 @@ def run_serving(
     port: int,
     instance: int,
     wait: float,
+    sentence: Callable[[RiskReport], str],
     announce: Callable[[Mapping[str, object]], None],
 ) -> int:
     """Serve until asked to stop, and return the process's exit status; the process must then end.
@@ -49,6 +51,7 @@ def run_serving(
     kafka : publish what is decided.
     instance : the number of its partition.
     wait : seconds that a request may take, > 0.
+    sentence : says how a gate stands.
     announce : gets the addresses once they are known, before the service is ready.
 
     Raises
@@ -168,6 +171,7 @@ def run_serving(
             ),
             book=book,
             actions=store,
+            judges=partial(_judged, store, sentence),
             instance=instance,
             reachable=partial(health.reachable, "database", "decider"),
             executor=threads["read"],
@@ -213,6 +217,11 @@ def _relay(
         limits=RelayLimits(max_request_size=max_bytes),
         hooks=hooks,
     )
+
+
+def _judged(store: Store, sentence: Callable[[RiskReport], str], gate: str) -> tuple[str | None, str | None]:
+    report = store.monitoring.judged(gate, now=now())
+    return (None, None) if report is None else (report.verdict, sentence(report))
 
 
 def _nothing() -> None:

@@ -379,6 +379,7 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
 @pytest.mark.parametrize(
     ("extra", "program"),
     [
+        ("serve", "import streamer.serving.app, streamer.serving.service, streamer.wiring.serving"),
         ("review", "import streamer.review.app, streamer.review.server, streamer.wiring.review"),
         ("judge", "import openai, streamer.labels.llm.client, streamer.research.sampling.session"),
         (
