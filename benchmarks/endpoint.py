@@ -38,7 +38,23 @@ from streamer.settings.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-WORDS = ["parcel", "depot", "left", "today", "arrives", "tomorrow", "courier", "street", "number", "delayed", "signed", "neighbour", "refund", "order", "late"]
+WORDS = [
+    "parcel",
+    "depot",
+    "left",
+    "today",
+    "arrives",
+    "tomorrow",
+    "courier",
+    "street",
+    "number",
+    "delayed",
+    "signed",
+    "neighbour",
+    "refund",
+    "order",
+    "late",
+]
 ANSWERS, DIMENSION = 10, 384
 
 

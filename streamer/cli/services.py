@@ -52,6 +52,12 @@ def worker(
 
 def recalibrator(
     port: PortOption = None,
+    kafka: Annotated[
+        bool,
+        typer.Option(
+            "--kafka/--no-kafka", help="Publish policies and alerts; without it they wait for a broker."
+        ),
+    ] = True,
     until_stdin_closes: Annotated[
         bool,
         typer.Option(
@@ -69,9 +75,12 @@ def recalibrator(
 
     Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
+    from functools import partial
+
     from streamer.wiring import run_recalibrator
 
-    raise typer.Exit(run_service(run_recalibrator, port, until_stdin_closes=until_stdin_closes, json=json))
+    run = partial(run_recalibrator, kafka=kafka)
+    raise typer.Exit(run_service(run, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
 def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:

@@ -28,6 +28,9 @@ T = TypeVar("T")
 GRACE_SECONDS: Final = 2.0
 """How long past a deadline its hold may take to be recorded, before the answer is that nothing could be."""
 
+READ_SECONDS: Final = 5.0
+"""How long reading the database may take, before the answer is that it does not answer."""
+
 _AWAY = "the database does not answer; hold, and ask again with the same batch_id"
 _UNKNOWN = "nothing was recorded in time that could be told; hold, and ask again with the same batch_id to know what stands"
 
@@ -206,8 +209,9 @@ class Desk:
 
     async def _reading(self, read: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.executor, read)
-        except Unavailable:
+            async with asyncio.timeout(READ_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self.executor, read)
+        except (Unavailable, TimeoutError):
             raise unavailable(_AWAY) from None
 
 

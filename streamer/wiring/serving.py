@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamer.stream.hooks import Hooks
     from streamer.stream.relay import Relay
 
+_READERS = 4
 _STOP_SECONDS = 15
 """What requests that are under way may take once it ends; the rest of the stop is for recording and publishing."""
 
@@ -134,7 +135,7 @@ def run_serving(
             )
         )
         threads = {
-            name: ThreadPoolExecutor(1, thread_name_prefix=f"streamer-{name}")
+            name: ThreadPoolExecutor(_READERS if name == "read" else 1, thread_name_prefix=f"streamer-{name}")
             for name in ("score", "commit", "side-score", "side-commit", "lease", "relay", "read")
         }
         for pool in threads.values():

@@ -9,6 +9,8 @@ import jsonschema
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from tests.faults.site import wait_until
+from tests.faults.worker_process import WorkerProcess
 from tests.integration.serving.conftest import GATE, batch, held
 
 if TYPE_CHECKING:
@@ -78,6 +80,23 @@ def test_a_gate_shows_its_policy_its_promise_and_the_verdict(sqlite_site: Site) 
     assert shown["verdict"] == "not known yet"
     assert shown["risk"] == f"{GATE}: not monitored yet; `streamer recalibrator` does that."
     held(endpoint.client.get("/v1/gates/nobody"), 404, "unknown_gate")
+
+
+def test_without_kafka_a_recalibrator_runs_beside_it(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    endpoint.ask(batch("b-1"))
+    settings = {"STREAMER_DATABASE_URL": sqlite_site.url}
+    log = sqlite_site.folder / "recalibrator.log"
+    recalibrator = WorkerProcess(settings, log, service="recalibrator", arguments=["--no-kafka"])
+    try:
+        recalibrator.wait_until_ready()
+        path = f"/v1/gates/{GATE}"
+        wait_until(
+            lambda: "not monitored yet" not in endpoint.client.get(path).json()["risk"],
+            "it has read the decision",
+        )
+    finally:
+        recalibrator.close()
 
 
 def test_health_and_metrics_are_on_another_port(sqlite_site: Site) -> None:
