@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,12 +17,13 @@ from streamer.stream.health import WorkerHealth
 from streamer.stream.intake import Fetched, Intake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from concurrent.futures import Executor
 
     from streamer.journal import Headers, Journal, Lease, Outcome, OutcomeKind, Partition
     from streamer.stream.decider import Decider
     from streamer.stream.hooks import Hooks
+    from streamer.stream.observer import StreamObserver
 
 _NO_FLOW: Final = -1
 """Records that no fetcher brought."""
@@ -42,9 +44,15 @@ class Ended(Exception):
 
 
 class Answers:
-    """Who waits for what becomes of which record. Used on the event loop alone."""
+    """Who waits for what becomes of which record. Used on the event loop alone.
+
+    Attributes
+    ----------
+    waiting : how many records of each partition are not committed yet.
+    """
 
     def __init__(self) -> None:
+        self.waiting: Final[Counter[Partition]] = Counter()
         self._waiting: dict[tuple[Partition, int], asyncio.Future[Recorded]] = {}
         self._ended = False
 
@@ -55,35 +63,48 @@ class Answers:
             answer.set_exception(Ended())
         else:
             self._waiting[partition, offset] = answer
+            self.waiting[partition] += 1
         return answer
 
     def give(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
         """These are committed."""
         for outcome, kind in zip(outcomes, kinds, strict=True):
             if outcome.record is not None:
-                answer = self._waiting.pop((outcome.record.partition, outcome.record.offset), None)
-                if answer is not None and not answer.done():
+                partition = outcome.record.partition
+                answer = self._waiting.pop((partition, outcome.record.offset), None)
+                if answer is not None:
+                    self.waiting[partition] -= 1
                     answer.set_result(Recorded(outcome, kind))
 
     def end(self) -> None:
         """Nothing more will be committed."""
         self._ended = True
         for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(Ended())
-                answer.exception()  # whoever asked may be gone
+            answer.set_exception(Ended())
+            answer.exception()  # whoever asked may be gone
         self._waiting.clear()
 
 
 class ServiceHealth(WorkerHealth):
     """The health of a service of requests, which gives them their answers when their records are committed."""
 
-    answers: Answers
+    def __init__(self, answers: Answers, observer: StreamObserver, *, essential: Collection[str]) -> None:
+        super().__init__(observer, dependencies=["database"], essential=essential)
+        self.unjoined = "its partitions are not leased yet"
+        self._answers = answers
+
+    def submitted(self, partition: Partition) -> None:
+        """Expect progress from now on."""
+        if self._answers.waiting[partition] == 1:
+            self.lag(partition.topic, partition.number, 0)  # nothing was late until now
+        self.lag(partition.topic, partition.number, self._answers.waiting[partition])
 
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
         """Give the answers."""
         super().committed(outcomes, kinds)
-        self.answers.give(outcomes, kinds)
+        self._answers.give(outcomes, kinds)
+        for partition, waiting in self._answers.waiting.items():
+            self.lag(partition.topic, partition.number, waiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +136,13 @@ class Lane:
         limits: LaneLimits,
         hooks: Hooks,
         answers: Answers,
+        health: ServiceHealth,
         on_commit: Callable[[], None],
     ) -> None:
         self._budget = FetchBudget(max_records=limits.max_waiting, max_bytes=limits.max_waiting_bytes)
         self.intake: Final = Intake(self._budget)
         self._answers = answers
+        self._health = health
         self._commits = GroupCommit(
             self.intake,
             decider,
@@ -155,6 +178,7 @@ class Lane:
         offset = self.intake.expected()[partition]
         record = Record(partition, offset, key, value, headers, timestamp_ms, deadline_ms)
         answer = self._answers.expect(partition, offset)
+        self._health.submitted(partition)
         self.intake.offer(Fetched(record, offset, _NO_FLOW, len(value)), now=time.monotonic())
         return answer
 

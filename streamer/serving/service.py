@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from streamer.serving.desk import GRACE_SECONDS
 from streamer.stream.backoff import until_available
 from streamer.stream.ending import signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
@@ -76,11 +77,12 @@ class Service:
             done, _ = await asyncio.wait([*recording, serving, stop], return_when=asyncio.FIRST_COMPLETED)
             self.health.stopping = "stopping"
             failed = [task for task in done if task in recording]
-            if failed:
-                self.answers.end()
             status = WorkerExit.CRASHED if failed else WorkerExit.STOP_OVERDUE
             self.ending.deadline.begin(int(status))
             self.server.should_exit = True
+            if failed:
+                await self._let_others_finish(recording)
+                self.answers.end()
             await serving
             for task in failed:
                 task.result()
@@ -111,6 +113,14 @@ class Service:
             self.health.lag(partition.topic, partition.number, 0)
         log.info("serving.started", instance=self.desk.instance, next_offset=leases[batches].next_offset)
         return True
+
+    async def _let_others_finish(self, recording: list[asyncio.Task[None]]) -> None:
+        """A lane that goes on may be committing what would otherwise be told to hold."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                for lane, task in zip((self.desk.main, self.desk.side), recording, strict=False):
+                    if not task.done():
+                        await lane.intake.drained()
 
     async def _drain(self, recording: list[asyncio.Task[None]]) -> None:
         """Record what nobody waits for any more, and publish."""

@@ -87,11 +87,7 @@ def run_serving(
     encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id)
     answers = Answers()
-    health = ServiceHealth(
-        StreamTelemetry(metrics), dependencies=["database"], essential=[named.actions] if kafka else []
-    )
-    health.answers = answers
-    health.unjoined = "its partitions are not leased yet"
+    health = ServiceHealth(answers, StreamTelemetry(metrics), essential=[named.actions] if kafka else [])
     loading = threading.Event()
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
@@ -163,6 +159,7 @@ def run_serving(
             ),
             hooks=hooks,
             answers=answers,
+            health=health,
             on_commit=_nothing if relay is None else relay.wake,
         )
         desk = Desk(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.errors import UsageError
 from tests.integration.serving.conftest import GATE, action, batch, held
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def test_a_repeat_gets_the_recorded_decision_and_a_contradiction_is_refused(site
     assert action(endpoint.ask(batch("b-1", prompt="Who?") | {"attempt": 2}))["attempt"] == 2
     assert site.recorded() == {"b-1": first.content}
     assert site.outcomes() == ["decision", "duplicate", "conflict", "decision"]
+    # It is no message that could be published again.
+    assert site.store.dead_letters.never_replayed("conflicting_content") == []
+    with pytest.raises(UsageError, match="came by HTTP"):
+        site.store.dead_letters.replay([1], by="ana")
     site.check()
 
 

@@ -106,9 +106,13 @@ def test_killed_at_any_moment(site: Site) -> None:
 
 def test_a_stop_answers_what_was_taken(site: Site) -> None:
     endpoint = site.serve(STREAMER_FAILPOINTS="while_scoring=sleep:1@1")
+    waiting = 'streamer_consumer_lag_records{partition="0",topic="http"}'
+    assert endpoint.metrics()[waiting] == 0
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(endpoint.ask, batch("b-1"))
         endpoint.wait_for_log("failpoint.reached")
+        assert endpoint.metrics()[waiting] == 1
+        assert not endpoint.unready()
         assert endpoint.terminate() == 0
         assert action(asked.result())["action"] == "ship"
     agree(site, {"b-1": asked.result()})
