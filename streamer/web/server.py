@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Server", "base_url", "listen", "server"]
 
 _STOP_SECONDS = 3
+_IDLE_SECONDS = 5
 
 
 def listen(host: str, port: int, *, what: str) -> socket.socket:
@@ -59,13 +60,20 @@ class _Obedient(Server):
         yield
 
 
-def server(app: ASGIApp, *, signals: bool = True, stop_seconds: int = _STOP_SECONDS) -> Server:
+def server(
+    app: ASGIApp,
+    *,
+    signals: bool = True,
+    stop_seconds: int = _STOP_SECONDS,
+    idle_seconds: int = _IDLE_SECONDS,
+) -> Server:
     """Return a server for an application. No request is logged, and none tells what it is served by.
 
     Parameters
     ----------
     signals : whether SIGINT and SIGTERM end it.
     stop_seconds : how long requests that are under way may take once it ends.
+    idle_seconds : how long a connection may be idle before it is closed.
     """
     kind = Server if signals else _Obedient
     return kind(
@@ -83,5 +91,6 @@ def server(app: ASGIApp, *, signals: bool = True, stop_seconds: int = _STOP_SECO
             date_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=stop_seconds,
+            timeout_keep_alive=idle_seconds,
         )
     )

@@ -30,8 +30,13 @@ if TYPE_CHECKING:
     from streamer.stream.relay import Relay
 
 _READERS = 4
+"""Threads that look decisions up."""
+
 _STOP_SECONDS = 15
 """What requests that are under way may take once it ends; the rest of the stop is for recording and publishing."""
+
+_IDLE_SECONDS = 120
+"""Longer than clients keep a connection: one that was closed at the moment of a request would be a hold for nothing."""
 
 
 def run_serving(
@@ -179,7 +184,7 @@ def run_serving(
             desk=desk,
             journal=store,
             answers=answers,
-            server=server(app, signals=False, stop_seconds=_STOP_SECONDS),
+            server=server(app, signals=False, stop_seconds=_STOP_SECONDS, idle_seconds=_IDLE_SECONDS),
             relay=relay,
             health=health,
             hooks=hooks,
