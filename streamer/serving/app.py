@@ -61,7 +61,7 @@ def serving_app(
     async def decide(request: Request, gate: str) -> Response:
         until, now = _deadline(request), clock()
         batch = bodies.batch(
-            await _body(request, limits.max_value_bytes, until),
+            await _body(request, limits.max_value_bytes, longest),
             gate=gate,
             idempotency_key=_idempotency_key(request),
             limits=limits,
@@ -83,7 +83,7 @@ def serving_app(
 
     async def label(request: Request, gate: str) -> Response:
         until, now = _deadline(request), clock()
-        raw = await _body(request, limits.max_value_bytes, until)
+        raw = await _body(request, limits.max_value_bytes, longest)
         severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
         await desk.label(severities, until, timestamp_ms=int(now.timestamp() * 1000))
         return _json(msgspec.json.encode({"recorded": len(severities)}))
@@ -130,20 +130,20 @@ def serving_app(
     )
 
 
-async def _body(request: Request, most: int, until: Deadline) -> bytes:
+async def _body(request: Request, most: int, seconds: float) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         # Nor could a page of another origin send this without asking first.
         raise Problem(415, "bad_media_type", "send the header Content-Type: application/json")
     body = bytearray()
     try:
-        async with asyncio.timeout_at(until.at):
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
                     raise refused("too_large", f"the body is larger than {most} bytes")
     except TimeoutError:
-        raise Problem(408, "bad_request", "the body did not come before the deadline") from None
+        raise Problem(408, "bad_request", f"the body did not come within {seconds:g} s") from None
     return bytes(body)
 
 
