@@ -23,6 +23,7 @@ EXTRAS = {
     "worker": _SERVICE | _ENCODER,
     "demo": _SERVICE | _ENCODER | {"confluent_kafka"},
     "review": _SERVICE | {"starlette", "uvicorn"},
+    "serve": _SERVICE | _ENCODER | {"starlette", "uvicorn"},
     "judge": {"openai"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},

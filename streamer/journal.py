@@ -7,13 +7,12 @@ implements it. Neither imports the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
 
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _AT_ONCE = timedelta(0)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NO_IDS: Mapping[str, str] = MappingProxyType({})
 """The ids of topics whose broker gives none."""
@@ -39,9 +39,11 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One Kafka record as it was read. `value` None is a tombstone.
+    """One Kafka record as it was read, or one request. `value` None is a tombstone.
 
     `timestamp_ms` is its publisher's (CreateTime) or the broker's (LogAppendTime), by the topic's setting; -1: it has none.
+    `deadline_ms`, on the same scale, is when its sender stops to wait: from then on its batch is held, whatever its gate's own
+    deadline is. None: it has no deadline of its own.
     """
 
     partition: Partition
@@ -50,6 +52,11 @@ class Record:
     value: bytes | None
     headers: Headers
     timestamp_ms: int
+    deadline_ms: int | None = None
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Whether its own deadline has come."""
+        return self.deadline_ms is not None and now >= _EPOCH + timedelta(milliseconds=self.deadline_ms)
 
 
 @dataclass(frozen=True, slots=True)

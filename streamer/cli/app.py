@@ -41,6 +41,12 @@ _COMMANDS = {
             "Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.",
         ),
         (
+            "serve",
+            "serve:serve",
+            "serve",
+            "Serve the gates by HTTP until SIGTERM or Ctrl-C: a request gets its decision once it is on record.",
+        ),
+        (
             "recalibrator",
             "services:recalibrator",
             "service",

@@ -47,11 +47,17 @@ def worker(
     """
     from streamer.wiring import run_worker
 
-    raise typer.Exit(_serve(run_worker, port, until_stdin_closes=until_stdin_closes, json=json))
+    raise typer.Exit(run_service(run_worker, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
 def recalibrator(
     port: PortOption = None,
+    kafka: Annotated[
+        bool,
+        typer.Option(
+            "--kafka/--no-kafka", help="Publish policies and alerts; without it they wait for a broker."
+        ),
+    ] = True,
     until_stdin_closes: Annotated[
         bool,
         typer.Option(
@@ -69,12 +75,15 @@ def recalibrator(
 
     Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
+    from functools import partial
+
     from streamer.wiring import run_recalibrator
 
-    raise typer.Exit(_serve(run_recalibrator, port, until_stdin_closes=until_stdin_closes, json=json))
+    run = partial(run_recalibrator, kafka=kafka)
+    raise typer.Exit(run_service(run, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
-def _serve(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
+def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
     """Run a service of the settings until it is told to stop, and return its exit status."""
     from streamer.cli.console import log_lines
     from streamer.settings.settings import load_settings

@@ -16,6 +16,7 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses, dimension_of, embedding_rows
+from streamer.events.topics import HTTP_LABELS
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import Cut, Segments, Transductive
@@ -163,7 +164,7 @@ class BatchDecider:
             code = codes.UNREADABLE if missing.startswith(UNREADABLE) else codes.TOO_LARGE
             return self.dead_letter(record, code, f"not kept as it was sent: {missing}")
         try:
-            if record.partition.topic == self._topics.labels:
+            if record.partition.topic in (self._topics.labels, HTTP_LABELS):
                 return label_revision(decode_label(record.value, self._limits), record)
             return decode_responses(record.value, self._limits)
         except BadMessage as bad:
@@ -197,7 +198,7 @@ class BatchDecider:
             held = "no_threshold"
         elif event.attempt > settings.max_attempts:
             held = "attempts_exhausted"
-        elif settings.is_late(event.created_at, record.timestamp_ms, now):
+        elif record.is_overdue(now) or settings.is_late(event.created_at, record.timestamp_ms, now):
             held = "deadline_passed"
         elif len(event.responses) < self._limits.min_responses:
             held = "too_few_responses"

@@ -10,7 +10,7 @@ import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,6 +18,9 @@ from streamer.events import actions, alerts, checkpoints, codes, dead_letters, l
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.oversize import TRUNCATED
 from streamer.events.topics import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TYPES: dict[str, type[msgspec.Struct]] = {
@@ -65,10 +68,16 @@ def _say_plainly(schemas: dict[str, Any]) -> None:
         schema["description"] = " ".join(prose.split())
 
 
+def components(types: Iterable[type[msgspec.Struct]]) -> dict[str, Any]:
+    """Return the schemas of these types by name, for the `components` of a document that describes an interface."""
+    _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    _say_plainly(schemas)
+    return schemas
+
+
 def asyncapi() -> dict[str, Any]:
     """Return the AsyncAPI 3 document of all topics, with their default names."""
-    _, schemas = msgspec.json.schema_components(TYPES.values(), ref_template="#/components/schemas/{name}")
-    _say_plainly(schemas)
+    schemas = components(TYPES.values())
     topics = Topics()
     addresses = {topic: getattr(topics, topic.replace("-", "_")) for topic in _TOPICS}
     messages: dict[str, Any] = {}

@@ -5,6 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+HTTP_LOG = "http"
+"""The log of requests that came by HTTP: no broker has it, and the database alone says how far it goes."""
+
+HTTP, HTTP_LATE, HTTP_LABELS = "http", "http.late", "http.labels"
+"""Its topics, one partition an instance: batches; those that were not decided when their senders stopped to wait; severities."""
+
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,200}")
 
 

@@ -1,21 +1,18 @@
-"""Who may use the page: addresses with a token, sessions that they are exchanged for, hosts that it answers to."""
+"""Who may use the page: addresses with a token, and sessions that they are exchanged for."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import secrets
 from dataclasses import dataclass
 from typing import Final
 
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
-from streamer.security.loopback import is_loopback
 
 _TOKEN_BYTES: Final = 32
 _MOST_SESSIONS: Final = 1_000
-_EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked about, not listened on
 
 
 @dataclass(slots=True, eq=False)
@@ -90,32 +87,3 @@ def labeller_name(text: str) -> str:
     if (wrong := labeller_names.fault(name)) is not None:
         raise UsageError(f"the name {wrong}")
     return name
-
-
-def answers_to(header: str, listening: str) -> bool:
-    """Report whether a request's Host may be answered by a page that listens on `listening`.
-
-    A name that somebody else owns may be pointed at this machine at any moment (DNS rebinding), and a page under that
-    name would then be of our origin: only the loopback, the address that was asked for, and numeric addresses where
-    every address is listened on are answered. The port is left open: a tunnel has its own.
-    """
-    host = _without_port(header).lower()
-    if is_loopback(listening):
-        return is_loopback(host)
-    if listening in _EVERY_ADDRESS:
-        return is_loopback(host) or _is_address(host)
-    return host == listening.strip("[]").lower()
-
-
-def _without_port(header: str) -> str:
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -286,6 +286,17 @@ class HttpSettings(_Group):
     port: _Port = Field(9464, description="Port to listen on; 0 takes any free one and prints it.")
 
 
+class EndpointSettings(_Group):
+    """What `streamer serve` takes on at once."""
+
+    max_waiting: _PositiveInt = Field(
+        1000, description="Requests that wait for their decisions before more are refused (429)."
+    )
+    max_waiting_bytes: int = Field(
+        67_108_864, ge=1_048_576, description="Bytes of the requests that wait, likewise."
+    )
+
+
 class LoggingSettings(_Group):
     """What the services write to standard error."""
 
@@ -401,6 +412,7 @@ class Settings(BaseSettings):
     bertscore: BertScoreSettings = BertScoreSettings()
     events: EventSettings = EventSettings()
     http: HttpSettings = HttpSettings()
+    endpoint: EndpointSettings = EndpointSettings()
     audit: AuditSettings = AuditSettings()
     policies: PolicySettings = PolicySettings()
     labels: LabelSettings = LabelSettings()

@@ -24,6 +24,7 @@ from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Labels
 from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
+from streamer.store.log.resolve_outcomes import stored_decisions
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_writer import PolicyWriter
@@ -80,6 +81,7 @@ class Store:
         alert_message: AlertMessage = _default_alert_message,
         policy_keys: PolicyKeys = NO_KEYS,
         label_keys: LabelKeys = NO_LABEL_KEYS,
+        publish: bool = True,
         read: ReadLabels | None = None,
     ) -> None:
         writer = PolicyWriter(policy_message, policy_keys)
@@ -92,6 +94,7 @@ class Store:
             dead_letter_message=dead_letter_message,
             alert_message=alert_message,
             policy_keys=policy_keys,
+            publish=publish,
             read=read,  # with the keys, and what it has verified
         )
         self._clock = clock
@@ -99,6 +102,7 @@ class Store:
         self._read = read
         self._alert_message = alert_message
         self._dead_letter_message = dead_letter_message
+        self._publish = publish
         self.gates = Gates(database, clock=clock, writer=writer)
         self.policies = Policies(database, clock=clock, writer=writer)
         self.encoders = Encoders(database, clock=clock)
@@ -231,6 +235,7 @@ class Store:
                     firm=firm,
                     clock=self._clock,
                     dead_letter_message=self._dead_letter_message,
+                    publish=self._publish,
                 )
             )
         except IntegrityError as error:
@@ -243,6 +248,12 @@ class Store:
         """Content hashes of those keys that are decided already; empty bytes where the content was erased."""
         with self._database.reading() as connection:
             return commit.known_content(connection, keys)
+
+    def action(self, key: BatchKey) -> bytes | None:
+        """The action event that was recorded for a batch, byte for byte; None where it is not decided."""
+        with self._database.reading() as connection:
+            found = stored_decisions(connection, [key]).get(key)
+        return None if found is None else found[1].value
 
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = timedelta(0)
@@ -332,6 +343,7 @@ def open_store(
     alert_message: AlertMessage = _default_alert_message,
     policy_keys: PolicyKeys = NO_KEYS,
     label_keys: LabelKeys = NO_LABEL_KEYS,
+    publish: bool = True,
     failpoint: Failpoint = disarmed,
 ) -> Store:
     """Open a migrated database.
@@ -355,6 +367,8 @@ def open_store(
         Sign new policies, and decide which policies may be built on.
     label_keys
         Sign labels that are stored here, and verify those that are read of gates that demand signatures.
+    publish
+        Whether what is committed is also put into the queue of messages for Kafka. Decisions keep their actions either way.
     failpoint
         Called where a test may want to break a transaction.
 
@@ -379,4 +393,5 @@ def open_store(
         alert_message=alert_message,
         policy_keys=policy_keys,
         label_keys=label_keys,
+        publish=publish,
     )

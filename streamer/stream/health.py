@@ -23,6 +23,7 @@ class WorkerHealth:
     Parameters
     ----------
     observer : also notified.
+    dependencies : what must have answered before it is ready.
     essential : topics without which a worker is of no use: it is not ready while one of them takes no messages.
     clock : monotonic seconds.
 
@@ -30,6 +31,7 @@ class WorkerHealth:
     ----------
     log_id : identity of the log that the worker reads; empty before it is known.
     joined : says whether the group has assigned partitions; the worker sets it.
+    unjoined : what is said while it has not.
     stopping : why the worker ends; empty while it does not.
     """
 
@@ -37,6 +39,7 @@ class WorkerHealth:
         self,
         observer: StreamObserver,
         *,
+        dependencies: Collection[str] = ("database", "broker"),
         essential: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -44,10 +47,11 @@ class WorkerHealth:
         self._essential = frozenset(essential)
         self._stuck: dict[tuple[str, int | None], str] = {}
         self._clock = clock
-        self._parts: dict[str, bool | None] = {"database": None, "broker": None}
+        self._parts: dict[str, bool | None] = dict.fromkeys(dependencies)
         self._lag: dict[tuple[str, int], int] = {}
         self._progress_at = clock()
         self.joined: Callable[[], bool] = lambda: False
+        self.unjoined = "the consumer group has not assigned partitions yet"
         self.stopping = ""
         self.log_id = ""
 
@@ -55,6 +59,10 @@ class WorkerHealth:
     def alive(self) -> bool:
         """False once the worker has decided to end."""
         return not self.stopping
+
+    def reachable(self, *parts: str) -> bool:
+        """Whether none of these failed to answer when it was last asked."""
+        return all(self._parts.get(part) is not False for part in parts)
 
     def unready(self) -> list[str]:
         """Why the worker is not ready, one reason a line; empty when it is."""
@@ -66,7 +74,7 @@ class WorkerHealth:
             if not reachable
         ]
         if not self.joined():
-            reasons.append("the consumer group has not assigned partitions yet")
+            reasons.append(self.unjoined)
         waiting = sum(tuple(self._lag.values()))
         silent = self._clock() - self._progress_at
         if waiting and silent > PROGRESS_WITHIN:

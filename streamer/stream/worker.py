@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +13,7 @@ import structlog
 from streamer.failpoints import disarmed
 from streamer.stream.backoff import until_available
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.ending import signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.faust_engine import Engine, FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from streamer.journal import Journal
     from streamer.stream.connection import Subscription
     from streamer.stream.decider import Decider
+    from streamer.stream.ending import Ending
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.stop_deadline import StopDeadline
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -71,21 +70,6 @@ class Thresholds:
     on_message: Callable[[bytes | None, bytes | None], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a worker ends.
-
-    Attributes
-    ----------
-    deadline : begins when the worker starts to stop, for whatever reason; it also ends the process of a zombie at once.
-        The caller calls it off.
-    asked : set it to end the worker as SIGTERM does.
-    """
-
-    deadline: StopDeadline
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 async def run_worker(
     subscription: Subscription,
     *,
@@ -116,7 +100,7 @@ async def run_worker(
         When the worker cannot or must not go on; it has the exit status for the process.
     """
     limit_client_logs()
-    with _signals_set(ending.asked), _threads("score", "commit", "lease", "relay", "follow") as threads:
+    with signals_set(ending.asked), _threads("score", "commit", "lease", "relay", "follow") as threads:
         worker = _Worker(
             subscription=subscription,
             journal=journal,
@@ -301,20 +285,6 @@ class _Worker:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-
-
-@contextlib.contextmanager
-def _signals_set(stopping: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT ask for a drain; only where a signal can be handled, on the main thread."""
-    signals = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
-    loop = asyncio.get_running_loop()
-    for number in signals:
-        loop.add_signal_handler(number, stopping.set)
-    try:
-        yield
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
 
 
 @contextlib.contextmanager

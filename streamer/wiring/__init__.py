@@ -22,6 +22,7 @@ from streamer.wiring.parts import (
 from streamer.wiring.policy_keys import policy_keys
 from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.review import run_review
+from streamer.wiring.serving import run_serving
 from streamer.wiring.worker import run_worker
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "rescorer",
     "run_recalibrator",
     "run_review",
+    "run_serving",
     "run_worker",
     "tail",
     "topics",

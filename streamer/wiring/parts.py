@@ -64,8 +64,11 @@ def connection(settings: Settings) -> KafkaConnection:
 # -- the store ----------------------------------------------------------------------------------------------
 
 
-def open_store(settings: Settings) -> Store:
-    """Open the audit store; the caller closes it. Raises `UsageError` when it is not migrated."""
+def open_store(settings: Settings, *, publish: bool = True) -> Store:
+    """Open the audit store; the caller closes it. `publish`: what it commits is to go to Kafka.
+
+    Raises `UsageError` when it is not migrated.
+    """
     from streamer.events.alerts import alert_message
     from streamer.events.dead_letters import dead_letter_message
     from streamer.events.thresholds import threshold_event, threshold_message
@@ -90,6 +93,7 @@ def open_store(settings: Settings) -> Store:
         alert_message=partial(alert_message, topic=named.alerts),
         policy_keys=policy_keys(settings),
         label_keys=label_keys(settings),
+        publish=publish,
         failpoint=from_environment(),
     )
 

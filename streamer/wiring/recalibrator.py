@@ -59,10 +59,12 @@ class _Announcements:
             publish_waiting(self._settings, self._store)
 
 
-def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
+def run_recalibrator(
+    settings: Settings, *, announce: Callable[[Mapping[str, object]], None], kafka: bool = True
+) -> int:
     """Run one recalibrator until SIGTERM or Ctrl-C, and return the process's exit status.
 
-    `announce` gets the addresses once they are known, before the service is ready.
+    `kafka`: publish policies and alerts; without it they wait in the outbox for a broker. `announce` gets the addresses once they are known, before the service is ready.
     """
     from streamer.failpoints import from_environment
     from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
@@ -108,7 +110,7 @@ def run_recalibrator(settings: Settings, *, announce: Callable[[Mapping[str, obj
             recalibrate=recalibrate,
             look=look,
             raise_alert=leading.alerts.raise_,
-            publish=_Announcements(settings, leading),
+            publish=_Announcements(settings, leading) if kafka else lambda: None,
             watch=watch(leading, metrics, stopping=stop.is_set),
             observer=metrics,
             clock=now,

@@ -59,7 +59,8 @@ def run_review(
     """
     from streamer.review.access import Access, labeller_name
     from streamer.review.app import review_app
-    from streamer.review.server import base_url, listen, serve
+    from streamer.review.server import listen, serve
+    from streamer.web.server import base_url
 
     people: list[str | None] = [labeller_name(name) for name in names]
     with open_store(settings) as store:

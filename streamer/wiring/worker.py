@@ -40,11 +40,12 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.deciding.decider import BatchDecider
     from streamer.failpoints import from_environment
     from streamer.stream.connection import Subscription
+    from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
     from streamer.stream.housekeeping import Housekeeping
     from streamer.stream.stop_deadline import StopDeadline
-    from streamer.stream.worker import Ending, Thresholds
+    from streamer.stream.worker import Thresholds
     from streamer.stream.worker import run_worker as run_stream
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
@@ -75,7 +76,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             store.encoders.register(identity)
         group = settings.kafka.group_id
         announce({"http": http.url, "encoder": encoder_id, "broker": broker.bootstrap, "group": group})
-        book = _policy_book(settings, store, metrics)
+        book = policy_book(settings, store, metrics)
         announcements = Announcements(
             book,
             store.policies,
@@ -87,13 +88,13 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         book.refresh()
         cached = encoder(settings, in_worker=True, report_status=partial(health.part, "encoder"))
         if cached is not None:
-            _watch_encoder(metrics, cached)
+            watch_encoder(metrics, cached)
         loading.set()
         stack.enter_context(
             Housekeeping(
                 refresh_policies=book.refresh,
                 reports=store.reports,
-                show=partial(_show_figures, metrics, health),
+                show=partial(show_figures, metrics, health),
                 keep_announced=announcements.keep,
                 checkpoint=None
                 if settings.audit.private_key is None
@@ -125,7 +126,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     return 0
 
 
-def _watch_encoder(metrics: Metrics, cached: CachedEncoder) -> None:
+def watch_encoder(metrics: Metrics, cached: CachedEncoder) -> None:
+    """Show what an encoder has done."""
     from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
 
     counts = (lambda: cached.encoded_texts, lambda: cached.cache_hits)
@@ -136,7 +138,8 @@ def _watch_encoder(metrics: Metrics, cached: CachedEncoder) -> None:
         metrics.watch_encoder(*counts)
 
 
-def _policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:
+def policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:
+    """Return the newest policies that the settings' keys trust, empty before it is refreshed."""
     from streamer.deciding.policy_book import PolicyBook
     from streamer.deciding.trusted_policies import TrustedPolicies
 
@@ -206,9 +209,10 @@ def _unready(health: WorkerHealth, loaded: threading.Event) -> list[str]:
     return health.unready() if loaded.is_set() else ["the encoder is being loaded"]
 
 
-def _show_figures(
+def show_figures(
     metrics: Metrics, health: WorkerHealth, pending: int, heights: Mapping[Partition, int]
 ) -> None:
+    """Show what only SQL knows."""
     metrics.set_outbox_pending(pending)
     for partition, height in heights.items():
         # The others belong to other workers, or to an earlier log with the same names.

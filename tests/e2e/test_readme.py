@@ -1,9 +1,10 @@
-"""The README, done as it says: its two paths run as they stand in a fresh clone, and its numbers are measured."""
+"""The README, done as it says: its three paths run as they stand in a fresh clone, and its numbers are measured."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
 from streamer.research.experiments.offline_figures import split_figures
 from tests.checkout import ROOT, copy_checkout
+from tests.services.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +66,7 @@ def run(clone: Path, script: str, *, seconds: float = 240, **settings: str) -> s
 
 def test_it_is_short() -> None:
     assert len(README.splitlines()) <= 150
-    for section in ("I have answers in a file", "I have Kafka"):
+    for section in ("I have answers in a file", "I have an HTTP service", "I have Kafka"):
         whole = [
             line
             for language in ("sh", "python")
@@ -97,6 +99,19 @@ def test_scores_in_a_file(clone: Path) -> None:
     out = run(clone, f'PYTHONPATH=. "{sys.executable}" -W error block.py')
     assert "exposure risk is at most 0.1" in out
     assert out.splitlines()[-1] == "[ True False]"
+
+
+@pytest.mark.slow
+@pytest.mark.encoder
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the block calls curl")
+def test_http(clone: Path) -> None:
+    (block,) = blocks("sh", "I have an HTTP service")
+    port = str(free_port())
+    assert block.count("serve --no-kafka") == block.count("8080") == 1
+    script = block.replace("serve --no-kafka", f"serve --no-kafka --port {port}").replace("8080", port)
+    out = run(clone, f"trap 'kill $(jobs -p); wait' EXIT\n{script}", STREAMER_HTTP_PORT="0")
+    assert '"gate":"faq"' in out
+    assert '"reason":"no_threshold"' in out
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class WorkerProcess:
     """`streamer worker`, or another service, with settings by environment; its log goes to a file.
 
-    `program` is what runs it, for a test that changes the process first.
+    `program` is what runs it, for a test that changes the process first; `arguments` follow the service's name.
     """
 
     def __init__(
@@ -31,12 +31,13 @@ class WorkerProcess:
         *,
         program: Sequence[str] = ("-m", "streamer"),
         service: str = "worker",
+        arguments: Sequence[str] = (),
     ) -> None:
         self._log = log
         environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, *program, service, "--json"],
+                [sys.executable, *program, service, *arguments, "--json"],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=log.parent,
@@ -45,7 +46,8 @@ class WorkerProcess:
         assert self.process.stdout is not None
         first = self.process.stdout.readline()
         assert first, f"the {service} ended at once:\n{log.read_text()[-3000:]}"
-        self.url = json.loads(first)["http"]
+        self.announced = json.loads(first)
+        self.url = self.announced["http"]
 
     @property
     def ended(self) -> bool:

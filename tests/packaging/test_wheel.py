@@ -384,6 +384,7 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
             "client",
             "from streamer.client import Client; Client('http://127.0.0.1:9').decide('g', '?', ['a', 'b'])",
         ),
+        ("serve", "import streamer.serving.app, streamer.serving.service, streamer.wiring.serving"),
         ("review", "import streamer.review.app, streamer.review.server, streamer.wiring.review"),
         ("judge", "import openai, streamer.labels.llm.client, streamer.research.sampling.session"),
         (

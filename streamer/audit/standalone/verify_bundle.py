@@ -192,6 +192,13 @@ def is_late(deadline: float | None, created_at: str | None, timestamp_ms: int, n
     return next((age > deadline for age in ages if age >= -deadline), True)
 
 
+def is_overdue(deadline_ms: int | None, now: str) -> bool:
+    """Report whether the moment had come at which a batch's sender stopped to wait."""
+    return deadline_ms is not None and datetime.fromisoformat(now) >= _EPOCH + timedelta(
+        milliseconds=deadline_ms
+    )
+
+
 def keyed_number(salt: bytes, *parts: str) -> int:
     """Map names to 64 bits by HMAC-SHA256 under a gate's salt; each part is preceded by its length."""
     encoded = [part.encode() for part in parts]
@@ -775,13 +782,21 @@ class Verifier:
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")
         if facts["action_id"] != str(uuid.uuid5(ACTION_NAMESPACE, canonical_json(facts["batch"]).decode())):
             self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
+        overdue = is_overdue(facts.get("deadline_ms"), facts["decided_at"])
+        if overdue and facts["outcome"] in ("ship", "mixed"):
+            self.fault("action", place, "it shipped after its sender's deadline")
         if "timestamp_ms" in facts:  # earlier versions recorded none
             deadline = settings["decision_deadline_seconds"]
             late = is_late(deadline, facts["created_at"], facts["timestamp_ms"], facts["decided_at"])
             if late and facts["outcome"] in ("ship", "mixed"):
                 self.fault("action", place, "it shipped after its gate's decision deadline")
-            if not late and facts["reason"] == "deadline_passed":
-                self.fault("action", place, "it was held for a deadline that had not passed")
+            overdue = overdue or late
+        if (
+            facts["reason"] == "deadline_passed"
+            and not overdue
+            and ("timestamp_ms" in facts or "deadline_ms" in facts)
+        ):
+            self.fault("action", place, "it was held for a deadline that had not passed")
         best = self._action(line, facts, policy, settings, place)
         if best is not False:
             self._draw(line, facts, settings, best, place)

@@ -82,7 +82,7 @@ def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[
     """
     own = {
         name: decision[name]
-        for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms")
+        for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms", "deadline_ms")
         if decision[name] is not None
     }
     if decision["audit_rate"] is not None:

@@ -53,11 +53,12 @@ def commit_slices(
     firm: bool,
     clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
+    publish: bool = True,
 ) -> tuple[list[list[OutcomeKind]], list[OutboxMessage] | None]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` gives the present moment, for deadlines. The messages that wait from now on are
-    returned too, None where some of the slices had been written before, with theirs.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the queue;
+    those that wait from now on are returned too, None where some of the slices had been written before, with theirs.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def commit_slices(
     announced = [
         (replace(entry.message, id=number, queued=True), entry)
         for number, entry in zip(message_ids, (entry for entry in entries if entry.message), strict=False)
-        if entry.message is not None
+        if publish and entry.message is not None
     ]
     waiting = [
         pending_row(message, entry.record.partition, _whose_action(entry)) for message, entry in announced

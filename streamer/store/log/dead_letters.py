@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.events.oversize import TRUNCATED
+from streamer.events.topics import HTTP_LOG
 from streamer.journal import OutboxMessage
 from streamer.store.db.schema import dead_letters
 from streamer.store.log.outbox import enqueue
@@ -82,6 +83,7 @@ class DeadLetters:
             sa.select(dead_letters.c.id, dead_letters.c.headers)
             .where(
                 dead_letters.c.code == code,
+                dead_letters.c.log_id != HTTP_LOG,
                 dead_letters.c.replayed_at.is_(None),
                 dead_letters.c.erased_at.is_(None),
             )
@@ -103,6 +105,10 @@ class DeadLetters:
                 letter = _one(connection, identity)
                 if letter.headers is None:
                     raise UsageError(f"dead letter {identity} was erased; there is nothing to send again")
+                if letter.log_id == HTTP_LOG:
+                    raise UsageError(
+                        f"dead letter {identity} came by HTTP, and its sender was told; it is for the sender to ask again"
+                    )
                 if letter.truncated is not None:
                     raise UsageError(
                         f"dead letter {identity} is an excerpt ({letter.truncated}) and cannot be sent again; "

@@ -133,7 +133,7 @@ def _settle_batches(
             entry.responses = rows.response_rows(decision, batch["id"])
             standing[decision.key] = (batch, decision.action)
     repeats = [(entry, outcome) for entry, outcome in entries if entry.decision is None]
-    standing |= _stored_decisions(connection, {outcome.key for _, outcome in repeats} - standing.keys())
+    standing |= stored_decisions(connection, {outcome.key for _, outcome in repeats} - standing.keys())
     conflicts = []
     for entry, outcome in repeats:
         entry.batch, action = standing[outcome.key]
@@ -147,9 +147,10 @@ def _settle_batches(
     return conflicts
 
 
-def _stored_decisions(
+def stored_decisions(
     connection: sa.Connection, keys: Iterable[BatchKey]
 ) -> dict[BatchKey, tuple[Row, OutboxMessage]]:
+    """Those of the keys that are decided: the batch, and the action that was published for it."""
     found = bulk_insert.look_up(
         connection,
         sa.select(

@@ -118,6 +118,7 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "timestamp_ms": None
         if decision.policy.settings.decision_deadline_seconds is None
         else decision.record.timestamp_ms,
+        "deadline_ms": decision.record.deadline_ms,
         "audit_rate": decision.audit_rate,
         "extra_draw": bool(decision.extra_draw),
     }

@@ -74,7 +74,9 @@ def check_current(
     now = clock()
     for one in decided:
         is_late, dates = one.policy.settings.is_late, (one.created_at, one.record.timestamp_ms)
-        if one.outcome in ("ship", "mixed") and any(is_late(*dates, at) for at in (one.decided_at, now)):
+        if one.outcome in ("ship", "mixed") and any(
+            one.record.is_overdue(at) or is_late(*dates, at) for at in (one.decided_at, now)
+        ):
             passed = f"the deadline of batch {one.key.batch_id} of gate {one.key.gate} passed"
             outdated.setdefault(one.key.gate, passed)
     if outdated:

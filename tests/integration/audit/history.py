@@ -40,14 +40,21 @@ class Scribe:
     encoder: CachedEncoder | None = None
     next_offsets: dict[Partition, int] = field(default_factory=dict)
 
-    def deliver(self, values: Iterable[bytes], *, partition: int = 0, topic: str = "responses") -> None:
+    def deliver(
+        self,
+        values: Iterable[bytes],
+        *,
+        partition: int = 0,
+        topic: str = "responses",
+        deadline_ms: int | None = None,
+    ) -> None:
         """Let a worker decide records of one partition and commit them in one transaction."""
         topics = wiring.topics(self.settings)
         place = Partition(LOG, getattr(topics, topic), partition)
         lease = self.store.lease([place])[place]
         headers = (("traceparent", b"00-" + b"1" * 32 + b"-" + b"2" * 16 + b"-01"),)
         records = [
-            Record(place, lease.next_offset + i, b"k", value, headers, 1_700_000_000_000 + i)
+            Record(place, lease.next_offset + i, b"k", value, headers, 1_700_000_000_000 + i, deadline_ms)
             for i, value in enumerate(values)
         ]
         book = PolicyBook(self.store.policies.active, limits=wiring.limits(self.settings))

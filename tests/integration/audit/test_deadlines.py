@@ -69,6 +69,38 @@ def test_a_ship_past_its_deadline_is_found(here: Settings) -> None:
     assert "it shipped after its gate's decision deadline" in found
 
 
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[Settings]:
+    """A record of two requests, to a gate without a deadline: one came too late, and one in time."""
+    settings = settings_for(f"sqlite:///{tmp_path}/record.db", tmp_path)
+    wiring.migrate(settings)
+    now = int(wiring.now().timestamp() * 1000)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate("easy", unit="response")
+        scribe.deliver([event("easy", 0)], deadline_ms=now)
+        scribe.deliver([event("easy", 1)], deadline_ms=now + 3_600_000)
+        with store._database.reading() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT reason, deadline_ms FROM decisions ORDER BY batch"
+            ).all()
+    assert found == [("deadline_passed", now), ("no_threshold", now + 3_600_000)]
+    return settings
+
+
+def test_a_hold_follows_from_the_moment_at_which_its_sender_stopped_to_wait(asked: Settings) -> None:
+    assert verify(asked).faults == ()
+    later = int(wiring.now().timestamp() * 1000) + 3_600_000
+    assert changed(asked, "UPDATE decisions SET deadline_ms = ? WHERE batch = 1", later) == [
+        "it was held for a deadline that had not passed"
+    ]
+
+
+def test_a_ship_past_the_moment_at_which_its_sender_stopped_to_wait_is_found(asked: Settings) -> None:
+    found = changed(asked, "UPDATE decisions SET outcome = 'ship', deadline_ms = 1 WHERE batch = 2")
+    assert "it shipped after its sender's deadline" in found
+
+
 MOMENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 OFFSETS = st.sampled_from([-(10**9), -61, -60.000001, -60, -59.5, 0, 59, 60, 60.000001, 61, 10**9])
 

@@ -11,7 +11,8 @@ import pytest
 
 from streamer.review.access import Access
 from streamer.review.app import HOLD, review_app
-from streamer.review.server import base_url, listen, page_server
+from streamer.review.server import listen
+from streamer.web.server import base_url, server
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Site:
         self._listening = listen(host, port)
         self.base = base_url(host, self._listening)
         self.port = self._listening.getsockname()[1]
-        self._server = page_server(
+        self._server = server(
             review_app(
                 world.open().reviews,
                 self.access,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from streamer.errors import UsageError
-from streamer.review.access import Access, answers_to, labeller_name
+from streamer.review.access import Access, labeller_name
 from streamer.review.server import listen
+from streamer.web.hosts import answers_to
 from tests.integration.review.conftest import SCORE, Site, answers, fill, severities
 
 if TYPE_CHECKING:

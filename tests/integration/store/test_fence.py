@@ -137,6 +137,23 @@ def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
     assert world.store.verify_chain() == []
 
 
+def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world()
+    world.gate(unit="response")
+    lease = world.lease()
+    made = replace(world.record(0), deadline_ms=int((START + timedelta(seconds=60)).timestamp() * 1000))
+    ships = replace(world.decision(0, actions=SHIPS, record=made), decided_at=START)
+    world.clock.now = START + timedelta(seconds=60)
+    with pytest.raises(Outdated, match="the deadline of batch b0-0"):
+        world.commit(world.slice(lease, ships))
+    world.clock.now = START + timedelta(seconds=50)
+    assert world.commit(world.slice(lease, ships)) == [["decision"]]
+    assert world.rows("SELECT deadline_ms FROM decisions") == [(made.deadline_ms,)]
+    assert world.store.verify_chain() == []
+
+
 def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World) -> None:
     world.commit(world.slice(world.lease(), world.decision(0)))
     assert world.rows("SELECT timestamp_ms FROM decisions") == [(None,)]

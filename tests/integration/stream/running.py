@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaProducer
 
 from streamer.stream.connection import Subscription
+from streamer.stream.ending import Ending
 from streamer.stream.health import WorkerHealth
 from streamer.stream.observer import SilentObserver
 from streamer.stream.stop_deadline import StopDeadline
 from streamer.stream.tail import Tail, TailedRecord
-from streamer.stream.worker import Ending, WorkerLimits, run_worker
+from streamer.stream.worker import WorkerLimits, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence

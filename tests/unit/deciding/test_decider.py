@@ -130,10 +130,17 @@ class World:
         return {g: a for g, a in self.sql.items() if gates is None or g in gates}
 
     def decide(
-        self, *values: bytes | None, topic: str = TOPICS.responses, timestamp_ms: int = 0
+        self,
+        *values: bytes | None,
+        topic: str = TOPICS.responses,
+        timestamp_ms: int = 0,
+        deadline_ms: int | None = None,
     ) -> list[Any]:
         partition = Partition("log", topic, 0)
-        records = [Record(partition, i, b"key", value, (), timestamp_ms) for i, value in enumerate(values)]
+        records = [
+            Record(partition, i, b"key", value, (), timestamp_ms, deadline_ms)
+            for i, value in enumerate(values)
+        ]
         return self.decider.outcomes(records)
 
 
@@ -357,6 +364,14 @@ def test_the_deadline_counts_from_the_event_or_else_from_its_record(
 def test_without_a_deadline_a_batch_needs_no_date(world: World) -> None:
     (decision,) = world.decide(raw(batch("open")), timestamp_ms=-1)
     assert decision.reason == "scored"
+
+
+@pytest.mark.parametrize(
+    ("deadline_ms", "reason"), [(MS + 1, "scored"), (MS, "deadline_passed"), (0, "deadline_passed")]
+)
+def test_a_record_may_bring_a_deadline_of_its_own(world: World, deadline_ms: int, reason: str) -> None:
+    (decision,) = world.decide(raw(batch("open")), deadline_ms=deadline_ms)
+    assert decision.reason == reason
 
 
 def test_an_external_score_is_used_as_it_came(world: World) -> None:

@@ -108,6 +108,7 @@ decisions = sa.Table(
     sa.Column(
         "timestamp_ms", BIGINT, comment="of its record in Kafka, where the gate has a decision deadline"
     ),
+    sa.Column("deadline_ms", BIGINT, comment="when its sender stopped to wait; NULL: it named no moment"),
     sa.Column(
         "audit_rate",
         BIGINT,

@@ -1,0 +1,56 @@
+"""`streamer serve`: the gate as an HTTP service."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from streamer.cli.options import JsonOption
+
+
+def serve(
+    kafka: Annotated[
+        bool, typer.Option("--kafka/--no-kafka", help="Publish decisions to the actions topic, too.")
+    ] = True,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="Address to listen on, of this machine's own.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any free port.")
+    ] = 8080,
+    instance: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=2**31 - 1,
+            help="Number of this process; each over one database has its own.",
+        ),
+    ] = 0,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            max=3600,
+            help="Longest that a request may take; it may ask for less.",
+        ),
+    ] = 30.0,
+    json: JsonOption = False,
+) -> None:
+    """Serve the gates by HTTP until SIGTERM or Ctrl-C: a request gets its decision once it is on record.
+
+    docs/endpoint.md has the requests and what they answer. With --json the first line on standard output is an object with
+    the addresses.
+
+    Exit status: 0 stopped, and answered what it had taken; 1 crashed; 70 another process took its number; 124 it did
+    not stop in time.
+    """
+    from streamer.cli.services import run_service
+    from streamer.cli.verdicts import sentence
+    from streamer.wiring import run_serving
+
+    run = partial(
+        run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait, sentence=sentence
+    )
+    raise typer.Exit(run_service(run, None, until_stdin_closes=False, json=json))

@@ -1,0 +1,186 @@
+"""The service's addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamer.errors import BadMessage
+from streamer.gates.batch_key import BatchKey
+from streamer.serving import bodies
+from streamer.serving.authorize import anyone
+from streamer.serving.deadlines import deadline, wanted_seconds
+from streamer.serving.gate_view import gate_view
+from streamer.serving.openapi import document
+from streamer.serving.problems import Problem, refused
+from streamer.web.hosts import answers_to
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from streamer.events.limits import Limits
+    from streamer.journal import Headers
+    from streamer.serving.authorize import Authorize, May
+    from streamer.serving.deadlines import Deadline
+    from streamer.serving.desk import Desk
+
+_TRACE: Final = ("traceparent", "tracestate")
+_MOST_ATTEMPT_DIGITS: Final = 10
+
+
+def serving_app(
+    desk: Desk,
+    *,
+    limits: Limits,
+    longest: float,
+    listening: str,
+    clock: Callable[[], datetime],
+    authorize: Authorize = anyone,
+) -> ASGIApp:
+    """Make the application.
+
+    Parameters
+    ----------
+    limits : bounds for events.
+    longest : seconds that a request may take, > 0; those that ask for nothing take as long.
+    listening : the address that it is served on: it answers to no other host name.
+    clock : the present moment, with zone.
+    authorize : asked about each request of a gate.
+    """
+
+    async def decide(request: Request, gate: str) -> Response:
+        until, now = _deadline(request), clock()
+        batch = bodies.batch(
+            await _body(request, limits.max_value_bytes, longest),
+            gate=gate,
+            idempotency_key=_idempotency_key(request),
+            limits=limits,
+        )
+        answer = await desk.decide(
+            batch, until, headers=_trace(request), timestamp_ms=int(now.timestamp() * 1000)
+        )
+        headers = {"idempotent-replayed": "true"} if answer.again else {}
+        if "prefer" in request.headers:
+            headers["preference-applied"] = f"wait={until.seconds:g}"
+        return _json(answer.action, headers)
+
+    async def decision(request: Request, gate: str) -> Response:
+        attempt = request.query_params.get("attempt", "1")
+        if not (attempt.isascii() and attempt.isdigit() and len(attempt) < _MOST_ATTEMPT_DIGITS):
+            raise Problem(400, "bad_request", "attempt must be a number from 1")
+        await desk.policy(gate)
+        return _json(await desk.find(BatchKey(gate, request.path_params["batch_id"], int(attempt))))
+
+    async def label(request: Request, gate: str) -> Response:
+        until, now = _deadline(request), clock()
+        raw = await _body(request, limits.max_value_bytes, longest)
+        severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
+        await desk.label(severities, until, timestamp_ms=int(now.timestamp() * 1000))
+        return _json(msgspec.json.encode({"recorded": len(severities)}))
+
+    async def show(_request: Request, gate: str) -> Response:
+        policy = await desk.policy(gate)
+        return _json(msgspec.json.encode(gate_view(policy, *await desk.judge(gate))))
+
+    async def describe(_request: Request) -> Response:
+        return _json(document())
+
+    def _deadline(request: Request) -> Deadline:
+        wanted = wanted_seconds(request.headers.getlist("prefer"), request.query_params.get("wait_ms"))
+        return deadline(wanted, longest, now=clock())
+
+    def of_gate(may: May, handle: Callable[[Request, str], Awaitable[Response]]) -> Any:
+        async def answer(request: Request) -> Response:
+            hosts = request.headers.getlist("host")
+            if len(hosts) != 1 or not answers_to(hosts[0], listening):
+                raise Problem(403, "forbidden_host", "this service does not answer to that host name")
+            gate = request.path_params["gate"]
+            problem = await authorize(request, gate, may)
+            if problem is not None:
+                raise problem
+            return await handle(request, gate)
+
+        return answer
+
+    of = "/v1/gates/{gate}"
+    return Starlette(
+        routes=[
+            Route(f"{of}/decisions", of_gate("decide", decide), methods=["POST"]),
+            Route(f"{of}/decisions/{{batch_id:path}}", of_gate("read", decision), methods=["GET"]),
+            Route(f"{of}/labels", of_gate("label", label), methods=["POST"]),
+            Route(of, of_gate("read", show), methods=["GET"]),
+            Route("/openapi.json", describe, methods=["GET"]),
+        ],
+        exception_handlers={
+            Problem: _problem,
+            BadMessage: _refused,
+            HTTPException: _not_there,
+            Exception: _failed,
+        },
+    )
+
+
+async def _body(request: Request, most: int, seconds: float) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # Nor could a page of another origin send this without asking first.
+        raise Problem(415, "bad_media_type", "send the header Content-Type: application/json")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise refused("too_large", f"the body is larger than {most} bytes")
+    except TimeoutError:
+        raise Problem(408, "bad_request", f"the body did not come within {seconds:g} s") from None
+    return bytes(body)
+
+
+def _idempotency_key(request: Request) -> str | None:
+    """Return the header as it was meant: with quotes it is a string of RFC 8941."""
+    key = request.headers.get("idempotency-key")
+    return None if key is None else key.removeprefix('"').removesuffix('"')
+
+
+def _trace(request: Request) -> Headers:
+    return tuple(
+        (name, request.headers[name].encode("latin-1")) for name in _TRACE if name in request.headers
+    )
+
+
+def _json(content: bytes, headers: dict[str, str] | None = None) -> Response:
+    return Response(content, headers=headers, media_type="application/json")
+
+
+async def _problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return error.response()
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, BadMessage)
+    return refused(error.code, error.detail).response()
+
+
+async def _not_there(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    response = Problem(
+        error.status_code, "not_found", f"{error.detail}; GET /openapi.json lists what there is"
+    ).response()
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    return refused("internal_error", "the service failed; hold, and see its log").response()

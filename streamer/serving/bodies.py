@@ -1,0 +1,106 @@
+"""From what a request holds to events as they are on the topics: what may be left out is filled in, all else is checked."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from streamer.errors import BadMessage
+from streamer.events import codes, labels, responses
+from streamer.events.cloudevents import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from streamer.events.labels import LabelsV1
+    from streamer.events.limits import Limits
+    from streamer.events.responses import ResponsesV1
+
+MOST_LABELS: Final = 1000
+"""In one request."""
+
+
+class _Given(msgspec.Struct):
+    """The members that may be left out."""
+
+    schema: Any = UNSET
+    gate: Any = UNSET
+    batch_id: Any = UNSET
+    labelled_at: Any = UNSET
+
+
+_given = msgspec.json.Decoder(_Given)
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Batch(NamedTuple):
+    """A batch to decide: the event, and its bytes as a publisher would have sent them."""
+
+    event: ResponsesV1
+    value: bytes
+
+
+class Severity(NamedTuple):
+    """A severity to record, in the same way."""
+
+    event: LabelsV1
+    value: bytes
+
+
+def batch(raw: bytes, *, gate: str, idempotency_key: str | None, limits: Limits) -> Batch:
+    """Read a batch. Raises `BadMessage` with a code of `streamer.events.codes`."""
+    given = {"schema": responses.SCHEMA, "gate": gate, "batch_id": idempotency_key or str(uuid.uuid4())}
+    same = {"gate": gate} | ({} if idempotency_key is None else {"batch_id": idempotency_key})
+    value = _completed(raw, given, same)
+    return Batch(responses.decode_responses(value, limits), value)
+
+
+def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[Severity]:
+    """Read one severity or an array of them. Raises `BadMessage`; one of an array is named by its place."""
+    if not raw.lstrip().startswith(b"["):
+        return [_severity(raw, gate, limits, now)]
+    try:
+        items = _items.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadMessage(codes.NOT_JSON, str(error)) from None
+    if len(items) > MOST_LABELS:
+        raise BadMessage(codes.INVALID_FIELD, f"{len(items)} labels, at most {MOST_LABELS} are taken at once")
+    read = []
+    for place, item in enumerate(items):
+        try:
+            read.append(_severity(bytes(item), gate, limits, now))
+        except BadMessage as bad:
+            raise BadMessage(bad.code, f"label {place}: {bad.detail}") from None
+    return read
+
+
+def _severity(raw: bytes, gate: str, limits: Limits, now: datetime) -> Severity:
+    given = {"schema": labels.SCHEMA, "gate": gate, "labelled_at": rfc3339(now)}
+    value = _completed(raw, given, {"gate": gate})
+    return Severity(labels.decode_label(value, limits), value)
+
+
+def _completed(raw: bytes, given: Mapping[str, str], same: Mapping[str, str]) -> bytes:
+    """Put members that are missing in front of those that are there; all bytes of these stay, for the decoder to check.
+
+    Raises `BadMessage` where a member that is `same` has another value.
+    """
+    try:
+        found = _given.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return raw  # the decoder says what is wrong
+    for name, value in same.items():
+        if getattr(found, name) not in (UNSET, value):
+            raise BadMessage(codes.INVALID_FIELD, f"{name} is not the one that the request names, {value!r}")
+    missing = {name: value for name, value in given.items() if getattr(found, name) is UNSET}
+    if not missing:
+        return raw
+    start = raw.index(b"{") + 1
+    rest = raw[start:].lstrip()
+    return b"".join(
+        (raw[:start], msgspec.json.encode(missing)[1:-1], b"" if rest.startswith(b"}") else b",", rest)
+    )

@@ -1,0 +1,56 @@
+"""How long a request may take: what it asks for, and until when that is."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamer.serving.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+
+class Deadline(NamedTuple):
+    """When whoever asks stops to wait: `ms` since 1970, for the record, and `at` on the event loop's clock."""
+
+    seconds: float
+    ms: int
+    at: float
+
+
+def deadline(wanted: float | None, longest: float, *, now: datetime) -> Deadline:
+    """Return when a request that comes now, and may take `wanted` seconds, has to be answered."""
+    seconds = longest if wanted is None else min(wanted, longest)
+    return Deadline(
+        seconds,
+        math.floor((now.timestamp() + seconds) * 1000),
+        asyncio.get_running_loop().time() + seconds,
+    )
+
+
+def wanted_seconds(prefer: Iterable[str], wait_ms: str | None) -> float | None:
+    """Return what the headers `Prefer` (RFC 7240) and the parameter `wait_ms` ask for, > 0; None: nothing.
+
+    Other preferences are none of ours. Raises `Problem` for what is no such time.
+    """
+    asked = [("wait_ms", wait_ms, 1000.0)] if wait_ms is not None else []
+    for header in prefer:
+        for preference in header.split(","):
+            name, given, value = preference.partition(";")[0].partition("=")
+            if given and name.strip().lower() == "wait":
+                asked.append(("Prefer: wait", value.strip().strip('"'), 1.0))
+    seconds = [_seconds(*one) for one in asked]
+    return min(seconds, default=None)
+
+
+def _seconds(name: str, text: str, scale: float) -> float:
+    try:
+        seconds = float(text) / scale
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise Problem(400, "bad_request", f"{name} must be a number above 0")
+    return seconds

@@ -1,0 +1,225 @@
+"""What is done with a request, from its event to the answer that stands on record."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+
+from streamer.errors import Unavailable
+from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
+from streamer.journal import DeadLetter, Decision, Partition
+from streamer.serving.lane import Ended
+from streamer.serving.problems import Problem, refused, unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+
+    from streamer.gates.batch_key import BatchKey
+    from streamer.gates.policy import Policy
+    from streamer.journal import ActivePolicy, Headers
+    from streamer.serving.bodies import Batch, Severity
+    from streamer.serving.deadlines import Deadline
+    from streamer.serving.lane import Lane, Recorded
+
+T = TypeVar("T")
+
+GRACE_SECONDS: Final = 2.0
+"""How long past a deadline its hold may take to be recorded, before the answer is that nothing could be."""
+
+READ_SECONDS: Final = 5.0
+"""How long reading the database may take, before the answer is that it does not answer."""
+
+_AWAY = "the database does not answer; hold, and ask again with the same batch_id"
+_UNKNOWN = "nothing was recorded in time that could be told; hold, and ask again with the same batch_id to know what stands"
+
+
+class Book(Protocol):
+    """The newest policies."""
+
+    def get(self, gate: str) -> ActivePolicy | None:
+        """The gate's newest policy; None for a gate that is not known here."""
+        ...
+
+    def refresh(self, gates: Sequence[str] | None = None) -> None:
+        """Read policies from the database. Blocks; may raise `Unavailable`."""
+        ...
+
+
+class Actions(Protocol):
+    """The record of decisions."""
+
+    def action(self, key: BatchKey) -> bytes | None:
+        """The recorded action event; None for a batch that is not decided. Blocks; may raise `Unavailable`."""
+        ...
+
+
+class Judge(Protocol):
+    """What is known of the risk in service."""
+
+    def __call__(self, gate: str, /) -> tuple[str | None, str | None]:
+        """The verdict in a word and in a sentence; None where there is none yet. Blocks; may raise `Unavailable`."""
+        ...
+
+
+class Answer(NamedTuple):
+    """An action event as it is recorded; `again`: it was, before this request came."""
+
+    action: bytes
+    again: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """The partitions of one instance, and what becomes of requests there.
+
+    Attributes
+    ----------
+    main : decides batches.
+    side : never waits for an encoder: it records severities, and holds of batches that `main` has not decided in time. Whichever
+        lane commits a batch first, its decision stands, and the other's record is a duplicate of it.
+    reachable : whether the database answered when it was last asked to commit.
+    executor : where reading the database blocks.
+    """
+
+    main: Lane
+    side: Lane
+    book: Book
+    actions: Actions
+    judges: Judge
+    instance: int
+    reachable: Callable[[], bool]
+    executor: Executor
+
+    def partitions(self) -> tuple[Partition, Partition, Partition]:
+        """Where batches, late batches and severities are numbered."""
+        batches, late, labels = (
+            Partition(HTTP_LOG, topic, self.instance) for topic in (HTTP, HTTP_LATE, HTTP_LABELS)
+        )
+        return batches, late, labels
+
+    async def decide(
+        self, batch: Batch, deadline: Deadline, *, headers: Headers, timestamp_ms: int
+    ) -> Answer:
+        """Decide a batch, or hold it at its deadline. The answer is on record.
+
+        Raises
+        ------
+        Problem
+            When it is refused, too much waits, or nothing could be recorded within `GRACE_SECONDS` of the deadline. No ship
+            is committed then any more; one whose commit the database had received in time may stand.
+        """
+        await self.policy(batch.event.gate)
+        self._admit(self.main)
+        here, late, _ = self.partitions()
+        key = batch.event.batch_id.encode()
+        asked = self.main.submit(
+            here, batch.value, key=key, headers=headers, timestamp_ms=timestamp_ms, deadline_ms=deadline.ms
+        )
+        recorded = await _first({asked}, until=deadline.at)
+        in_time = recorded is not None
+        if recorded is None:
+            held = self.side.submit(
+                late,
+                batch.value,
+                key=key,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+                deadline_ms=deadline.ms,
+            )
+            recorded = await _first({asked, held}, until=asyncio.get_running_loop().time() + GRACE_SECONDS)
+        if recorded is None:
+            raise unavailable(_UNKNOWN)
+        answer = await self._answer(recorded, batch.event.key)
+        return (
+            answer if in_time else answer._replace(again=False)
+        )  # of one request both lanes may have a record
+
+    async def _answer(self, recorded: Recorded, key: BatchKey) -> Answer:
+        outcome, kind = recorded
+        if isinstance(outcome, DeadLetter):
+            raise refused(outcome.code, outcome.detail)
+        if kind == "conflict":
+            raise refused(
+                "conflicting_content",
+                "this batch was decided already, with other content; that decision stands",
+            )
+        if kind == "decision" and isinstance(outcome, Decision) and outcome.action.value is not None:
+            return Answer(outcome.action.value, again=False)
+        return Answer(await self.find(key), again=True)
+
+    async def find(self, key: BatchKey) -> bytes:
+        """Return the action event that is recorded for a batch. Raises `Problem` when there is none."""
+        found = await self._reading(lambda: self.actions.action(key))
+        if found is None:
+            raise Problem(
+                404,
+                "unknown_batch",
+                f"gate {key.gate} has decided no batch {key.batch_id!r}, attempt {key.attempt}",
+            )
+        return found
+
+    async def label(self, severities: Sequence[Severity], deadline: Deadline, *, timestamp_ms: int) -> None:
+        """Record severities of one gate, all or, when the database does not answer in time, perhaps some: a repeat is safe.
+
+        Raises `Problem` when they cannot be recorded, or not in time.
+        """
+        if severities:
+            await self.policy(severities[0].event.gate)
+        self._admit(self.side, len(severities))
+        *_, here = self.partitions()
+        asked = {
+            self.side.submit(
+                here, one.value, key=one.event.batch_id.encode(), headers=(), timestamp_ms=timestamp_ms
+            )
+            for one in severities
+        }
+        for answer in asked:
+            recorded = await _first({answer}, until=deadline.at)
+            if recorded is None:
+                raise unavailable("not all of it was recorded in time; send it again")
+            if isinstance(recorded.outcome, DeadLetter):
+                raise refused(recorded.outcome.code, recorded.outcome.detail)
+
+    async def policy(self, gate: str) -> Policy:
+        """Return the newest policy of a gate. Raises `Problem` when there is no such gate."""
+        active = self.book.get(gate)
+        if active is None:
+            await self._reading(lambda: self.book.refresh([gate]))
+            active = self.book.get(gate)
+        if active is None:
+            raise refused("unknown_gate", f"there is no gate {gate!r}; create it with `streamer gate create`")
+        return active.policy
+
+    async def judge(self, gate: str) -> tuple[str | None, str | None]:
+        """Return the verdict on a gate's risk in service, in a word and in a sentence."""
+        return await self._reading(lambda: self.judges(gate))
+
+    def _admit(self, lane: Lane, requests: int = 1) -> None:
+        if not self.reachable():
+            raise unavailable(_AWAY)
+        if lane.room() < requests:
+            raise Problem(
+                429,
+                "overloaded",
+                "too many requests wait already; hold, and ask again with the same batch_id",
+                retry=True,
+            )
+
+    async def _reading(self, read: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self.executor, read)
+        except (Unavailable, TimeoutError):
+            raise unavailable(_AWAY) from None
+
+
+async def _first(answers: set[asyncio.Future[Recorded]], *, until: float) -> Recorded | None:
+    """The first of these that is known, None at `until` on the event loop's clock."""
+    left = until - asyncio.get_running_loop().time()
+    done, _ = await asyncio.wait(answers, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+    try:
+        return next((answer.result() for answer in done), None)
+    except Ended:
+        raise unavailable("the service ends; hold, and ask again with the same batch_id") from None

@@ -1,0 +1,187 @@
+"""Requests on their way through a group commit: each becomes the next record of a leased partition."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streamer.journal import Record
+from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.group_commit import GroupCommit
+from streamer.stream.health import WorkerHealth
+from streamer.stream.intake import Fetched, Intake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from concurrent.futures import Executor
+
+    from streamer.journal import Headers, Journal, Lease, Outcome, OutcomeKind, Partition
+    from streamer.stream.decider import Decider
+    from streamer.stream.hooks import Hooks
+    from streamer.stream.observer import StreamObserver
+
+_NO_FLOW: Final = -1
+"""Records that no fetcher brought."""
+
+_NEVER: Final = DeadLetterLimits(run=sys.maxsize, ratio=1.0, window=1)
+"""Whoever sent a request that is refused is told so; to halt would deny the others."""
+
+
+class Recorded(NamedTuple):
+    """What became of a request."""
+
+    outcome: Outcome
+    kind: OutcomeKind
+
+
+class Ended(Exception):
+    """The service ends, and what became of the request will not be known here."""
+
+
+class Answers:
+    """Who waits for what becomes of which record. Used on the event loop alone.
+
+    Attributes
+    ----------
+    waiting : how many records of each partition are not committed yet.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: Final[Counter[Partition]] = Counter()
+        self._waiting: dict[tuple[Partition, int], asyncio.Future[Recorded]] = {}
+        self._ended = False
+
+    def expect(self, partition: Partition, offset: int) -> asyncio.Future[Recorded]:
+        """Give what will be known once the record is committed; it raises `Ended` when it never will be."""
+        answer = asyncio.get_running_loop().create_future()
+        if self._ended:
+            answer.set_exception(Ended())
+        else:
+            self._waiting[partition, offset] = answer
+            self.waiting[partition] += 1
+        return answer
+
+    def give(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
+        """These are committed."""
+        for outcome, kind in zip(outcomes, kinds, strict=True):
+            if outcome.record is not None:
+                partition = outcome.record.partition
+                answer = self._waiting.pop((partition, outcome.record.offset), None)
+                if answer is not None:
+                    self.waiting[partition] -= 1
+                    answer.set_result(Recorded(outcome, kind))
+
+    def end(self) -> None:
+        """Nothing more will be committed."""
+        self._ended = True
+        for answer in self._waiting.values():
+            answer.set_exception(Ended())
+            answer.exception()  # whoever asked may be gone
+        self._waiting.clear()
+
+
+class ServiceHealth(WorkerHealth):
+    """The health of a service of requests, which gives them their answers when their records are committed."""
+
+    def __init__(self, answers: Answers, observer: StreamObserver, *, essential: Collection[str]) -> None:
+        super().__init__(observer, dependencies=["database"], essential=essential)
+        self.unjoined = "its partitions are not leased yet"
+        self._answers = answers
+
+    def submitted(self, partition: Partition) -> None:
+        """Expect progress from now on."""
+        if self._answers.waiting[partition] == 1:
+            self.lag(partition.topic, partition.number, 0)  # nothing was late until now
+        self.lag(partition.topic, partition.number, self._answers.waiting[partition])
+
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
+        """Give the answers."""
+        super().committed(outcomes, kinds)
+        self._answers.give(outcomes, kinds)
+        for partition, waiting in self._answers.waiting.items():
+            self.lag(partition.topic, partition.number, waiting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLimits:
+    """Bounds of one lane: requests and bytes that wait, and what one transaction takes of them."""
+
+    max_waiting: int
+    max_waiting_bytes: int
+    max_commit_records: int
+    max_commit_bytes: int
+
+
+class Lane:
+    """Some partitions of the log `http`, and the group commit that decides and records what is submitted to them.
+
+    Parameters
+    ----------
+    score_executor, executor : one thread each, for the decider and for the database.
+    on_commit : called after each commit.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        journal: Journal,
+        *,
+        score_executor: Executor,
+        executor: Executor,
+        limits: LaneLimits,
+        hooks: Hooks,
+        answers: Answers,
+        health: ServiceHealth,
+        on_commit: Callable[[], None],
+    ) -> None:
+        self._budget = FetchBudget(max_records=limits.max_waiting, max_bytes=limits.max_waiting_bytes)
+        self.intake: Final = Intake(self._budget)
+        self._answers = answers
+        self._health = health
+        self._commits = GroupCommit(
+            self.intake,
+            decider,
+            journal,
+            score_executor=score_executor,
+            executor=executor,
+            max_records=limits.max_commit_records,
+            max_bytes=limits.max_commit_bytes,
+            cap=DeadLetterCap(_NEVER),
+            hooks=hooks,
+            on_commit=on_commit,
+        )
+
+    def install(self, leases: Iterable[Lease]) -> None:
+        """Number requests on from where these leases are."""
+        self.intake.install(leases, now=time.monotonic())
+
+    def room(self) -> int:
+        """How many more requests may be submitted now."""
+        return self._budget.room()
+
+    def submit(
+        self,
+        partition: Partition,
+        value: bytes,
+        *,
+        key: bytes,
+        headers: Headers,
+        timestamp_ms: int,
+        deadline_ms: int | None = None,
+    ) -> asyncio.Future[Recorded]:
+        """Put a request into the next group, and give what becomes of it."""
+        offset = self.intake.expected()[partition]
+        record = Record(partition, offset, key, value, headers, timestamp_ms, deadline_ms)
+        answer = self._answers.expect(partition, offset)
+        self._health.submitted(partition)
+        self.intake.offer(Fetched(record, offset, _NO_FLOW, len(value)), now=time.monotonic())
+        return answer
+
+    async def run(self) -> None:
+        """Decide and record until cancelled; see `GroupCommit.run` for what it raises."""
+        await self._commits.run()

@@ -1,0 +1,79 @@
+"""What an answer says that is no decision: problem+json (RFC 9457), and that whoever asked must hold."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from streamer.events import codes
+
+RETRY_SECONDS: Final = 2
+"""When to ask again: the longest pause between two attempts to reach the database."""
+
+_TITLES: Final = {
+    "bad_request": "The request cannot be read",
+    "bad_media_type": "Send application/json",
+    "forbidden_host": "The service does not answer to this host name",
+    "not_found": "There is nothing here",
+    "unknown_batch": "The batch is not decided",
+    "overloaded": "Too many requests wait",
+    "unavailable": "No decision could be recorded in time",
+    codes.UNKNOWN_GATE: "There is no such gate",
+    codes.CONFLICTING_CONTENT: "Decided before, with other content",
+    codes.INTERNAL_ERROR: "Deciding or storing it failed",
+}
+_STATUSES: Final = {
+    codes.TOO_LARGE: 413,
+    codes.EMPTY_VALUE: 400,
+    codes.NOT_UTF8: 400,
+    codes.NOT_JSON: 400,
+    codes.UNKNOWN_GATE: 404,
+    codes.CONFLICTING_CONTENT: 409,
+    codes.INTERNAL_ERROR: 500,
+}
+
+
+class Problem(Exception):
+    """An answer other than a decision.
+
+    Parameters
+    ----------
+    status : of HTTP.
+    code : one of the decoder's (`streamer.events.codes`), or of this module.
+    detail : what is wrong, in a sentence.
+    retry : whether the same request may be answered after `RETRY_SECONDS`.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, *, retry: bool = False) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.retry = retry
+
+    def response(self) -> Response:
+        """Return it as it is sent."""
+        body = {
+            "type": f"urn:streamer:problem:{self.code}",
+            "title": _TITLES.get(self.code, "The event was refused"),
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "action": "abstain",
+        }
+        headers = {"retry-after": str(RETRY_SECONDS)} if self.retry else {}
+        return Response(
+            msgspec.json.encode(body), self.status, headers, media_type="application/problem+json"
+        )
+
+
+def refused(code: str, detail: str) -> Problem:
+    """An event that the decoder, the decider or the store refused with one of `streamer.events.codes`."""
+    return Problem(_STATUSES.get(code, 422), code, detail)
+
+
+def unavailable(detail: str) -> Problem:
+    """Nothing could be recorded in time."""
+    return Problem(503, "unavailable", detail, retry=True)

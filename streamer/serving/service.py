@@ -1,0 +1,148 @@
+"""One instance of the service from its leases to its end: the components of this package and of the stream, connected."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from streamer.serving.desk import GRACE_SECONDS
+from streamer.stream.backoff import until_available
+from streamer.stream.ending import signals_set
+from streamer.stream.exits import WorkerExit, WorkerHalted
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from streamer.journal import Journal
+    from streamer.serving.desk import Desk
+    from streamer.serving.lane import Answers, ServiceHealth
+    from streamer.stream.ending import Ending
+    from streamer.stream.hooks import Hooks
+    from streamer.stream.relay import Relay
+    from streamer.web.server import Server
+
+log = structlog.get_logger(__name__)
+
+_DRAIN_SECONDS = 10.0
+_PUBLISH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What an instance is made of.
+
+    Attributes
+    ----------
+    server : not running yet.
+    relay : publishes what the desk's partitions leave in the queue; None where nothing goes to Kafka.
+    executor : one thread, for leases.
+    """
+
+    desk: Desk
+    journal: Journal
+    answers: Answers
+    server: Server
+    relay: Relay | None
+    health: ServiceHealth
+    hooks: Hooks
+    ending: Ending
+    executor: Executor
+
+    async def run(self, sockets: list[Any]) -> None:
+        """Lease, serve and record until `ending.asked`; then answer what was taken, and return.
+
+        Raises
+        ------
+        WorkerHalted
+            When another process took the partitions. Whoever waits is told that nothing is known.
+        """
+        with signals_set(self.ending.asked):
+            if await self._unless_stopped(self._lease()) is not None:
+                await self._serve(sockets)
+
+    async def _serve(self, sockets: list[Any]) -> None:
+        recording = [
+            asyncio.create_task(lane.run(), name=f"serving-{name}")
+            for name, lane in (("main", self.desk.main), ("side", self.desk.side))
+        ]
+        if self.relay is not None:
+            recording.append(asyncio.create_task(self.relay.run(), name="serving-relay"))
+        serving = asyncio.create_task(self.server.serve(sockets=sockets), name="serving-http")
+        stop = asyncio.create_task(self.ending.asked.wait(), name="serving-stop")
+        try:
+            done, _ = await asyncio.wait([*recording, serving, stop], return_when=asyncio.FIRST_COMPLETED)
+            self.health.stopping = "stopping"
+            failed = [task for task in done if task in recording]
+            status = WorkerExit.CRASHED if failed else WorkerExit.STOP_OVERDUE
+            self.ending.deadline.begin(int(status))
+            self.server.should_exit = True
+            if failed:
+                await self._let_others_finish(recording)
+                self.answers.end()
+            await serving
+            for task in failed:
+                task.result()
+            await self._drain(recording)
+        except WorkerHalted as halted:
+            log.error("serving.halted", status=halted.status.name.lower(), reason=str(halted))
+            raise
+        finally:
+            for task in (*recording, serving, stop):
+                task.cancel()
+            await asyncio.gather(*recording, serving, stop, return_exceptions=True)
+
+    async def _lease(self) -> bool:
+        partitions = self.desk.partitions()
+        leases = await until_available(
+            self.executor,
+            lambda: self.journal.lease(partitions),
+            part="database",
+            report_status=self.hooks.observer.part,
+        )
+        assert leases is not None  # it is wanted until then
+        self.hooks.failpoint("after_lease")
+        batches, late, labels = partitions
+        self.desk.main.install([leases[batches]])
+        self.desk.side.install([leases[late], leases[labels]])
+        self.health.joined = lambda: True
+        for partition in partitions:
+            self.health.lag(partition.topic, partition.number, 0)
+        log.info("serving.started", instance=self.desk.instance, next_offset=leases[batches].next_offset)
+        return True
+
+    async def _let_others_finish(self, recording: list[asyncio.Task[None]]) -> None:
+        """A lane that goes on may be committing what would otherwise be told to hold."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                for lane, task in zip((self.desk.main, self.desk.side), recording, strict=False):
+                    if not task.done():
+                        await lane.intake.drained()
+
+    async def _drain(self, recording: list[asyncio.Task[None]]) -> None:
+        """Record what nobody waits for any more, and publish."""
+        try:
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                for lane in (self.desk.main, self.desk.side):
+                    await lane.intake.drained()
+        except TimeoutError:
+            log.warning("serving.drain_incomplete", detail="nobody waits for it, and it is not recorded")
+            return
+        if self.relay is not None:
+            self.relay.finish()
+            await asyncio.wait(recording[-1:], timeout=_PUBLISH_SECONDS)
+        log.info("serving.drained")
+
+    async def _unless_stopped(self, work: Any) -> bool | None:
+        task, stopped = asyncio.create_task(work), asyncio.create_task(self.ending.asked.wait())
+        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if task.done():
+            return bool(task.result())
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return None

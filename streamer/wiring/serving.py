@@ -1,0 +1,231 @@
+"""The HTTP service from settings: two lanes over one store, the application, and, with Kafka, a relay."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+from streamer.gates.settings import NO_ENCODER
+from streamer.security.loopback import is_loopback
+from streamer.wiring.audit import checkpointer
+from streamer.wiring.encoders import encoder, encoder_identity
+from streamer.wiring.parts import connection, limits, now, open_store, topics
+from streamer.wiring.worker import policy_book, show_figures, watch_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
+
+    from streamer.journal import Lease, Partition
+    from streamer.risk.rounds.report import RiskReport
+    from streamer.settings.settings import Settings
+    from streamer.store import Store
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.hooks import Hooks
+    from streamer.stream.relay import Relay
+
+_READERS = 4
+"""Threads that look decisions up."""
+
+_STOP_SECONDS = 15
+"""What requests that are under way may take once it ends; the rest of the stop is for recording and publishing."""
+
+_IDLE_SECONDS = 120
+"""Longer than clients keep a connection: one that was closed at the moment of a request would be a hold for nothing."""
+
+
+def run_serving(
+    settings: Settings,
+    *,
+    kafka: bool,
+    host: str,
+    port: int,
+    instance: int,
+    wait: float,
+    sentence: Callable[[RiskReport], str],
+    announce: Callable[[Mapping[str, object]], None],
+) -> int:
+    """Serve until asked to stop, and return the process's exit status; the process must then end.
+
+    Parameters
+    ----------
+    kafka : publish what is decided.
+    instance : the number of its partition.
+    wait : seconds that a request may take, > 0.
+    sentence : says how a gate stands.
+    announce : gets the addresses once they are known, before the service is ready.
+
+    Raises
+    ------
+    UsageError : the address is another machine's way in or cannot be listened on, the database is not migrated, or no broker
+        is configured.
+    """
+    from streamer.deciding.decider import BatchDecider
+    from streamer.failpoints import from_environment
+    from streamer.serving.app import serving_app
+    from streamer.serving.desk import Desk
+    from streamer.serving.lane import Answers, Lane, LaneLimits, ServiceHealth
+    from streamer.serving.service import Service
+    from streamer.stream.ending import Ending
+    from streamer.stream.exits import WorkerHalted
+    from streamer.stream.hooks import Hooks
+    from streamer.stream.housekeeping import Housekeeping
+    from streamer.stream.stop_deadline import StopDeadline
+    from streamer.telemetry.http import TelemetryServer
+    from streamer.telemetry.metrics import Metrics
+    from streamer.telemetry.stream_observer import StreamTelemetry
+    from streamer.web.server import base_url, listen, server
+
+    if not is_loopback(host):
+        raise UsageError(
+            f"on {host} anyone could decide, label and read: until there are keys, serve on 127.0.0.1 and let a proxy "
+            "that knows its callers forward to it"
+        )
+    named, bounds = topics(settings), limits(settings)
+    broker = connection(settings) if kafka else None
+    identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
+    encoder_id = NO_ENCODER if identity is None else identity.id
+    metrics = Metrics(encoder=encoder_id)
+    answers = Answers()
+    health = ServiceHealth(answers, StreamTelemetry(metrics), essential=[named.actions] if kafka else [])
+    loading = threading.Event()
+    ending = Ending(deadline=StopDeadline())
+    with ExitStack() as stack:
+        http = stack.enter_context(
+            TelemetryServer(
+                metrics.exposition,
+                alive=lambda: {} if health.alive else {"service": "stopping"},
+                ready=lambda: health.unready() if loading.is_set() else ["the encoder is being loaded"],
+                stuck=health.stuck,
+                host=settings.http.host,
+                port=settings.http.port,
+            )
+        )
+        store = stack.enter_context(open_store(settings, publish=kafka))
+        if identity is not None:
+            store.encoders.register(identity)
+        listening = stack.enter_context(listen(host, port, what="requests"))
+        announce(
+            {
+                "endpoint": base_url(host, listening).rstrip("/"),
+                "http": http.url,
+                "encoder": encoder_id,
+                "broker": "none" if broker is None else broker.bootstrap,
+                "instance": instance,
+            }
+        )
+        book = policy_book(settings, store, metrics)
+        book.refresh()
+        cached = encoder(settings, in_worker=True, report_status=partial(health.part, "encoder"))
+        if cached is not None:
+            watch_encoder(metrics, cached)
+        loading.set()
+        stack.enter_context(
+            Housekeeping(
+                refresh_policies=book.refresh,
+                reports=store.reports,
+                show=partial(show_figures, metrics, health),
+                checkpoint=None
+                if settings.audit.private_key is None
+                else checkpointer(settings, store).run_if_due,
+            )
+        )
+        threads = {
+            name: ThreadPoolExecutor(_READERS if name == "read" else 1, thread_name_prefix=f"streamer-{name}")
+            for name in ("score", "commit", "side-score", "side-commit", "lease", "relay", "read")
+        }
+        for pool in threads.values():
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        hooks = Hooks(observer=health, failpoint=from_environment())
+        relay = None
+        if broker is not None:
+            relay = _relay(
+                broker,
+                store,
+                executor=threads["relay"],
+                sources=lambda: {**desk.main.intake.leases, **desk.side.intake.leases},
+                max_bytes=bounds.max_output_bytes,
+                hooks=hooks,
+            )
+        decider = partial(BatchDecider, book=book, known=store.known, topics=named, limits=bounds, clock=now)
+        lane = partial(
+            Lane,
+            journal=store,
+            limits=LaneLimits(
+                max_waiting=settings.endpoint.max_waiting,
+                max_waiting_bytes=settings.endpoint.max_waiting_bytes,
+                max_commit_records=settings.worker.commit_max_records,
+                max_commit_bytes=settings.worker.commit_max_bytes,
+            ),
+            hooks=hooks,
+            answers=answers,
+            health=health,
+            on_commit=_nothing if relay is None else relay.wake,
+        )
+        desk = Desk(
+            main=lane(decider(encoder=cached), score_executor=threads["score"], executor=threads["commit"]),
+            side=lane(
+                decider(encoder=None), score_executor=threads["side-score"], executor=threads["side-commit"]
+            ),
+            book=book,
+            actions=store,
+            judges=partial(_judged, store, sentence),
+            instance=instance,
+            reachable=partial(health.reachable, "database", "decider"),
+            executor=threads["read"],
+        )
+        app = serving_app(desk, limits=bounds, longest=wait, listening=host, clock=now)
+        service = Service(
+            desk=desk,
+            journal=store,
+            answers=answers,
+            server=server(app, signals=False, stop_seconds=_STOP_SECONDS, idle_seconds=_IDLE_SECONDS),
+            relay=relay,
+            health=health,
+            hooks=hooks,
+            ending=ending,
+            executor=threads["lease"],
+        )
+        try:
+            asyncio.run(service.run([listening]))
+        except WorkerHalted as halted:
+            return int(halted.status)
+    return 0
+
+
+def _relay(
+    broker: KafkaConnection,
+    store: Store,
+    *,
+    executor: Executor,
+    sources: Callable[[], Mapping[Partition, Lease]],
+    max_bytes: int,
+    hooks: Hooks,
+) -> Relay:
+    from streamer.stream.relay import Relay
+    from streamer.stream.relay_lane import RelayLimits
+
+    return Relay(
+        broker,
+        store,
+        executor=executor,
+        sources=sources,
+        # Workers look after what commands left behind: two publishers could leave an older policy as the last one.
+        takes_ownerless=lambda: False,
+        limits=RelayLimits(max_request_size=max_bytes),
+        hooks=hooks,
+    )
+
+
+def _judged(store: Store, sentence: Callable[[RiskReport], str], gate: str) -> tuple[str | None, str | None]:
+    report = store.monitoring.judged(gate, now=now())
+    return (None, None) if report is None else (report.verdict, sentence(report))
+
+
+def _nothing() -> None:
+    """Nothing waits to be published."""

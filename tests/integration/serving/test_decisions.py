@@ -1,0 +1,166 @@
+"""What comes back is what is on record: decisions, repeats, contradictions, refusals, severities."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.errors import UsageError
+from tests.integration.serving.conftest import GATE, action, batch, held
+
+if TYPE_CHECKING:
+    from tests.integration.serving.conftest import Site
+
+
+def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:
+    endpoint = site.serve()
+    ships, holds = endpoint.ask(batch("b-1")), endpoint.ask(batch("b-2", score=0.1))
+    assert (action(ships)["action"], action(ships)["selected"], action(ships)["enforced"]) == (
+        "ship",
+        "a",
+        True,
+    )
+    assert (action(holds)["action"], action(holds)["selected"]) == ("abstain", None)
+    assert site.recorded() == {"b-1": ships.content, "b-2": holds.content}
+    assert action(ships)["source"] == {"topic": "http", "partition": 0, "offset": 0}
+    found = endpoint.client.get(f"/v1/gates/{GATE}/decisions/b-1")
+    assert (found.status_code, found.content) == (200, ships.content)
+    assert site.rows("SELECT count(*) FROM pending_messages") == [(0,)]
+    site.check()
+
+
+def test_a_repeat_gets_the_recorded_decision_and_a_contradiction_is_refused(site: Site) -> None:
+    endpoint = site.serve()
+    first = endpoint.ask(batch("b-1"))
+    again = endpoint.ask(batch("b-1"))
+    assert (again.content, again.headers["idempotent-replayed"]) == (first.content, "true")
+    assert "idempotent-replayed" not in first.headers
+    held(endpoint.ask(batch("b-1", prompt="Who?")), 409, "conflicting_content")
+    # A second attempt is a batch of its own.
+    assert action(endpoint.ask(batch("b-1", prompt="Who?") | {"attempt": 2}))["attempt"] == 2
+    assert site.recorded() == {"b-1": first.content}
+    assert site.outcomes() == ["decision", "duplicate", "conflict", "decision"]
+    # It is no message that could be published again.
+    assert site.store.dead_letters.never_replayed("conflicting_content") == []
+    with pytest.raises(UsageError, match="came by HTTP"):
+        site.store.dead_letters.replay([1], by="ana")
+    site.check()
+
+
+def test_a_restart_and_another_instance_have_the_same_decisions(site: Site) -> None:
+    first = site.serve()
+    answers = {f"b-{number}": first.ask(batch(f"b-{number}")).content for number in range(5)}
+    assert first.terminate() == 0
+    again, other = site.serve(), site.serve("--instance", "1")
+    for endpoint in (again, other):
+        assert {name: endpoint.ask(batch(name)).content for name in answers} == answers
+    new = action(again.ask(batch("b-9"))), action(other.ask(batch("b-10")))
+    assert [(one["source"]["partition"], one["source"]["offset"]) for one in new] == [(0, 10), (1, 5)]
+    site.check()
+
+
+def test_the_key_may_come_in_a_header_and_without_one_the_service_makes_it(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    unnamed = {name: value for name, value in batch("").items() if name != "batch_id"}
+    for key in ("k-1", '"k-1"'):
+        assert action(endpoint.ask(unnamed, headers={"Idempotency-Key": key}))["batch_id"] == "k-1"
+    assert action(endpoint.ask(batch("k-1"), headers={"Idempotency-Key": "k-1"}))["batch_id"] == "k-1"
+    assert sqlite_site.outcomes() == ["decision", "duplicate", "duplicate"]
+    held(endpoint.ask(batch("other"), headers={"Idempotency-Key": "k-1"}), 422, "invalid_field")
+    made = [action(endpoint.ask(unnamed))["batch_id"] for _ in range(2)]
+    assert len({*made, "k-1"}) == 3
+
+
+WRONG: list[tuple[bytes, int, str]] = [
+    (b"", 400, "empty_value"),
+    (b"{", 400, "not_json"),
+    (b"\xff{}", 400, "not_utf8"),
+    (b"[]", 422, "wrong_schema"),
+    (b"{}", 422, "invalid_field"),
+    (json.dumps(batch("b") | {"gate": "another"}).encode(), 422, "invalid_field"),
+    (json.dumps(batch("b") | {"schema": "streamer.labels.v1"}).encode(), 422, "wrong_schema"),
+    (json.dumps(batch("")).encode(), 422, "bad_identifier"),
+    (json.dumps(batch("b")).replace('"prompt"', '"prompt": "x", "prompt"').encode(), 422, "duplicate_keys"),
+    (b" " * (1024 * 1024 + 1), 413, "too_large"),
+]
+
+
+def test_what_the_decoder_refuses_is_told_and_leaves_nothing(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    path = f"/v1/gates/{GATE}/decisions"
+    for body, status, code in WRONG:
+        held(
+            endpoint.client.post(path, content=body, headers={"content-type": "application/json"}),
+            status,
+            code,
+        )
+    held(endpoint.ask(batch("b"), gate="nobody"), 404, "unknown_gate")
+    held(endpoint.client.post(path, content=json.dumps(batch("b"))), 415, "bad_media_type")
+    held(endpoint.ask(batch("b"), headers={"host": "evil.example"}), 403, "forbidden_host")
+    held(endpoint.client.get(f"{path}/b"), 404, "unknown_batch")
+    held(endpoint.client.get("/v1/gates"), 404, "not_found")
+    held(endpoint.client.delete(path), 405, "not_found")
+    for prefer in ("wait=0", "wait=-1", "wait=soon", "wait=nan", "wait=inf"):
+        held(endpoint.ask(batch("b"), headers={"prefer": prefer}), 400, "bad_request")
+    assert sqlite_site.outcomes() == []
+    assert sqlite_site.rows("SELECT count(*) FROM dead_letters") == [(0,)]
+
+
+def test_a_gate_made_a_moment_ago_decides(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    held(endpoint.ask(batch("b-1"), gate="new"), 404, "unknown_gate")
+    sqlite_site.gate("new", cut=0.95)
+    assert action(endpoint.ask(batch("b-1"), gate="new"))["action"] == "abstain"
+
+
+def test_a_gate_closed_a_moment_ago_ships_nothing(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    assert action(endpoint.ask(batch("b-1")))["action"] == "ship"
+    sqlite_site.store.policies.close(GATE, by="ana", reason="test")
+    assert action(endpoint.ask(batch("b-2")))["reason"] == "closed"
+
+
+def label(**changes: Any) -> dict[str, Any]:
+    return {
+        "batch_id": "b-1",
+        "response_id": "a",
+        "severity": 0.5,
+        "kind": "human",
+        "labeller": "ana",
+    } | changes
+
+
+def test_severities_are_recorded_as_those_of_the_topic_are(site: Site) -> None:
+    endpoint = site.serve()
+    endpoint.ask(batch("b-1"))
+    path = f"/v1/gates/{GATE}/labels"
+    dated = label(labelled_at="2026-11-20T12:00:00Z")
+    for body in (label(), [dated, label(response_id="b")], [dated], []):
+        answer = endpoint.client.post(path, json=body)
+        assert (answer.status_code, answer.json()) == (
+            200,
+            {"recorded": len(body) if isinstance(body, list) else 1},
+        )
+    assert site.outcomes("http.labels") == ["label"] * 4
+    # The identical one counts once.
+    assert site.rows("SELECT count(*) FROM label_revisions") == [(3,)]
+    problem = held(endpoint.client.post(path, json=[label(), label(severity=2)]), 422, "invalid_field")
+    assert "label 1" in problem["detail"]
+    held(endpoint.client.post("/v1/gates/nobody/labels", json=label()), 404, "unknown_gate")
+    held(endpoint.client.post(path, json=label(gate="another")), 422, "invalid_field")
+    assert site.rows("SELECT count(*) FROM label_revisions") == [(3,)]
+    site.check()
+
+
+@pytest.mark.expected_errors(r"^streamer\.cli: ")
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com"])
+def test_without_keys_it_listens_on_this_machine_alone(
+    host: str, sqlite_site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from streamer.cli import main
+
+    monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_site.url)
+    assert main(["serve", "--no-kafka", "--host", host]) == 2
+    assert "until there are keys" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""What the service says of itself: the document for programs, which real traffic obeys, and a gate for those who ask."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from tests.faults.site import wait_until
+from tests.faults.worker_process import WorkerProcess
+from tests.integration.serving.conftest import GATE, batch, held
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.integration.serving.conftest import Site
+
+
+def refs(value: Any) -> set[str]:
+    """Every reference below a value."""
+    if isinstance(value, list):
+        return set().union(*map(refs, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+    return own.union(*map(refs, value.values()))
+
+
+def test_every_address_is_described_and_real_answers_are_as_described(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    document = endpoint.client.get("/openapi.json").json()
+    assert document["openapi"] == "3.1.0"
+    schemas = document["components"]["schemas"]
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    assert refs(document) <= {f"#/components/schemas/{name}" for name in schemas}
+    registry = Registry().with_resource("urn:document", Resource(document, DRAFT202012))
+    operations = [one for path in document["paths"].values() for one in path.values()]
+    assert len({one["operationId"] for one in operations}) == len(operations)
+    for path, methods in document["paths"].items():
+        for one in methods.values():
+            named = {p["name"] for p in one["parameters"] if p["in"] == "path"}
+            assert named == set(re.findall(r"{(\w+)}", path))
+    answered = set()
+
+    def obeys(path: str, answer: httpx.Response) -> None:
+        operation = document["paths"][path][answer.request.method.lower()]
+        described = operation["responses"][str(answer.status_code)]["content"]
+        ((kind, content),) = described.items()
+        assert answer.headers["content-type"] == kind
+        whole = {"$ref": f"urn:document{content['schema']['$ref']}"}
+        jsonschema.Draft202012Validator(whole, registry=registry).validate(answer.json())
+        answered.add((operation["operationId"], answer.status_code))
+
+    of, mine = "/v1/gates/{gate}", f"/v1/gates/{GATE}"
+    label = {"batch_id": "b-1", "response_id": "a", "severity": 0, "kind": "human", "labeller": "ana"}
+    obeys(f"{of}/decisions", endpoint.ask(batch("b-1")))
+    obeys(f"{of}/decisions", endpoint.ask(batch("b-2"), params={"wait_ms": "0.001"}))
+    obeys(f"{of}/decisions", endpoint.ask(batch("b-1", prompt="Who?")))
+    obeys(f"{of}/decisions", endpoint.ask({"prompt": 1}))
+    obeys(f"{of}/decisions/{{batch_id}}", endpoint.client.get(f"{mine}/decisions/b-1"))
+    obeys(f"{of}/decisions/{{batch_id}}", endpoint.client.get(f"{mine}/decisions/b-9"))
+    obeys(f"{of}/labels", endpoint.client.post(f"{mine}/labels", json=label))
+    obeys(f"{of}/labels", endpoint.client.post(f"{mine}/labels", json=[label]))
+    obeys(of, endpoint.client.get(mine))
+    obeys(of, endpoint.client.get("/v1/gates/nobody"))
+    assert {operation for operation, status in answered if status == 200} == {
+        one["operationId"] for one in operations
+    }
+
+
+def test_a_gate_shows_its_policy_its_promise_and_the_verdict(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    shown = endpoint.client.get(f"/v1/gates/{GATE}").json()
+    policy = shown["policy"]
+    assert (policy["version"], policy["state"], policy["lambda"], policy["enforced"]) == (2, "cut", 0.5, True)
+    assert shown["verdict"] == "not known yet"
+    assert shown["risk"] == f"{GATE}: not monitored yet; `streamer recalibrator` does that."
+    held(endpoint.client.get("/v1/gates/nobody"), 404, "unknown_gate")
+
+
+def test_without_kafka_a_recalibrator_runs_beside_it(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    endpoint.ask(batch("b-1"))
+    settings = {"STREAMER_DATABASE_URL": sqlite_site.url}
+    log = sqlite_site.folder / "recalibrator.log"
+    recalibrator = WorkerProcess(settings, log, service="recalibrator", arguments=["--no-kafka"])
+    try:
+        recalibrator.wait_until_ready()
+        path = f"/v1/gates/{GATE}"
+        wait_until(
+            lambda: "not monitored yet" not in endpoint.client.get(path).json()["risk"],
+            "it has read the decision",
+        )
+    finally:
+        recalibrator.close()
+
+
+def test_health_and_metrics_are_on_another_port(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    assert endpoint.url != endpoint.base
+    assert not endpoint.unready()
+    endpoint.ask(batch("b-1"))
+    assert endpoint.metrics()[f'streamer_batches_total{{action="ship",gate="{GATE}",reason="scored"}}'] == 1
+    held(endpoint.client.get("/metrics"), 404, "not_found")

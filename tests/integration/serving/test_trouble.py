@@ -1,0 +1,221 @@
+"""Killed, stopped, fenced, overloaded, without its database: no answer without a committed decision, and a repeat gets the same."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.faults.site import wait_until
+from tests.integration.serving.conftest import GATE, PATIENCE, action, batch, held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.serving.conftest import Endpoint, Site
+    from tests.services.postgres import PostgresServer
+
+
+class Clients:
+    """Several clients that ask one endpoint until it is gone, and remember what they were told."""
+
+    def __init__(self, endpoint: Endpoint, *, count: int = 6, each: int = 1000) -> None:
+        self.told: dict[str, httpx.Response] = {}
+        self.asked: set[str] = set()
+        self._endpoint, self._each = endpoint, each
+        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, client: int) -> None:
+        with httpx.Client(base_url=self._endpoint.base, timeout=PATIENCE) as session:
+            for number in range(self._each):
+                name = f"b-{client}-{number}"
+                self.asked.add(name)
+                try:
+                    self.told[name] = session.post(
+                        f"/v1/gates/{GATE}/decisions", json=batch(name, score=0.9 if number % 3 else 0.1)
+                    )
+                except httpx.TransportError:
+                    return
+
+    def wait(self) -> None:
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+def agree(site: Site, told: dict[str, httpx.Response]) -> None:
+    """Every decision that was told is on record as it was told, and nothing that was told to hold is a ship there."""
+    recorded = site.recorded()
+    for name, answer in told.items():
+        if answer.status_code == 200:
+            assert recorded[name] == answer.content
+        elif name in recorded:
+            assert b'"action":"ship"' not in recorded[name]
+    site.check()
+
+
+def ask_all_again(endpoint: Endpoint, clients: Clients) -> None:
+    """Everything that was asked for is decided, and as it was told."""
+    for name in sorted(clients.asked):
+        number = int(name.rpartition("-")[2])
+        answer = endpoint.ask(batch(name, score=0.9 if number % 3 else 0.1))
+        assert action(answer)["action"] == ("ship" if number % 3 else "abstain")
+        if name in clients.told:
+            assert answer.content == clients.told[name].content
+
+
+# Leases are the first transaction of a process.
+POINTS = [
+    "while_scoring",
+    "after_score",
+    "before_commit",
+    "in_transaction",
+    "after_transaction",
+    "after_commit",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_each_step_with_requests_in_flight(site: Site, point: str) -> None:
+    endpoint = site.serve(STREAMER_FAILPOINTS=f"{point}=kill@6")
+    clients = Clients(endpoint)
+    clients.wait()
+    endpoint.wait_until_killed()
+    agree(site, clients.told)
+    ask_all_again(site.serve(), clients)
+    agree(site, clients.told)
+
+
+def test_killed_at_any_moment(site: Site) -> None:
+    for moment in (0.05, 0.2, 0.5):
+        endpoint = site.serve()
+        clients = Clients(endpoint)
+        time.sleep(moment)
+        endpoint.kill()
+        clients.wait()
+        agree(site, clients.told)
+    ask_all_again(site.serve(), clients)
+
+
+def test_a_stop_answers_what_was_taken(site: Site) -> None:
+    endpoint = site.serve(STREAMER_FAILPOINTS="while_scoring=sleep:1@1")
+    waiting = 'streamer_consumer_lag_records{partition="0",topic="http"}'
+    assert endpoint.metrics()[waiting] == 0
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(endpoint.ask, batch("b-1"))
+        endpoint.wait_for_log("failpoint.reached")
+        assert endpoint.metrics()[waiting] == 1
+        assert not endpoint.unready()
+        assert endpoint.terminate() == 0
+        assert action(asked.result())["action"] == "ship"
+    agree(site, {"b-1": asked.result()})
+
+
+def test_an_instance_whose_number_another_took_ends_and_says_so(site: Site) -> None:
+    first = site.serve()
+    told = {"b-1": first.ask(batch("b-1"))}
+    second = site.serve()
+    told["b-2"] = first.ask(batch("b-2"))
+    held(told["b-2"], 503, "unavailable")
+    assert first.process.wait(PATIENCE) == 70
+    told["b-3"] = second.ask(batch("b-3"))
+    agree(site, told)
+    assert action(second.ask(batch("b-2")))["action"] == "ship"
+
+
+def test_two_instances_and_many_clients_over_the_same_batches(site: Site) -> None:
+    endpoints = [site.serve("--instance", str(number)) for number in range(2)]
+    names = [f"b-{number % 40}" for number in range(160)]
+
+    def ask(place: int) -> bytes:
+        answer = endpoints[place % 2 ^ place // 40 % 2].ask(batch(names[place]))
+        assert action(answer)["action"] == "ship"
+        return answer.content
+
+    with ThreadPoolExecutor(16) as pool:
+        told = list(pool.map(ask, range(len(names))))
+    recorded = site.recorded()
+    assert told == [recorded[name] for name in names]
+    assert sorted(site.outcomes()) == ["decision"] * 40 + ["duplicate"] * 120
+    site.check()
+
+
+def test_past_the_bound_on_what_waits_it_refuses(site: Site) -> None:
+    endpoint = site.serve(STREAMER_FAILPOINTS="while_scoring=sleep:2@1", STREAMER_ENDPOINT_MAX_WAITING="3")
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda number: endpoint.ask(batch(f"b-{number}")), range(8)))
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert len(refused) == 5
+    for answer in refused:
+        held(answer, 429, "overloaded")
+        assert int(answer.headers["retry-after"]) > 0
+    agree(site, {f"b-{number}": answer for number, answer in enumerate(answers)})
+    assert {action(endpoint.ask(batch(f"b-{number}")))["action"] for number in range(8)} == {"ship"}
+
+
+def test_many_clients_share_groups_and_a_lone_request_waits_for_no_timer(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve(STREAMER_FAILPOINTS="while_scoring=sleep:1@2")
+    alone = endpoint.ask(batch("alone"))
+    assert action(alone)["action"] == "ship"
+    commits = 'streamer_stage_duration_seconds_count{stage="commit"}'
+    assert endpoint.metrics()[commits] == 1  # a group of one
+    with ThreadPoolExecutor(24) as pool:
+        list(pool.map(lambda number: endpoint.ask(batch(f"b-{number}")), range(24)))
+    # While the first of them was being decided the others gathered.
+    assert endpoint.metrics()[commits] - 1 <= 24 / 2
+
+
+@pytest.mark.postgres
+def test_without_its_database_it_says_hold_and_ships_nothing_that_it_told_to_hold(
+    own_postgres_server: PostgresServer, new_site: Callable[..., Site]
+) -> None:
+    from streamer.store import migrate
+
+    url = own_postgres_server.create_database()
+    migrate(url)
+    site = new_site(url)
+    endpoint = site.serve()
+    told = {"b-0": endpoint.ask(batch("b-0"))}
+    own_postgres_server.crash()
+    waited = {"prefer": "wait=1"}
+    with ThreadPoolExecutor(4) as pool:
+        names = [f"b-{number}" for number in range(1, 5)]
+        told |= zip(
+            names, pool.map(lambda name: endpoint.ask(batch(name), headers=waited), names), strict=True
+        )
+    for name in names:
+        held(told[name], 503, "unavailable")
+        assert int(told[name].headers["retry-after"]) > 0
+    # The next one is told at once: it is not even taken.
+    told["b-9"] = endpoint.ask(batch("b-9"))
+    held(told["b-9"], 503, "unavailable")
+    assert "database" in endpoint.unready() or "decider" in endpoint.unready()
+    own_postgres_server.start()
+    site.engine.dispose()
+    wait_until(lambda: endpoint.ask(batch("after")).status_code == 200, "decisions again")
+    wait_until(lambda: not endpoint.unready(), "ready again")
+    agree(site, told)
+    # What was taken stays held; what was not is decided when it is asked for again.
+    assert {action(endpoint.ask(batch(name)))["reason"] for name in names} <= {"deadline_passed", "scored"}
+    assert action(endpoint.ask(batch("b-9")))["action"] == "ship"
+    agree(site, {"b-0": told["b-0"]})
+
+
+def test_a_frozen_process_ships_nothing_past_a_deadline(site: Site) -> None:
+    endpoint = site.serve(STREAMER_FAILPOINTS="before_commit=sleep:0.5@1")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(endpoint.ask, batch("b-1"), headers={"prefer": "wait=1"})
+        endpoint.wait_for_log("failpoint.reached")
+        endpoint.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        endpoint.process.send_signal(signal.SIGCONT)
+        told = asked.result()
+    assert action(told)["reason"] == "deadline_passed"
+    agree(site, {"b-1": told})
