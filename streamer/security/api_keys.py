@@ -100,11 +100,11 @@ def digest_of(token: str) -> bytes:
 
 
 class KeyRing:
-    """The keys in force, in memory: looking one up reads no database, whoever asks however often.
+    """The keys, in memory: looking one up reads no database, whoever asks however often.
 
     Parameters
     ----------
-    load : reads the keys on record.
+    load : reads the keys on record, those that are no longer in force too.
     monotonic : seconds, from any start.
     """
 
@@ -118,6 +118,15 @@ class KeyRing:
         began = self._monotonic()
         self._held = began, {key.digest: key for key in self._load()}
 
+    def is_empty(self) -> bool:
+        """Whether there is no key at all. Raises as `find` does."""
+        return not self._read()
+
+    def _read(self) -> dict[bytes, ApiKey]:
+        if self._held is None or self._monotonic() - self._held[0] > MOST_SECONDS_OLD:
+            raise Unavailable(f"the API keys could not be read within the last {MOST_SECONDS_OLD:g} s")
+        return self._held[1]
+
     def find(self, token: str, *, now: datetime) -> ApiKey | None:
         """Return the key of a token, None for one that is unknown, revoked or expired.
 
@@ -127,9 +136,8 @@ class KeyRing:
         ------
         Unavailable : the keys were never read, or last more than `MOST_SECONDS_OLD` ago.
         """
-        if self._held is None or self._monotonic() - self._held[0] > MOST_SECONDS_OLD:
-            raise Unavailable(f"the API keys could not be read within the last {MOST_SECONDS_OLD:g} s")
+        held = self._read()
         if TOKEN.fullmatch(token) is None:
             return None
-        key = self._held[1].get(digest_of(token))
+        key = held.get(digest_of(token))
         return key if key is not None and key.in_force(now) else None

@@ -14,12 +14,10 @@ from starlette.routing import Route
 from streamer.errors import BadMessage
 from streamer.gates.batch_key import BatchKey
 from streamer.serving import bodies
-from streamer.serving.authorize import anyone
 from streamer.serving.deadlines import deadline, wanted_seconds
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document
 from streamer.serving.problems import Problem, refused
-from streamer.web.hosts import answers_to
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,7 +28,8 @@ if TYPE_CHECKING:
 
     from streamer.events.limits import Limits
     from streamer.journal import Headers
-    from streamer.serving.authorize import Authorize, May
+    from streamer.security.api_keys import May
+    from streamer.serving.authorize import Authorize
     from streamer.serving.deadlines import Deadline
     from streamer.serving.desk import Desk
 
@@ -43,9 +42,8 @@ def serving_app(
     *,
     limits: Limits,
     longest: float,
-    listening: str,
     clock: Callable[[], datetime],
-    authorize: Authorize = anyone,
+    authorize: Authorize,
 ) -> ASGIApp:
     """Make the application.
 
@@ -53,7 +51,6 @@ def serving_app(
     ----------
     limits : bounds for events.
     longest : seconds that a request may take, > 0; those that ask for nothing take as long.
-    listening : the address that it is served on: it answers to no other host name.
     clock : the present moment, with zone.
     authorize : asked about each request of a gate.
     """
@@ -101,9 +98,6 @@ def serving_app(
 
     def of_gate(may: May, handle: Callable[[Request, str], Awaitable[Response]]) -> Any:
         async def answer(request: Request) -> Response:
-            hosts = request.headers.getlist("host")
-            if len(hosts) != 1 or not answers_to(hosts[0], listening):
-                raise Problem(403, "forbidden_host", "this service does not answer to that host name")
             gate = request.path_params["gate"]
             problem = await authorize(request, gate, may)
             if problem is not None:

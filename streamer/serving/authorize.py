@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.errors import Unavailable
+from streamer.security.api_keys import allows
+from streamer.security.loopback import is_loopback
+from streamer.serving.problems import Problem, unavailable
+from streamer.web.hosts import answers_to
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from starlette.requests import Request
 
-    from streamer.serving.problems import Problem
-
-May = Literal["decide", "label", "read"]
+    from streamer.security.api_keys import KeyRing, May
+    from streamer.security.rate_limit import RateLimits
 
 
 class Authorize(Protocol):
@@ -20,6 +28,52 @@ class Authorize(Protocol):
         ...
 
 
-async def anyone(_request: Request, _gate: str, _may: May, /) -> Problem | None:
-    """Refuse nobody: for a service that listens on the loopback alone."""
-    return None
+def by_key(
+    ring: KeyRing,
+    rates: RateLimits,
+    *,
+    listening: str,
+    clock: Callable[[], datetime],
+    monotonic: Callable[[], float],
+) -> Authorize:
+    """Ask for a key that allows what is asked for.
+
+    Parameters
+    ----------
+    ring : the keys on record; somebody refreshes it.
+    rates : counts the requests of each key.
+    listening : the address that is served on. On the loopback anyone may do anything as long as no key was ever made.
+    clock, monotonic : the present moment, with zone; seconds, from any start.
+    """
+
+    async def authorize(request: Request, gate: str, may: May, /) -> Problem | None:
+        try:
+            if is_loopback(listening) and ring.is_empty():
+                # A page whose name points here is of our origin, and could ask without a key.
+                hosts = request.headers.getlist("host")
+                if len(hosts) == 1 and answers_to(hosts[0], listening):
+                    return None
+                return Problem(403, "forbidden_host", "this service does not answer to that host name")
+            token = _token(request)
+            key = None if token is None else ring.find(token, now=clock())
+        except Unavailable:
+            return unavailable("the API keys could not be read for a while; hold, and ask again")
+        if key is None:
+            return Problem(401, "no_key", "send a key that is in force: Authorization: Bearer streamer_...")
+        if not allows(key, gate, may):
+            return Problem(403, "not_allowed", f"key {key.id} may not {may} at gate {gate!r}")
+        seconds = rates.wait(key, now=monotonic())
+        if seconds > 0:
+            return Problem(
+                429, "too_often", f"key {key.id} may ask {key.rate} times; hold, and ask again", retry=seconds
+            )
+        return None
+
+    return authorize
+
+
+def _token(request: Request) -> str | None:
+    """Return the one bearer token that was sent."""
+    sent = request.headers.getlist("authorization")
+    scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else None

@@ -10,7 +10,7 @@ from streamer.errors import Unavailable
 from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
 from streamer.journal import DeadLetter, Decision, Partition
 from streamer.serving.lane import Ended
-from streamer.serving.problems import Problem, refused, unavailable
+from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,7 +204,7 @@ class Desk:
                 429,
                 "overloaded",
                 "too many requests wait already; hold, and ask again with the same batch_id",
-                retry=True,
+                retry=RETRY_SECONDS,
             )
 
     async def _reading(self, read: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
@@ -19,6 +20,9 @@ _TITLES: Final = {
     "not_found": "There is nothing here",
     "unknown_batch": "The batch is not decided",
     "overloaded": "Too many requests wait",
+    "no_key": "A key is needed",
+    "not_allowed": "The key does not allow this",
+    "too_often": "The key asks too often",
     "unavailable": "No decision could be recorded in time",
     codes.UNKNOWN_GATE: "There is no such gate",
     codes.CONFLICTING_CONTENT: "Decided before, with other content",
@@ -43,10 +47,10 @@ class Problem(Exception):
     status : of HTTP.
     code : one of the decoder's (`streamer.events.codes`), or of this module.
     detail : what is wrong, in a sentence.
-    retry : whether the same request may be answered after `RETRY_SECONDS`.
+    retry : seconds after which the same request may be answered; None: it will not be.
     """
 
-    def __init__(self, status: int, code: str, detail: str, *, retry: bool = False) -> None:
+    def __init__(self, status: int, code: str, detail: str, *, retry: float | None = None) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
@@ -63,7 +67,9 @@ class Problem(Exception):
             "code": self.code,
             "action": "abstain",
         }
-        headers = {"retry-after": str(RETRY_SECONDS)} if self.retry else {}
+        headers = {} if self.retry is None else {"retry-after": str(math.ceil(self.retry))}
+        if self.status == 401:
+            headers["www-authenticate"] = "Bearer"
         return Response(
             msgspec.json.encode(body), self.status, headers, media_type="application/problem+json"
         )
@@ -76,4 +82,4 @@ def refused(code: str, detail: str) -> Problem:
 
 def unavailable(detail: str) -> Problem:
     """Nothing could be recorded in time."""
-    return Problem(503, "unavailable", detail, retry=True)
+    return Problem(503, "unavailable", detail, retry=RETRY_SECONDS)

@@ -84,7 +84,7 @@ class ApiKeys:
         return key, token
 
     def list(self) -> builtins.list[ApiKey]:
-        """Every key there ever was, the oldest first."""
+        """Every key there ever was, the oldest first; what a `KeyRing` loads."""
         revoked = api_key_revocations.c
         query = (
             sa.select(api_keys, revoked.revoked_at, revoked.revoked_by, revoked.revoked_reason)
@@ -93,11 +93,6 @@ class ApiKeys:
         )
         with self._database.reading() as connection:
             return [_key(row) for row in connection.execute(query).mappings()]
-
-    def in_force(self) -> builtins.list[ApiKey]:
-        """The keys that are neither revoked nor expired; what a `KeyRing` loads."""
-        now = self._clock()
-        return [key for key in self.list() if key.in_force(now)]
 
     def revoke(self, identity: str, *, by: str, reason: str, now: datetime | None = None) -> ApiKey:
         """Revoke a key for good. Services take it for at most `MOST_SECONDS_OLD` more.

@@ -38,7 +38,7 @@ class Housekeeping:
     refresh_policies : reads all policies from SQL, in case the thresholds topic was unavailable or lost.
     reports : asked for the gauges.
     show : given (outbox pending, chain heights).
-    keep_announced : sees to it that the thresholds topic says what workers decide with.
+    chore : what else is to be done in every round.
     checkpoint : makes a checkpoint of the record if one is due; None: this worker makes none.
     every_seconds : pause between rounds.
     policies_every : rounds between two readings of all policies.
@@ -50,7 +50,7 @@ class Housekeeping:
         refresh_policies: Callable[[], None],
         reports: RecordGauges,
         show: Callable[[int, Mapping[Partition, int]], None],
-        keep_announced: Callable[[], None] = lambda: None,
+        chore: Callable[[], None] = lambda: None,
         checkpoint: Callable[[], None] | None = None,
         every_seconds: float = 2.0,
         policies_every: int = 5,
@@ -58,7 +58,7 @@ class Housekeeping:
         self._refresh_policies = refresh_policies
         self._reports = reports
         self._show = show
-        self._keep_announced = keep_announced
+        self._chore = chore
         self._checkpoint = checkpoint
         self._every_seconds = every_seconds
         self._policies_every = policies_every
@@ -74,7 +74,7 @@ class Housekeeping:
                 if rounds % self._policies_every == 0:
                     self._refresh_policies()
                 self._show(self._reports.outbox_pending(), self._reports.chain_heights())
-                self._keep_announced()
+                self._chore()
                 if self._checkpoint is not None:
                     self._checkpoint()
             except Unavailable:

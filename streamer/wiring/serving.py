@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -62,12 +63,15 @@ def run_serving(
 
     Raises
     ------
-    UsageError : the address is another machine's way in or cannot be listened on, the database is not migrated, or no broker
-        is configured.
+    UsageError : the address is another machine's way in and there is no key, or cannot be listened on; the database is not
+        migrated; or no broker is configured.
     """
     from streamer.deciding.decider import BatchDecider
     from streamer.failpoints import from_environment
+    from streamer.security.api_keys import KeyRing
+    from streamer.security.rate_limit import RateLimits
     from streamer.serving.app import serving_app
+    from streamer.serving.authorize import by_key
     from streamer.serving.desk import Desk
     from streamer.serving.lane import Answers, Lane, LaneLimits, ServiceHealth
     from streamer.serving.service import Service
@@ -81,11 +85,6 @@ def run_serving(
     from streamer.telemetry.stream_observer import StreamTelemetry
     from streamer.web.server import base_url, listen, server
 
-    if not is_loopback(host):
-        raise UsageError(
-            f"on {host} anyone could decide, label and read: until there are keys, serve on 127.0.0.1 and let a proxy "
-            "that knows its callers forward to it"
-        )
     named, bounds = topics(settings), limits(settings)
     broker = connection(settings) if kafka else None
     identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
@@ -107,6 +106,13 @@ def run_serving(
             )
         )
         store = stack.enter_context(open_store(settings, publish=kafka))
+        ring = KeyRing(store.api_keys.list, monotonic=time.monotonic)
+        ring.refresh()
+        if not is_loopback(host) and ring.is_empty():
+            raise UsageError(
+                f"on {host} anyone could decide, label and read, for there is no key yet; make one (`streamer key create`), "
+                "or serve on 127.0.0.1"
+            )
         if identity is not None:
             store.encoders.register(identity)
         listening = stack.enter_context(listen(host, port, what="requests"))
@@ -130,6 +136,7 @@ def run_serving(
                 refresh_policies=book.refresh,
                 reports=store.reports,
                 show=partial(show_figures, metrics, health),
+                chore=ring.refresh,
                 checkpoint=None
                 if settings.audit.private_key is None
                 else checkpointer(settings, store).run_if_due,
@@ -179,7 +186,8 @@ def run_serving(
             reachable=partial(health.reachable, "database", "decider"),
             executor=threads["read"],
         )
-        app = serving_app(desk, limits=bounds, longest=wait, listening=host, clock=now)
+        authorize = by_key(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
+        app = serving_app(desk, limits=bounds, longest=wait, clock=now, authorize=authorize)
         service = Service(
             desk=desk,
             journal=store,

@@ -95,7 +95,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
                 refresh_policies=book.refresh,
                 reports=store.reports,
                 show=partial(show_figures, metrics, health),
-                keep_announced=announcements.keep,
+                chore=announcements.keep,
                 checkpoint=None
                 if settings.audit.private_key is None
                 else checkpointer(settings, store).run_if_due,

@@ -163,4 +163,4 @@ def test_without_keys_it_listens_on_this_machine_alone(
 
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_site.url)
     assert main(["serve", "--no-kafka", "--host", host]) == 2
-    assert "until there are keys" in capsys.readouterr().err
+    assert "there is no key yet; make one (`streamer key create`)" in capsys.readouterr().err

@@ -1,0 +1,113 @@
+"""From the first key on a request needs one: of this gate, for this act, in force, and not too often."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from streamer.client import Client
+from streamer.security.api_keys import MOST_SECONDS_OLD, Rate
+from tests.faults.site import wait_until
+from tests.integration.serving.conftest import GATE, action, batch, held
+
+if TYPE_CHECKING:
+    from tests.integration.serving.conftest import Endpoint, Site
+
+LABEL = {
+    "batch_id": "b-1",
+    "response_id": "a",
+    "severity": 0.0,
+    "kind": "human",
+    "labeller": "ana",
+    "labelled_at": "2026-01-01T00:00:00Z",
+}
+
+
+def key(site: Site, *may: str, **changes: Any) -> tuple[str, dict[str, str]]:
+    """A key's id, and the header that sends it."""
+    made, token = site.store.api_keys.create(**{"gates": [GATE], "may": may, "by": "ana"} | changes)
+    return made.id, {"authorization": f"Bearer {token}"}
+
+
+def asks_for_keys(endpoint: Endpoint) -> None:
+    """Wait until the service has read that there are keys."""
+    wait_until(lambda: endpoint.client.get(f"/v1/gates/{GATE}").status_code == 401, "keys are asked for", 30)
+
+
+def test_what_a_key_allows(site: Site) -> None:
+    site.gate("other")
+    endpoint = site.serve()
+    assert action(endpoint.ask(batch("b-0")))["action"] == "ship", "nobody is asked before there is a key"
+    _, decides = key(site, "decide")
+    _, others = key(site, "decide", "label", "read", gates=["other"])
+    _, everything = key(site, "label", "read", gates=None)
+    asks_for_keys(endpoint)
+
+    decisions, labels = f"/v1/gates/{GATE}/decisions", f"/v1/gates/{GATE}/labels"
+    client = endpoint.client
+    refused = held(client.post(decisions, json=batch("b-1")), 401, "no_key")
+    assert "Authorization: Bearer" in refused["detail"]
+    for header in (
+        "Bearer",
+        "Bearer streamer_x",
+        decides["authorization"] + "0",
+        "Basic abc",
+        decides["authorization"][7:],
+    ):
+        answer = client.post(decisions, json=batch("b-1"), headers={"authorization": header})
+        held(answer, 401, "no_key")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    held(client.post(decisions, json=batch("b-1"), headers=others), 403, "not_allowed")
+    held(client.post(decisions, json=batch("b-1"), headers=everything), 403, "not_allowed")
+    assert "b-1" not in site.recorded()
+
+    # Whoever has a key may come by any name: a page of another origin has none.
+    shipped = action(client.post(decisions, json=batch("b-1"), headers=decides | {"host": "gates.example"}))
+    assert shipped["action"] == "ship"
+    held(client.post(labels, json=LABEL, headers=decides), 403, "not_allowed")
+    held(client.get(f"{decisions}/b-1", headers=decides), 403, "not_allowed")
+    assert client.post(labels, json=LABEL, headers=everything).json() == {"recorded": 1}
+    assert client.get(f"{decisions}/b-1", headers=everything).json() == shipped
+    assert client.get(f"/v1/gates/{GATE}", headers=everything).status_code == 200
+    assert client.get("/v1/gates/other", headers=others).status_code == 200
+    assert client.get("/openapi.json").status_code == 200, "the description is no secret"
+    site.check()
+
+
+def test_a_key_that_asks_too_often_and_one_that_is_revoked(sqlite_site: Site) -> None:
+    slow, headers = key(sqlite_site, "read", rate=Rate(2, 3600))
+    endpoint = sqlite_site.serve()
+    path = f"/v1/gates/{GATE}"
+    assert [endpoint.client.get(path, headers=headers).status_code for _ in range(2)] == [200, 200]
+    answer = endpoint.client.get(path, headers=headers)
+    held(answer, 429, "too_often")
+    assert 1700 <= int(answer.headers["retry-after"]) <= 1800
+
+    quick, headers = key(sqlite_site, "read")
+    wait_until(lambda: endpoint.client.get(path, headers=headers).status_code == 200, "it is read", 30)
+    sqlite_site.store.api_keys.revoke(quick, by="ana", reason="lost")
+    sqlite_site.store.api_keys.revoke(slow, by="ana", reason="lost, too")
+    began = time.monotonic()
+    wait_until(lambda: endpoint.client.get(path, headers=headers).status_code == 401, "it is refused", 60)
+    # Every two seconds they are read; on a machine that is slow to, nothing is served that is older than this.
+    assert time.monotonic() - began < MOST_SECONDS_OLD + 5
+    held(endpoint.ask(batch("b")), 401, "no_key")
+
+
+def test_our_client_brings_its_key(sqlite_site: Site) -> None:
+    _, headers = key(sqlite_site, "decide", "read", "label")
+    endpoint = sqlite_site.serve()
+    token = headers["authorization"].removeprefix("Bearer ")
+    with Client(endpoint.base, key=token) as client:
+        decided = client.decide(
+            GATE, "Where?", {"a": "Here.", "b": "There."}, scores=[0.9, 0.2], batch_id="b-1"
+        )
+        assert decided.ships
+        assert decided.batch_id == "b-1"
+    with Client(endpoint.base, key=token[:-1] + ("0" if token[-1] != "0" else "1")) as client:
+        decided = client.decide(
+            GATE, "Where?", {"a": "Here.", "b": "There."}, scores=[0.9, 0.2], batch_id="b-2"
+        )
+        assert not decided.ships
+        assert "no_key" in str(decided)
+    assert set(sqlite_site.recorded()) == {"b-1"}
