@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +66,14 @@ def run_dev(
         shared=True,
         recalibrates=True,
     )
+    asked = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         step.start()
         announce(
@@ -77,13 +86,22 @@ def run_dev(
             }
         )
         if show is None:
-            return step.wait()
-        with open_store(settings) as store:
-            return step.wait(_every_second(_looking(step, store), show))
+            status = step.wait()
+        else:
+            with open_store(settings) as store:
+                status = step.wait(_every_second(_looking(step, store), show))
     except KeyboardInterrupt:
         return 0
+    except Exception:
+        if not asked:
+            raise
+        return 0
+    else:
+        # Libraries may swallow the interrupt. The services got it too, and one that has ended is no failure then.
+        return 0 if asked else status
     finally:
         step.stop()
+        signal.signal(signal.SIGINT, before)
 
 
 _SHOWN = 5
