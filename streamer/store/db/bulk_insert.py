@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import generators
 from sqlalchemy import exc
 
 if TYPE_CHECKING:
@@ -67,12 +68,23 @@ def execute_all(connection: sa.Connection, statements: Sequence[Statement]) -> l
             cursors = [driver.execute(*given[0])]
         else:
             with driver.pipeline() as pipeline:
+                pipeline._exit_gen = lambda: _finish(pipeline)
                 cursors = [driver.execute(*one) for one in given]
-                pipeline.sync()
-                # The driver would sync and flush once more. After a flush PostgreSQL no longer ends a transaction that sits
-                # idle (`FROZEN_SECONDS`).
-                pipeline._exit_gen = lambda: iter(())
         return [one.fetchall() if one.description else [] for one in cursors]
+
+
+def _finish(pipeline: Any) -> Iterator[Any]:
+    """What the driver does at the end of a pipeline, but for two things.
+
+    It would end with a Flush, after which PostgreSQL no longer ends a transaction that sits idle (`FROZEN_SECONDS`). And it
+    may begin to wait for results while a part of what it has to send, as of large values, is still unsent: for ever then.
+    """
+    try:
+        pipeline._enqueue_sync()
+        yield from pipeline._communicate_gen()
+    finally:
+        yield from generators.send(pipeline.pgconn)
+        yield from pipeline._fetch_gen(flush=False)
 
 
 def _in_driver_form(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from streamer.store.db.bulk_insert import Statement, execute_all
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -69,3 +71,14 @@ def test_a_reader_waits_for_nothing_but_its_question(
 ) -> None:
     keys = [postgres_world.decision(0).key]
     assert waits(lambda: postgres_world.store.known(keys)) == 3  # to begin, to ask, to end
+
+
+@pytest.mark.timeout(120)
+def test_values_that_no_socket_takes_at_once_are_sent_before_anything_is_waited_for(
+    postgres_world: World,
+) -> None:
+    """The last of a pipeline's statements was still on its way when its result was waited for: for ever."""
+    text = "x" * 8_000_000
+    asked = [Statement("SELECT length(%s::text)", [text]) for _ in range(3)]
+    with postgres_world.store._database.reading() as connection:
+        assert execute_all(connection, asked) == [[(len(text),)]] * 3
