@@ -99,8 +99,9 @@ def test_a_slow_commit_makes_no_small_groups(site: Site, matrix: Matrix) -> None
     print(
         f"\n3000 records at 1.1 s a commit: {groups:.0f} groups, {3000 / seconds:.0f} records/s after the first"
     )
-    # 16, 32 or 8, then four times the largest one each time; 3 of 1000 are the fewest.
-    assert groups <= 14
+    # 16, 32 or 8, then four times the largest one each time: 3 of 1000 are the fewest. On a busy machine some are of what has
+    # been read by then. Were they to stay as small as they begin, there would be 94 or more.
+    assert groups <= 30
     assert worker.terminate(240) == 0
     matrix.add(
         "19 a database that takes 1.1 s a commit, 3,000 records waiting", site.check(), seconds=seconds

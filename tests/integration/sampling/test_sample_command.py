@@ -373,9 +373,9 @@ class TestBounds:
         assert 2 <= server.most_in_flight <= 3
         assert len(server.requests) == 30
 
-    @pytest.mark.parametrize("bound", [("--requests-per-minute", "600"), ("--tokens-per-minute", "60000")])
+    @pytest.mark.parametrize("bound", [("--requests-per-minute", "120"), ("--tokens-per-minute", "12000")])
     def test_rates(self, bound: tuple[str, str]) -> None:
-        """0.1 s between requests; 60,000 tokens a minute are 1,000 a second, and each request uses 90."""
+        """0.5 s between requests; 12,000 tokens a minute are 200 a second, and each request uses 90."""
         came: list[float] = []
 
         def answer(request: ChatRequest) -> ChatReply:
@@ -385,8 +385,8 @@ class TestBounds:
         with OpenAIServer(answer) as server:
             assert sample(server, *bound) == 0
         assert len(came) == 6
-        # Requests are on their way for a moment that differs; over all of them the rate must hold.
-        assert came[-1] - came[0] >= (0.45 if "requests" in bound[0] else 5 * 0.09 - 0.1)
+        # On a busy machine the first may be late, by less than one of the five pauses; over all of them the rate must hold.
+        assert came[-1] - came[0] >= 4 * (0.5 if "requests" in bound[0] else 0.45)
 
     def test_a_cost_that_is_never_exceeded(self, capsys: pytest.CaptureFixture[str]) -> None:
         """A request costs 0.00005 in replies of 50 tokens at 1 a million, and could cost 0.00048."""
