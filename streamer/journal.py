@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
@@ -234,18 +234,12 @@ class Journal(Protocol):
         ...
 
     def commit(
-        self,
-        slices: Sequence[Slice],
-        *,
-        now: datetime,
-        firm: bool = False,
-        queued: Callable[[Sequence[OutboxMessage]], None] = lambda _: None,
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy of the decisions' gates in while it is written: for where policies keep coming. `queued`
-        is given the messages that wait from now on, as `unpublished` would read them, unless some of the slices had been
-        written before. Safe to repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
+        `firm` lets no newer policy of the decisions' gates in while it is written: for where policies keep coming. Safe to
+        repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
 
         Raises
         ------

@@ -216,18 +216,16 @@ class Store:
         *,
         now: datetime,
         firm: bool = False,
-        queued: Callable[[Sequence[OutboxMessage]], None] = lambda _: None,
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy in while it is written; `queued` is given the messages that wait from now on, unless some
-        of this was written before. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Outdated` when the records
+        `firm` lets no newer policy in while it is written. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Outdated` when the records
         must be decided again, `Unavailable` when the database is unavailable, `BadData` when it refuses a value, and
         `ValueError` for slices that contradict themselves.
         """
         commit.check_slices(slices)
         try:
-            kinds, messages = self._database.writing(
+            return self._database.writing(
                 lambda connection: commit.commit_slices(
                     connection,
                     slices,
@@ -240,9 +238,6 @@ class Store:
             )
         except IntegrityError as error:
             raise bad_data(error) from None
-        if messages is not None:
-            queued(messages)
-        return kinds
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
         """Content hashes of those keys that are decided already; empty bytes where the content was erased."""

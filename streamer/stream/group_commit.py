@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from streamer.journal import OutboxMessage, Outcome, OutcomeKind, Record
+    from streamer.journal import Outcome, OutcomeKind, Record
     from streamer.stream.dead_letter_cap import DeadLetterCap
     from streamer.stream.decider import Decider
     from streamer.stream.hooks import Hooks
@@ -64,7 +64,6 @@ class GroupCommit:
     score_executor, executor : one thread each; `Decider.outcomes` blocks in the first, `Journal.commit` in the second.
     max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
-    on_queued : called in its place with the messages that a commit queued, where they are known.
     hooks : of its failpoints ``while_scoring`` is passed in `score_executor`, and ``after_score``, ``before_commit`` and
         ``after_commit``.
     """
@@ -82,7 +81,6 @@ class GroupCommit:
         cap: DeadLetterCap,
         hooks: Hooks,
         on_commit: Callable[[], None],
-        on_queued: Callable[[Sequence[OutboxMessage]], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._intake = intake
@@ -95,7 +93,6 @@ class GroupCommit:
         self._cap = cap
         self._hooks = hooks
         self._on_commit = on_commit
-        self._on_queued = on_queued or (lambda _: on_commit())
         self._clock = clock
         self._decided_again = self._policies_keep_coming = False
 
@@ -193,14 +190,13 @@ class GroupCommit:
 
     async def _record(self, runs: list[Run], outcomes: Sequence[Outcome], *, firm: bool = False) -> None:
         slices = _slices(runs, outcomes)
-        queued: list[Sequence[OutboxMessage]] = []
         self._hooks.failpoint("before_commit")
         began = time.monotonic()
         try:
             kinds = await self._while_held(
                 self._executor,
                 runs,
-                lambda: self._journal.commit(slices, now=self._clock(), firm=firm, queued=queued.append),
+                lambda: self._journal.commit(slices, now=self._clock(), firm=firm),
                 part="database",
             )
         except Fenced as error:
@@ -212,7 +208,7 @@ class GroupCommit:
             return
         self._hooks.failpoint("after_commit")
         self._hooks.observer.stage("commit", time.monotonic() - began)
-        self._observe(slices, kinds, queued)
+        self._observe(slices, kinds)
 
     async def _decide(
         self, runs: list[Run], records: Sequence[Record], outdated: Sequence[Outcome] = ()
@@ -233,22 +229,14 @@ class GroupCommit:
         self._hooks.observer.stage("score", time.monotonic() - began)
         return outcomes
 
-    def _observe(
-        self,
-        slices: Sequence[Slice],
-        kinds: Sequence[Sequence[OutcomeKind]],
-        queued: Sequence[Sequence[OutboxMessage]],
-    ) -> None:
+    def _observe(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
         outcomes = [outcome for one in slices for outcome in one.outcomes]
         became = [kind for group in kinds for kind in group]
         for outcome in outcomes:
             if isinstance(outcome, Decision):
                 self._hooks.ledger.remember(outcome.action, outcome.record.timestamp_ms)
         self._hooks.observer.committed(outcomes, became)
-        if queued:
-            self._on_queued(queued[0])
-        else:
-            self._on_commit()
+        self._on_commit()
         reason = self._cap.passed(became)
         if reason is not None:
             raise WorkerHalted(

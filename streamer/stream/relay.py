@@ -70,17 +70,6 @@ class Relay:
         if not self._lanes:
             self._wake.set()
 
-    def take(self, messages: Sequence[OutboxMessage]) -> None:
-        """A commit has just queued these: there is no need to read them."""
-        of_topic: dict[str, list[OutboxMessage]] = {}
-        for message in messages:
-            of_topic.setdefault(message.topic, []).append(message)
-        for topic, some in of_topic.items():
-            if topic in self._lanes:
-                self._lanes[topic][0].take(some)
-            else:
-                self._wake.set()
-
     def finish(self) -> None:
         """Let `run` return once no lane finds anything that it can publish."""
         self._finishing = True

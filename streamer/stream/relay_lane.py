@@ -60,8 +60,8 @@ _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LOG_EVERY = 10.0
-_MARK_EVERY = 0.1
-"""Seconds in which what is acknowledged is marked together. Nothing waits for it, and a crash publishes it again."""
+_LINGER = 0.005
+"""Seconds in which what is nearly acknowledged is marked together with what is."""
 
 _LOOK_AHEAD = 0.02
 """Seconds after which a lane reads past the messages of a partition that is slow."""
@@ -196,29 +196,12 @@ class RelayLane:
         self._held: dict[Partition, Lease] = {}
         self._after = 0
         self._reread_at = 0.0
-        self._fresh: list[OutboxMessage] = []
-        self._complete = (
-            False  # whether what waits beyond `_after` is in `_fresh`, so that nothing need be read
-        )
-        self._read_at = 0.0
-        self._acknowledged: dict[tuple[bool, int], OutboxMessage] = {}
-        self._marking: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._finishing = False
         self._logged = float("-inf")
 
     def wake(self) -> None:
         """There may be something to publish."""
-        self._complete = False
-        self._wake.set()
-
-    def take(self, messages: Sequence[OutboxMessage]) -> None:
-        """These have just been queued, all that were."""
-        self._fresh += messages
-        if len(self._fresh) > self._limits.batch or _size(self._fresh) > _MAX_BYTES:
-            # They wait in the database as well, and are read when it is their turn.
-            self._fresh.clear()
-            self._complete = False
         self._wake.set()
 
     def finish(self) -> None:
@@ -241,15 +224,12 @@ class RelayLane:
                     used = time.monotonic()
                 idle = time.monotonic() - used > _IDLE
                 if (finishing or idle) and not self._underway() and not more:
-                    if self._marking is not None:
-                        await self._marking
-                    await self._mark(after=0)
                     return
                 await self._wait(waking, more=more)
                 await self._settle()
         finally:
             waking.cancel()
-            tasks = [waking, *self._underway(), *self._marks()]
+            tasks = [waking, *self._underway()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -270,9 +250,9 @@ class RelayLane:
         timeout = max(0.0, min([self._limits.idle_poll, *due]))
         if more:
             timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
-        await asyncio.wait(
-            [waking, *underway, *self._marks()], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait([waking, *underway], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if underway:
+            await asyncio.wait(underway, timeout=_LINGER)
 
     async def _publish_some(self) -> bool:
         """Read on and send what can be sent; whether there may be more that can."""
@@ -280,16 +260,18 @@ class RelayLane:
             return False
         # Settled once: one whose time came in between would have later messages sent before those passed over.
         ready = self._choose_start()
-        in_memory = self._complete and time.monotonic() < self._read_at + self._limits.idle_poll
-        from_first = self._after == 0 and not in_memory
-        if in_memory:
-            messages, full, self._fresh = [one for one in self._fresh if one.id > self._after], False, []
-        else:
-            messages, full = await self._read_on()
+        from_first = self._after == 0
+        messages = await self._in_database(
+            lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
+        )
+        full = (
+            len(messages) >= self._limits.batch
+            or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
+        )
         if not messages:
-            if from_first and not full:
+            if from_first:
                 self._none_waits(self._all())
-            return full
+            return False
         began_after = self._after
         self._after = max([self._after, *(one.id for one in messages if one.queued)])
         if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
@@ -304,20 +286,14 @@ class RelayLane:
             return False
         groups: dict[_Destination, list[OutboxMessage]] = {}
         seen = {self._whole}
-        kept: list[OutboxMessage] = []
         for message in messages:
             one = self._destination(message.key, partitions, ready)
             most = 1 if one.circuit.failures or self._whole.circuit.failures else self._limits.batch
             seen.add(one)
             if one in ready and len(groups.get(one, ())) < most:
                 groups.setdefault(one, []).append(message)
-            elif in_memory and not one.circuit.failures:
-                kept.append(message)  # until what is on its way there has arrived
             else:
                 one.passed_over(message)
-        if kept:
-            self._fresh[:0] = kept
-            self._after = kept[0].id - 1
         if from_first and not full:
             self._none_waits(set(self._destinations.values()) - seen)
         for one, group in groups.items():
@@ -326,20 +302,6 @@ class RelayLane:
             )
         taken = sum(not one.free for one in self._destinations.values() if one.number is not None)
         return full and taken < len(partitions) and (bool(groups) or self._after > began_after)
-
-    async def _read_on(self) -> tuple[list[OutboxMessage], bool]:
-        """The oldest messages beyond `_after`, and whether there may be more."""
-        self._complete, self._read_at = True, time.monotonic()
-        done = set(self._acknowledged)
-        found = await self._in_database(
-            lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
-        )
-        full = len(found) >= self._limits.batch or _size(found) >= _MAX_BYTES
-        self._complete &= not full
-        messages = [one for one in found if (one.queued, one.id) not in done]
-        if found and not messages:
-            self._after = max([self._after, *(one.id for one in found if one.queued)])
-        return messages, full
 
     def _choose_start(self) -> set[_Destination]:
         """Go back to what was skipped for a destination that can take it now, and sometimes to the start.
@@ -351,15 +313,12 @@ class RelayLane:
         if held != self._held or now >= self._reread_at:
             # Ids grow within the partitions that we hold, and only there.
             self._held, self._reread_at, self._after = held, now + _REREAD_SECONDS, 0
-            self._complete = False
-            self._fresh.clear()
             for one in self._all():
                 one.behind = None
         ready = {one for one in self._all() if one.free}
         for one in ready:
             if one.behind is not None:
                 self._after = min(self._after, one.behind - 1)
-                self._complete = False
                 one.behind = None
         return ready
 
@@ -474,10 +433,13 @@ class RelayLane:
     async def _settle(self) -> None:
         """Mark what the broker has, park what it never takes, and open or close circuits."""
         ended = [(one, one.sending.result()) for one in self._all() if one.sending and one.sending.done()]
+        if not ended:
+            return
         published = [message for _, sent in ended for message in sent.acknowledged]
         if published:
             self._hooks.failpoint("after_publish")
-            self._acknowledged |= {(one.queued, one.id): one for one in published}
+            await self._in_database(lambda: self._journal.mark_published(published))
+            self._hooks.failpoint("after_mark")
             self._hooks.observer.part("broker", True)
             self._whole.circuit.close()
             self._flows(self._whole)
@@ -498,23 +460,6 @@ class RelayLane:
             elif not sent.errors:
                 one.circuit.close()
                 self._flows(one)
-
-        if self._marking is not None and self._marking.done():
-            self._marking.result()
-            self._marking = None
-        if self._acknowledged and self._marking is None:
-            self._marking = asyncio.create_task(
-                self._mark(after=_MARK_EVERY), name=f"stream-mark-{self._topic}"
-            )
-
-    async def _mark(self, *, after: float) -> None:
-        await asyncio.sleep(after)
-        published = list(self._acknowledged.values())
-        if published:
-            await self._in_database(lambda: self._journal.mark_published(published))
-            for one in published:
-                del self._acknowledged[one.queued, one.id]
-            self._hooks.failpoint("after_mark")
 
     def _failed(
         self, one: _Destination, error: BaseException, messages: int, *, broker: bool = False
@@ -554,9 +499,6 @@ class RelayLane:
     def _underway(self) -> list[asyncio.Task[_Sent]]:
         return [one.sending for one in self._all() if one.sending is not None]
 
-    def _marks(self) -> list[asyncio.Task[None]]:
-        return [] if self._marking is None else [self._marking]
-
     def _waits(self) -> bool:
         return any(one.sending or one.circuit.failures or one.behind is not None for one in self._all())
 
@@ -565,10 +507,6 @@ class RelayLane:
             self._executor, call, part="database", report_status=self._hooks.observer.part
         )
         return cast("T", answer)  # `wanted` is always true, so a None comes from the call
-
-
-def _size(messages: Sequence[OutboxMessage]) -> int:
-    return sum(len(one.value or b"") for one in messages)
 
 
 def _looked_at(future: asyncio.Future[object]) -> None:

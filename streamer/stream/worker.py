@@ -191,7 +191,6 @@ class _Worker:
             cap=DeadLetterCap(self.limits.dead_letters),
             hooks=self.hooks,
             on_commit=relay.wake,
-            on_queued=relay.take,
         )
         relaying = asyncio.create_task(relay.run(), name="stream-relay")
         committing = asyncio.create_task(commits.run(), name="stream-group-commit")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.journal import OutboxMessage, OutcomeKind, Partition, Slice
+    from streamer.journal import OutcomeKind, Partition, Slice
     from streamer.store.db.schema.types import Row
     from streamer.store.log.progress import Position
     from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
@@ -54,11 +54,10 @@ def commit_slices(
     clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
     publish: bool = True,
-) -> tuple[list[list[OutcomeKind]], list[OutboxMessage] | None]:
+) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the queue;
-    those that wait from now on are returned too, None where some of the slices had been written before, with theirs.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the queue.
 
     Raises
     ------
@@ -133,7 +132,7 @@ def commit_slices(
         if not moved:
             raise fenced(step.lease, None)
     check_current(results[-1] if asked else (), decided, clock)
-    return kinds, [message for message, _ in announced] if len(due) == len(slices) else None
+    return kinds
 
 
 def _lock_and_draw(

@@ -64,15 +64,9 @@ class MemoryJournal:
         self.after("record_gap")
 
     def commit(
-        self,
-        slices: Sequence[Slice],
-        *,
-        now: datetime,
-        firm: bool = False,
-        queued: Callable[[Sequence[OutboxMessage]], None] = lambda _: None,
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
     ) -> list[list[OutcomeKind]]:
         self.before("commit")
-        new: list[OutboxMessage] | None = None
         with self._lock:
             if all(self.progress[s.lease.partition] == (s.lease.epoch, s.next_offset) for s in slices):
                 kinds: list[list[OutcomeKind]] = [
@@ -83,14 +77,10 @@ class MemoryJournal:
                 for s in slices:
                     if self.progress[s.lease.partition] != (s.lease.epoch, s.expected_offset):
                         raise Fenced(f"{s.lease} found {self.progress[s.lease.partition]}")
-                before = len(self.outbox)
                 kinds = [[self._record(outcome) for outcome in s.outcomes] for s in slices]
-                new = [row.message for number, row in self.outbox.items() if number > before]
                 for s in slices:
                     self.progress[s.lease.partition] = (s.lease.epoch, s.next_offset)
         self.after("commit")
-        if new is not None:
-            queued(new)
         return kinds
 
     def _record(self, outcome: Outcome) -> OutcomeKind:

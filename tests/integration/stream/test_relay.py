@@ -10,10 +10,9 @@ import pytest
 from aiokafka.partitioner import murmur2
 from kafka.admin import NewPartitions
 
-from streamer.journal import OutboxMessage
 from streamer.stream.connection import KafkaConnection
 from tests.integration.stream.memory_journal import MemoryJournal
-from tests.integration.stream.relaying import EVERY, MOST_BEHIND, SOURCE, a_relay
+from tests.integration.stream.relaying import MOST_BEHIND, a_relay
 from tests.integration.stream.running import all_records
 
 if TYPE_CHECKING:
@@ -101,35 +100,3 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
         asyncio.run(scenario())
     finally:
         admin.close()
-
-
-@pytest.mark.kafka
-def test_what_a_commit_queued_is_published_without_being_read(real: TestedBroker) -> None:
-    actions = real.topic("actions")
-    reads: list[str] = []
-
-    async def scenario() -> None:
-        journal = MemoryJournal(before=reads.append)
-        async with a_relay(real.connection, journal) as relaying:
-            first = relaying.put(actions, b"k", b"0")
-            await relaying.until(lambda: relaying.published([first]))
-            reads.clear()
-            rows = []
-            for number in range(1, 101):
-                row = journal.enqueue(OutboxMessage(actions, b"k", b"%d" % number, ()), SOURCE)
-                rows.append(row)
-                if number % 20:
-                    relaying.relay.take([journal.outbox[row].message])
-                else:  # the answer of this one's commit was lost
-                    relaying.relay.wake()
-                await asyncio.sleep(EVERY)
-            await relaying.until(lambda: relaying.published(rows))
-
-    asyncio.run(scenario())
-    values = [int(record.value or b"") for record in all_records(real.connection, actions)]
-    assert sorted(set(values)) == list(range(101))
-    first = sorted(range(101), key=values.index)
-    assert first == list(range(101)), "the messages of a key are first published in their order"
-    # Every second, at the start of a lane and after a lost answer; marking is one for many too.
-    assert reads.count("unpublished") < 50
-    assert reads.count("mark_published") < 50
