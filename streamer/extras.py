@@ -21,7 +21,7 @@ EXTRAS = {
     "service": _SERVICE,
     "encoder": _ENCODER,
     "worker": _SERVICE | _ENCODER,
-    "demo": _SERVICE | _ENCODER | {"confluent_kafka"},
+    "demo": _SERVICE | _ENCODER | {"confluent_kafka", "starlette", "uvicorn"},
     "review": _SERVICE | {"starlette", "uvicorn"},
     "serve": _SERVICE | _ENCODER | {"starlette", "uvicorn"},
     "judge": {"openai"},

@@ -147,6 +147,16 @@ class Decision:
     cloud: tuple[float, ...] | None = None
 
 
+class RecordedBatch(NamedTuple):
+    """A decided batch as it is kept: the action event, the metadata (None once erased), and the responses' texts by id (None
+    once erased, or where the gate keeps none), in the event's order.
+    """
+
+    action: bytes
+    metadata: Mapping[str, object] | None
+    texts: Mapping[str, str | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A record that was refused, and the message that says so."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,7 +12,8 @@ from starlette.routing import Route
 
 from streamer.errors import BadMessage
 from streamer.gates.batch_key import BatchKey
-from streamer.serving import bodies
+from streamer.serving import bodies, requests
+from streamer.serving.chat.routes import chat_routes
 from streamer.serving.deadlines import deadline, wanted_seconds
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document
@@ -24,16 +24,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp
 
     from streamer.events.limits import Limits
-    from streamer.journal import Headers
     from streamer.security.api_keys import May
     from streamer.serving.authorize import Authorize
+    from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.deadlines import Deadline
     from streamer.serving.desk import Desk
 
-_TRACE: Final = ("traceparent", "tracestate")
 _MOST_ATTEMPT_DIGITS: Final = 10
 
 
@@ -44,7 +42,8 @@ def serving_app(
     longest: float,
     clock: Callable[[], datetime],
     authorize: Authorize,
-) -> ASGIApp:
+    chat: ChatCounter,
+) -> Starlette:
     """Make the application.
 
     Parameters
@@ -53,23 +52,22 @@ def serving_app(
     longest : seconds that a request may take, > 0; those that ask for nothing take as long.
     clock : the present moment, with zone.
     authorize : asked about each request of a gate.
+    chat : takes chat requests.
     """
 
     async def decide(request: Request, gate: str) -> Response:
-        until, now = _deadline(request), clock()
+        until, now = _deadline(request)
         batch = bodies.batch(
-            await _body(request, limits.max_value_bytes, longest),
+            await requests.body(request, limits.max_value_bytes, longest),
             gate=gate,
-            idempotency_key=_idempotency_key(request),
+            idempotency_key=requests.idempotency_key(request),
             limits=limits,
         )
         answer = await desk.decide(
-            batch, until, headers=_trace(request), timestamp_ms=int(now.timestamp() * 1000)
+            batch, until, headers=requests.trace(request), timestamp_ms=int(now.timestamp() * 1000)
         )
         headers = {"idempotent-replayed": "true"} if answer.again else {}
-        if "prefer" in request.headers:
-            headers["preference-applied"] = f"wait={until.seconds:g}"
-        return _json(answer.action, headers)
+        return _json(answer.action, headers | requests.applied(request, until))
 
     async def decision(request: Request, gate: str) -> Response:
         attempt = request.query_params.get("attempt", "1")
@@ -79,8 +77,8 @@ def serving_app(
         return _json(await desk.find(BatchKey(gate, request.path_params["batch_id"], int(attempt))))
 
     async def label(request: Request, gate: str) -> Response:
-        until, now = _deadline(request), clock()
-        raw = await _body(request, limits.max_value_bytes, longest)
+        until, now = _deadline(request)
+        raw = await requests.body(request, limits.max_value_bytes, longest)
         severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
         await desk.label(severities, until, timestamp_ms=int(now.timestamp() * 1000))
         return _json(msgspec.json.encode({"recorded": len(severities)}))
@@ -92,9 +90,10 @@ def serving_app(
     async def describe(_request: Request) -> Response:
         return _json(document())
 
-    def _deadline(request: Request) -> Deadline:
+    def _deadline(request: Request) -> tuple[Deadline, datetime]:
+        now = clock()
         wanted = wanted_seconds(request.headers.getlist("prefer"), request.query_params.get("wait_ms"))
-        return deadline(wanted, longest, now=clock())
+        return deadline(wanted, longest, now=now), now
 
     def of_gate(may: May, handle: Callable[[Request, str], Awaitable[Response]]) -> Any:
         async def answer(request: Request) -> Response:
@@ -113,6 +112,9 @@ def serving_app(
             Route(f"{of}/decisions/{{batch_id:path}}", of_gate("read", decision), methods=["GET"]),
             Route(f"{of}/labels", of_gate("label", label), methods=["POST"]),
             Route(of, of_gate("read", show), methods=["GET"]),
+            *chat_routes(
+                chat, desk, authorize, deadline=_deadline, most_bytes=limits.max_value_bytes, longest=longest
+            ),
             Route("/openapi.json", describe, methods=["GET"]),
         ],
         exception_handlers={
@@ -121,35 +123,6 @@ def serving_app(
             HTTPException: _not_there,
             Exception: _failed,
         },
-    )
-
-
-async def _body(request: Request, most: int, seconds: float) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        # Nor could a page of another origin send this without asking first.
-        raise Problem(415, "bad_media_type", "send the header Content-Type: application/json")
-    body = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > most:
-                    raise refused("too_large", f"the body is larger than {most} bytes")
-    except TimeoutError:
-        raise Problem(408, "bad_request", f"the body did not come within {seconds:g} s") from None
-    return bytes(body)
-
-
-def _idempotency_key(request: Request) -> str | None:
-    """Return the header as it was meant: with quotes it is a string of RFC 8941."""
-    key = request.headers.get("idempotency-key")
-    return None if key is None else key.removeprefix('"').removesuffix('"')
-
-
-def _trace(request: Request) -> Headers:
-    return tuple(
-        (name, request.headers[name].encode("latin-1")) for name in _TRACE if name in request.headers
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from streamer.errors import Unavailable
 from streamer.security.api_keys import allows
@@ -16,27 +16,31 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from streamer.security.api_keys import KeyRing, May
+    from streamer.security.api_keys import ApiKey, KeyRing, May
     from streamer.security.rate_limit import RateLimits
 
 
+_SEEING: Final[tuple[May, ...]] = ("decide", "read")
+
+
 class Authorize(Protocol):
-    """Asked once for each request, before its body is read."""
+    """Asked once for each request, before its body is read, or, where the body names the gate, before and after."""
 
     async def __call__(self, request: Request, gate: str, may: May, /) -> Problem | None:
         """Return why the request is refused, None where it is not."""
         ...
 
+    def enter(self, request: Request, /) -> Problem | None:
+        """Return why a request is refused whatever gate it is for, None where it is not."""
+        ...
 
-def by_key(
-    ring: KeyRing,
-    rates: RateLimits,
-    *,
-    listening: str,
-    clock: Callable[[], datetime],
-    monotonic: Callable[[], float],
-) -> Authorize:
-    """Ask for a key that allows what is asked for.
+    def sees(self, request: Request, gate: str, /) -> bool:
+        """Whether a request that may enter may have something decided by this gate, or read it."""
+        ...
+
+
+class ByKey:
+    """Asks for a key that allows what is asked for.
 
     Parameters
     ----------
@@ -46,30 +50,63 @@ def by_key(
     clock, monotonic : the present moment, with zone; seconds, from any start.
     """
 
-    async def authorize(request: Request, gate: str, may: May, /) -> Problem | None:
-        try:
-            if is_loopback(listening) and ring.is_empty():
-                # A page whose name points here is of our origin, and could ask without a key.
-                hosts = request.headers.getlist("host")
-                if len(hosts) == 1 and answers_to(hosts[0], listening):
-                    return None
-                return Problem(403, "forbidden_host", "this service does not answer to that host name")
-            token = _token(request)
-            key = None if token is None else ring.find(token, now=clock())
-        except Unavailable:
-            return unavailable("the API keys could not be read for a while; hold, and ask again")
-        if key is None:
-            return Problem(401, "no_key", "send a key that is in force: Authorization: Bearer streamer_...")
+    def __init__(
+        self,
+        ring: KeyRing,
+        rates: RateLimits,
+        *,
+        listening: str,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._ring = ring
+        self._rates = rates
+        self._listening = listening
+        self._clock = clock
+        self._monotonic = monotonic
+
+    async def __call__(self, request: Request, gate: str, may: May, /) -> Problem | None:
+        """Return why the request is refused, None where it is not."""
+        key = self._key(request)
+        if key is None or isinstance(key, Problem):
+            return key
         if not allows(key, gate, may):
             return Problem(403, "not_allowed", f"key {key.id} may not {may} at gate {gate!r}")
-        seconds = rates.wait(key, now=monotonic())
+        seconds = self._rates.wait(key, now=self._monotonic())
         if seconds > 0:
             return Problem(
                 429, "too_often", f"key {key.id} may ask {key.rate} times; hold, and ask again", retry=seconds
             )
         return None
 
-    return authorize
+    def enter(self, request: Request, /) -> Problem | None:
+        """Return why a request is refused whatever gate it is for, None where it is not."""
+        key = self._key(request)
+        return key if isinstance(key, Problem) else None
+
+    def sees(self, request: Request, gate: str, /) -> bool:
+        """Whether a request that may enter may have something decided by this gate, or read it."""
+        key = self._key(request)
+        return key is None or (
+            not isinstance(key, Problem) and any(allows(key, gate, may) for may in _SEEING)
+        )
+
+    def _key(self, request: Request) -> ApiKey | Problem | None:
+        """The key that was sent; None where none is needed."""
+        try:
+            if is_loopback(self._listening) and self._ring.is_empty():
+                # A page whose name points here is of our origin, and could ask without a key.
+                hosts = request.headers.getlist("host")
+                if len(hosts) == 1 and answers_to(hosts[0], self._listening):
+                    return None
+                return Problem(403, "forbidden_host", "this service does not answer to that host name")
+            token = _token(request)
+            key = None if token is None else self._ring.find(token, now=self._clock())
+        except Unavailable:
+            return unavailable("the API keys could not be read for a while; hold, and ask again")
+        if key is None:
+            return Problem(401, "no_key", "send a key that is in force: Authorization: Bearer streamer_...")
+        return key
 
 
 def _token(request: Request) -> str | None:

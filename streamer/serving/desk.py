@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
-    from streamer.journal import ActivePolicy, Headers
+    from streamer.journal import ActivePolicy, Headers, RecordedBatch
     from streamer.serving.bodies import Batch, Severity
     from streamer.serving.deadlines import Deadline
     from streamer.serving.lane import Lane, Recorded
@@ -52,6 +52,10 @@ class Actions(Protocol):
 
     def action(self, key: BatchKey) -> bytes | None:
         """The recorded action event; None for a batch that is not decided. Blocks; may raise `Unavailable`."""
+        ...
+
+    def recorded(self, key: BatchKey) -> RecordedBatch | None:
+        """The same with what it was decided about."""
         ...
 
 
@@ -160,6 +164,10 @@ class Desk:
             )
         return found
 
+    async def recorded(self, key: BatchKey) -> RecordedBatch | None:
+        """Return what is recorded of a batch; None where it is not decided. Raises `Problem` when nothing can be read."""
+        return await self._reading(lambda: self.actions.recorded(key))
+
     async def label(self, severities: Sequence[Severity], deadline: Deadline, *, timestamp_ms: int) -> None:
         """Record severities of one gate, all or, when the database does not answer in time, perhaps some: a repeat is safe.
 
@@ -195,6 +203,10 @@ class Desk:
     async def judge(self, gate: str) -> tuple[str | None, str | None]:
         """Return the verdict on a gate's risk in service, in a word and in a sentence."""
         return await self._reading(lambda: self.judges(gate))
+
+    def admit(self) -> None:
+        """Refuse a batch that could not be taken now, before anything is spent on it. Raises `Problem`."""
+        self._admit(self.main)
 
     def _admit(self, lane: Lane, requests: int = 1) -> None:
         if not self.reachable():

@@ -12,6 +12,7 @@ from streamer.events.generate import components
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import ResponsesV1
 from streamer.serving.bodies import MOST_LABELS
+from streamer.serving.chat.request import MODEL_PREFIX
 from streamer.serving.gate_view import GateView
 
 _MAY_BE_LEFT_OUT: Final = {
@@ -29,6 +30,92 @@ _PROBLEM: Final = {
         "detail": {"type": "string"},
         "code": {"type": "string", "description": "Stable; docs/endpoint.md lists them."},
         "action": {"const": "abstain"},
+    },
+}
+_NULLABLE_TEXT: Final = {"type": ["string", "null"]}
+_ERROR: Final = {
+    "type": "object",
+    "description": "OpenAI's. Whoever asked must hold.",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code", "streamer"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {
+                    "type": "string",
+                    "description": "`held` where the gate's upstream gives holds a status.",
+                },
+                "param": _NULLABLE_TEXT,
+                "code": {"type": "string"},
+                "streamer": {"type": "object", "required": ["action"]},
+            },
+        }
+    },
+}
+_CHAT_REQUEST: Final = {
+    "type": "object",
+    "description": "OpenAI's, as far as a gate can answer for it; docs/endpoint.md says what is refused.",
+    "required": ["model", "messages"],
+    "properties": {
+        "model": {
+            "type": "string",
+            "pattern": f"^{MODEL_PREFIX}",
+            "description": "`gate/` and the gate's name.",
+        },
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "object", "required": ["role", "content"]},
+        },
+        "metadata": {"type": ["object", "null"], "description": "Kept with the batch."},
+        "stream": {"type": ["boolean", "null"]},
+        "stream_options": {"type": ["object", "null"]},
+    },
+}
+_COMPLETION: Final = {
+    "type": "object",
+    "description": "OpenAI's, of one choice, with the decision in `streamer`.",
+    "required": ["id", "object", "created", "model", "choices", "usage", "streamer"],
+    "properties": {
+        "id": {"type": "string"},
+        "object": {"const": "chat.completion"},
+        "created": {"type": "integer"},
+        "model": {"type": "string"},
+        "choices": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["index", "finish_reason", "message"],
+                "properties": {
+                    "index": {"const": 0},
+                    "finish_reason": {
+                        "enum": ["stop", "length", "content_filter"],
+                        "description": "`content_filter`: held, and the message is the upstream's hold message.",
+                    },
+                    "message": {"type": "object", "required": ["role", "content"]},
+                },
+            },
+        },
+        "usage": {"type": "object", "description": "The sum of all upstream calls."},
+        "streamer": {
+            "type": "object",
+            "required": ["gate", "batch_id", "action", "reason", "enforced", "selected", "shown"],
+        },
+    },
+}
+_MODELS: Final = {
+    "type": "object",
+    "required": ["object", "data"],
+    "properties": {
+        "object": {"const": "list"},
+        "data": {
+            "type": "array",
+            "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]},
+        },
     },
 }
 _RECORDED: Final = {
@@ -58,7 +145,14 @@ def document() -> bytes:
     for name, optional in _MAY_BE_LEFT_OUT.items():
         required = [member for member in schemas[name]["required"] if member not in optional]
         schemas[name] = schemas[name] | {"required": required}
-    schemas |= {"Problem": _PROBLEM, "Recorded": _RECORDED}
+    schemas |= {
+        "Problem": _PROBLEM,
+        "Recorded": _RECORDED,
+        "Error": _ERROR,
+        "ChatRequest": _CHAT_REQUEST,
+        "Completion": _COMPLETION,
+        "Models": _MODELS,
+    }
     gate = _parameter("gate", "path", "The gate's name.", {"type": "string"})
     batch = _parameter("batch_id", "path", "The batch.", {"type": "string"})
     attempt = _parameter("attempt", "query", "Of the batch.", {"type": "integer", "minimum": 1, "default": 1})
@@ -70,6 +164,9 @@ def document() -> bytes:
     ]
     key = _parameter(
         "Idempotency-Key", "header", "The `batch_id`, where the body has none.", {"type": "string"}
+    )
+    repeat = _parameter(
+        "Idempotency-Key", "header", "The `batch_id`; a repeat samples nothing.", {"type": "string"}
     )
     severities = {
         "oneOf": [_ref("LabelsV1"), {"type": "array", "maxItems": MOST_LABELS, "items": _ref("LabelsV1")}]
@@ -118,10 +215,42 @@ def document() -> bytes:
                         body=severities,
                     )
                 },
+                "/v1/chat/completions": {"post": _complete([repeat, *waits])},
+                "/v1/models": {
+                    "get": _in_openais_form(
+                        _operation(
+                            "listModels", "List the gates that have an upstream.", [], _ref("Models"), ()
+                        )
+                    )
+                },
             },
             "components": {"schemas": schemas},
         }
     )
+
+
+def _complete(parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    operation = _in_openais_form(
+        _operation(
+            "complete",
+            "Sample answers from the gate's upstream, decide, and return the selected one.",
+            parameters,
+            _ref("Completion"),
+            (),
+            body=_ref("ChatRequest"),
+        )
+    )
+    operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    return operation
+
+
+def _in_openais_form(operation: dict[str, Any]) -> dict[str, Any]:
+    """Whatever is no success is OpenAI's error."""
+    operation["responses"]["default"] = {
+        "description": "Refused or, where the gate's upstream gives holds a status, held.",
+        "content": {"application/json": {"schema": _ref("Error")}},
+    }
+    return operation
 
 
 def _ref(name: str) -> dict[str, Any]:

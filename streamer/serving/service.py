@@ -61,7 +61,7 @@ class Service:
             When another process took the partitions. Whoever waits is told that nothing is known.
         """
         with signals_set(self.ending.asked):
-            if await self._unless_stopped(self._lease()) is not None:
+            if await self.ending.unless_asked(self._lease()) is not None:
                 await self._serve(sockets)
 
     async def _serve(self, sockets: list[Any]) -> None:
@@ -135,14 +135,3 @@ class Service:
             self.relay.finish()
             await asyncio.wait(recording[-1:], timeout=_PUBLISH_SECONDS)
         log.info("serving.drained")
-
-    async def _unless_stopped(self, work: Any) -> bool | None:
-        task, stopped = asyncio.create_task(work), asyncio.create_task(self.ending.asked.wait())
-        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if task.done():
-            return bool(task.result())
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        return None

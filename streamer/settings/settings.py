@@ -8,6 +8,9 @@ A setting ``group.field`` (``insecure`` alone has no group) is looked up, in thi
 3. ``field`` in the table ``[group]`` of ``streamer.toml`` (or of the file that ``STREAMER_CONFIG`` names);
 4. the running ``streamer dev`` of this directory, for the addresses only, and only while no broker is configured;
 5. its default.
+
+The tables ``[upstreams.GATE]``, one for each gate, stand in ``streamer.toml``, or as one JSON object in
+``STREAMER_UPSTREAMS``.
 """
 
 from __future__ import annotations
@@ -27,6 +30,11 @@ _Port = Annotated[int, Field(ge=0, le=65535)]
 
 class _Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _check_prices(of_input: Decimal | None, of_output: Decimal | None) -> None:
+    if (of_input is None) != (of_output is None):
+        raise ValueError("give price_per_million_input and price_per_million_output, or neither")
 
 
 class DatabaseSettings(_Group):
@@ -199,8 +207,7 @@ class JudgeSettings(_Group):
 
     @model_validator(mode="after")
     def _both_prices(self) -> Self:
-        if (self.price_per_million_input is None) != (self.price_per_million_output is None):
-            raise ValueError("give price_per_million_input and price_per_million_output, or neither")
+        _check_prices(self.price_per_million_input, self.price_per_million_output)
         return self
 
 
@@ -247,6 +254,75 @@ class SamplingSettings(_Group):
         return {host.lower(): key for host, key in keys.items()}
 
 
+class UpstreamSettings(_Group):
+    """The model behind a gate, for `POST /v1/chat/completions` of `streamer serve`: any OpenAI-compatible endpoint."""
+
+    base_url: str = Field(description="Base URL including the version, like `https://api.openai.com/v1`.")
+    model: str = Field(min_length=1, max_length=160, description="The model's name at the endpoint.")
+    key_variable: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Name of the environment variable that holds the endpoint's key, like `OPENAI_API_KEY`; with `_FILE` "
+        "after the name, of the file that does.",
+    )
+    answers: int = Field(
+        10, ge=2, le=256, description="Answers that are sampled for each request, never fewer."
+    )
+    per_request: int | None = Field(
+        None, ge=1, description="Most answers in one upstream request (`n`); by default all in one."
+    )
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="Sent with each upstream request; by default none is."
+    )
+    top_p: float | None = Field(None, gt=0, le=1, description="Likewise.")
+    max_tokens: int | None = Field(None, ge=1, description="Most tokens of one answer; likewise.")
+    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="The endpoint's name for that limit; if it refuses one, the other is used.",
+    )
+    system_prompt: str | None = Field(
+        None,
+        min_length=1,
+        description="Put before the caller's messages, which may then hold none of their own.",
+    )
+    timeout_seconds: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="For one upstream request, from its start to the last byte of its reply.",
+    )
+    tries: _PositiveInt = Field(
+        3, description="Attempts at one upstream request while the endpoint is busy, failing or unavailable."
+    )
+    concurrency: int = Field(32, ge=1, le=1000, description="Most upstream requests in flight.")
+    price_per_million_input: Decimal | None = Field(
+        None, ge=0, description="Price of a million request tokens; with the next one, costs are recorded."
+    )
+    price_per_million_output: Decimal | None = Field(
+        None, ge=0, description="Price of a million reply tokens."
+    )
+    hold_message: str = Field(
+        "No answer can be given to this at the moment.",
+        min_length=1,
+        description="What the caller gets in place of an answer that is held.",
+    )
+    hold_status: int | None = Field(
+        None,
+        ge=400,
+        le=599,
+        description="HTTP status of a hold; by default 200 and a completion with `finish_reason` `content_filter`.",
+    )
+    in_shadow: Literal["hold", "first"] = Field(
+        "hold",
+        description="What a gate in shadow mode answers: the hold message, or the first answer, which no gate has judged.",
+    )
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        _check_prices(self.price_per_million_input, self.price_per_million_output)
+        return self
+
+
 class BertScoreSettings(_Group):
     """The model by which `streamer label bertscore` compares answers with references."""
 
@@ -290,7 +366,8 @@ class EndpointSettings(_Group):
     """What `streamer serve` takes on at once."""
 
     max_waiting: _PositiveInt = Field(
-        1000, description="Requests that wait for their decisions before more are refused (429)."
+        1000,
+        description="Requests that wait for their decisions before more are refused (429); chat requests count apart.",
     )
     max_waiting_bytes: int = Field(
         67_108_864, ge=1_048_576, description="Bytes of the requests that wait, likewise."
@@ -417,6 +494,10 @@ class Settings(BaseSettings):
     policies: PolicySettings = PolicySettings()
     labels: LabelSettings = LabelSettings()
     logging: LoggingSettings = LoggingSettings()
+    upstreams: dict[str, UpstreamSettings] = Field(
+        default_factory=dict,
+        description="The models behind gates, one table `[upstreams.GATE]` for each.",
+    )
     origins: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
 
     @classmethod
@@ -468,7 +549,7 @@ def load_settings(**overrides: Any) -> Settings:
         lines = []
         for problem in error.errors(include_input=False, include_url=False, include_context=False):
             setting = ".".join(str(part) for part in problem["loc"])
-            place = origins.get(setting)
+            place = origins.get(setting) or origins.get(str(problem["loc"][0]) if problem["loc"] else "")
             lines.append(f"{setting}{f' ({place})' if place else ''}: {problem['msg']}")
         raise UsageError(
             "the settings are invalid: " + "; ".join(lines) + ". See `streamer config show --help`"

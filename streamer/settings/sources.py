@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from dotenv import dotenv_values
 from pydantic import BaseModel
@@ -53,7 +53,13 @@ def variable_name(group: str, field: str) -> str:
 
 def is_table(leaf: FieldInfo) -> bool:
     """Report whether a setting holds named values of the user's own choice (the client properties)."""
-    return get_origin(leaf.annotation) is dict
+    return get_origin(leaf.annotation) is dict and entry_type(leaf) is None
+
+
+def entry_type(leaf: FieldInfo) -> type[BaseModel] | None:
+    """Return the type of one table of a setting that holds tables by name (the upstreams); None for any other."""
+    entries = get_args(leaf.annotation) if get_origin(leaf.annotation) is dict else ()
+    return entries[1] if entries and issubclass(entries[1], BaseModel) else None
 
 
 def property_name(name: str) -> str:
@@ -125,7 +131,8 @@ class EnvironmentSource(_Source):
                     values.setdefault(group, {})[field] = table
             elif found:
                 variable, text = found
-                (values.setdefault(group, {}) if group else values)[field] = text
+                value: Any = text if entry_type(leaf) is None else _json_object(text, variable)
+                (values.setdefault(group, {}) if group else values)[field] = value
                 origins[setting_name(group, field)] = f"{self._place} {variable}"
         return {**values, "origins": origins} if values else {}
 
@@ -137,7 +144,7 @@ class EnvironmentSource(_Source):
         if text:
             return name, text
         if file:
-            return f"{name}_FILE", _file_text(file, f"{name}_FILE")
+            return f"{name}_FILE", file_text(file, f"{name}_FILE")
         return None
 
     def _entries(self, name: str) -> Iterator[tuple[str, str, str]]:
@@ -243,7 +250,8 @@ def toml_path(environment: Mapping[str, str]) -> Path | None:
     return DEFAULT_CONFIG_FILE if DEFAULT_CONFIG_FILE.is_file() else None
 
 
-def _file_text(file: str, variable: str) -> str:
+def file_text(file: str, variable: str) -> str:
+    """Return the text of a file that a variable names, without the end of its last line. Raises `UsageError` when it cannot be read."""
     try:
         return Path(file).read_text("utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -252,13 +260,17 @@ def _file_text(file: str, variable: str) -> str:
 
 
 def _json_table(text: str, variable: str) -> dict[str, Any]:
+    return {property_name(name): value for name, value in _json_object(text, variable).items()}
+
+
+def _json_object(text: str, variable: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
     except ValueError:
         table = None
     if not isinstance(table, dict):
-        raise UsageError(f'{variable} must hold a JSON object, like {{"security.protocol": "SSL"}}')
-    return {property_name(name): value for name, value in table.items()}
+        raise UsageError(f'{variable} must hold a JSON object, like {{"name": "value"}}')
+    return table
 
 
 def setting_sources(settings_type: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:

@@ -24,7 +24,7 @@ from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Labels
 from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
-from streamer.store.log.resolve_outcomes import stored_decisions
+from streamer.store.log.resolve_outcomes import recorded_batch, stored_decisions
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_writer import PolicyWriter
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from streamer.failpoints import Failpoint
     from streamer.gates.batch_key import BatchKey
-    from streamer.journal import DataGap, Lease, OutboxMessage, OutcomeKind, Partition, Slice
+    from streamer.journal import DataGap, Lease, OutboxMessage, OutcomeKind, Partition, RecordedBatch, Slice
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyKeys
     from streamer.store.api_keys import ApiKeys
@@ -211,17 +211,13 @@ class Store:
         self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
 
     def commit(
-        self,
-        slices: Sequence[Slice],
-        *,
-        now: datetime,
-        firm: bool = False,
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy in while it is written. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer held, `Outdated` when the records
-        must be decided again, `Unavailable` when the database is unavailable, `BadData` when it refuses a value, and
-        `ValueError` for slices that contradict themselves.
+        `firm` lets no newer policy in while it is written. Safe to repeat after a lost answer. Raises `Fenced` when a lease
+        is no longer held, `Outdated` when the records must be decided again, `Unavailable` when the database is unavailable,
+        `BadData` when it refuses a value, and `ValueError` for slices that contradict themselves.
         """
         commit.check_slices(slices)
         try:
@@ -249,6 +245,11 @@ class Store:
         with self._database.reading() as connection:
             found = stored_decisions(connection, [key]).get(key)
         return None if found is None else found[1].value
+
+    def recorded(self, key: BatchKey) -> RecordedBatch | None:
+        """The same with the batch's metadata and its responses' texts, as far as they are kept."""
+        with self._database.reading(snapshot=True) as connection:
+            return recorded_batch(connection, key)
 
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = timedelta(0)

@@ -7,12 +7,14 @@ import contextlib
 import signal
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from streamer.stream.stop_deadline import StopDeadline
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,20 @@ class Ending:
 
     deadline: StopDeadline
     asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def unless_asked(self, work: Coroutine[object, object, T]) -> T | None:
+        """The result of `work`; None, and `work` is cancelled, once a stop is asked for."""
+        task = asyncio.create_task(work)
+        stopped = asyncio.create_task(self.asked.wait())
+        try:
+            await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            stopped.cancel()
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
 
 @contextlib.contextmanager

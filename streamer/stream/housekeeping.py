@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -31,14 +32,14 @@ class RecordGauges(Protocol):
 
 
 class Housekeeping:
-    """A thread that repeats a few small chores until `close`; also a context manager.
+    """A thread that does a few small chores at once and repeats them until `close`; also a context manager.
 
     Parameters
     ----------
     refresh_policies : reads all policies from SQL, in case the thresholds topic was unavailable or lost.
     reports : asked for the gauges.
     show : given (outbox pending, chain heights).
-    chore : what else is to be done in every round.
+    chore : what else is to be done in every round, before all others.
     checkpoint : makes a checkpoint of the record if one is due; None: this worker makes none.
     every_seconds : pause between rounds.
     policies_every : rounds between two readings of all policies.
@@ -67,20 +68,28 @@ class Housekeeping:
         self._thread.start()
 
     def _run(self) -> None:
-        rounds = 0
-        while not self._stopping.wait(self._every_seconds):
-            rounds += 1
+        for number in count(1):
+            self._round(number)
+            if self._stopping.wait(self._every_seconds):
+                return
+
+    def _round(self, number: int) -> None:
+        """Do each chore, whatever becomes of the others; where the database is unavailable, the rest comes with the next round."""
+        chores = [self._chore, self._show_figures]
+        if number % self._policies_every == 0:
+            chores.append(self._refresh_policies)
+        if self._checkpoint is not None:
+            chores.append(self._checkpoint)
+        for chore in chores:
             try:
-                if rounds % self._policies_every == 0:
-                    self._refresh_policies()
-                self._show(self._reports.outbox_pending(), self._reports.chain_heights())
-                self._chore()
-                if self._checkpoint is not None:
-                    self._checkpoint()
+                chore()
             except Unavailable:
-                continue  # the reader reports the database's absence already
+                return  # the reader reports it already
             except Exception:
                 log.exception("stream.housekeeping_failed")
+
+    def _show_figures(self) -> None:
+        self._show(self._reports.outbox_pending(), self._reports.chain_heights())
 
     def close(self) -> None:
         """Stop; waits for the round in progress."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -30,7 +30,7 @@ from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
 
     from streamer.failpoints import Failpoint
     from streamer.journal import Journal
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from streamer.stream.health import WorkerHealth
 
 log = structlog.get_logger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +141,7 @@ class _Worker:
         self.ending.deadline.begin(int(WorkerExit.STOP_OVERDUE))
 
     async def run(self) -> None:
-        found = await self._unless_stopped(self._reachable())
+        found = await self.ending.unless_asked(self._reachable())
         if found is None:
             return
         self.health.log_id = self.subscription.log_id or found
@@ -205,7 +204,7 @@ class _Worker:
             )
             tasks.append(asyncio.create_task(follower.run(), name="stream-threshold-follower"))
         try:
-            if await self._unless_stopped(self._started(engine, leasing)) is not None:
+            if await self.ending.unless_asked(self._started(engine, leasing)) is not None:
                 limit_client_logs()  # the loggers that the clients have made since
                 tasks.append(asyncio.create_task(engine.failed(), name="stream-reader"))
                 tasks.append(asyncio.create_task(self.ending.asked.wait(), name="stream-stop"))
@@ -270,20 +269,6 @@ class _Worker:
         # A wrong configuration ends the worker with the reason.
         shake_hands(self.subscription.connection)
         return cluster_id(self.subscription.connection)
-
-    async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
-        """The result of `work`; None, and `work` is cancelled, once a stop is asked for."""
-        task = asyncio.create_task(work)
-        stopped = asyncio.create_task(self.ending.asked.wait())
-        try:
-            await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
-        finally:
-            stopped.cancel()
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
 
 
 @contextlib.contextmanager

@@ -6,24 +6,27 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamer.errors import UsageError
+from streamer.errors import Unavailable, UsageError
 from streamer.gates.settings import NO_ENCODER
 from streamer.security.loopback import is_loopback
-from streamer.wiring.audit import checkpointer
-from streamer.wiring.encoders import encoder, encoder_identity
+from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.worker import policy_book, show_figures, watch_encoder
+from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry
+from streamer.wiring.upstreams import upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
+    from socket import socket
 
     from streamer.journal import Lease, Partition
     from streamer.risk.rounds.report import RiskReport
+    from streamer.serving.chat.counter import ChatCounter
+    from streamer.serving.service import Service
     from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.stream.connection import KafkaConnection
@@ -64,47 +67,42 @@ def run_serving(
     Raises
     ------
     UsageError : the address is another machine's way in and there is no key, or cannot be listened on; the database is not
-        migrated; or no broker is configured.
+        migrated; no broker is configured; or an upstream's key or package is missing.
     """
     from streamer.deciding.decider import BatchDecider
     from streamer.failpoints import from_environment
     from streamer.security.api_keys import KeyRing
     from streamer.security.rate_limit import RateLimits
     from streamer.serving.app import serving_app
-    from streamer.serving.authorize import by_key
+    from streamer.serving.authorize import ByKey
+    from streamer.serving.chat.counter import ChatCounter
+    from streamer.serving.chat.sampler import Sampler
     from streamer.serving.desk import Desk
     from streamer.serving.lane import Answers, Lane, LaneLimits, ServiceHealth
+    from streamer.serving.measured import measured
     from streamer.serving.service import Service
     from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.hooks import Hooks
-    from streamer.stream.housekeeping import Housekeeping
     from streamer.stream.stop_deadline import StopDeadline
-    from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.telemetry.stream_observer import StreamTelemetry
     from streamer.web.server import base_url, listen, server
 
     named, bounds = topics(settings), limits(settings)
+    samplers = {
+        gate: Sampler(one, max_text_bytes=bounds.max_text_bytes) for gate, one in upstreams(settings).items()
+    }
     broker = connection(settings) if kafka else None
     identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
     encoder_id = NO_ENCODER if identity is None else identity.id
-    metrics = Metrics(encoder=encoder_id)
+    metrics = Metrics(encoder=encoder_id, service="endpoint")
     answers = Answers()
     health = ServiceHealth(answers, StreamTelemetry(metrics), essential=[named.actions] if kafka else [])
-    loading = threading.Event()
+    loaded = threading.Event()
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
-        http = stack.enter_context(
-            TelemetryServer(
-                metrics.exposition,
-                alive=lambda: {} if health.alive else {"service": "stopping"},
-                ready=lambda: health.unready() if loading.is_set() else ["the encoder is being loaded"],
-                stuck=health.stuck,
-                host=settings.http.host,
-                port=settings.http.port,
-            )
-        )
+        http = stack.enter_context(telemetry(settings, metrics, health, part="service", loaded=loaded))
         store = stack.enter_context(open_store(settings, publish=kafka))
         ring = KeyRing(store.api_keys.list, monotonic=time.monotonic)
         ring.refresh()
@@ -123,25 +121,17 @@ def run_serving(
                 "encoder": encoder_id,
                 "broker": "none" if broker is None else broker.bootstrap,
                 "instance": instance,
+                "upstreams": ", ".join(f"{gate}: {one.upstream.id}" for gate, one in samplers.items())
+                or "none",
             }
         )
         book = policy_book(settings, store, metrics)
         book.refresh()
-        cached = encoder(settings, in_worker=True, report_status=partial(health.part, "encoder"))
-        if cached is not None:
-            watch_encoder(metrics, cached)
-        loading.set()
-        stack.enter_context(
-            Housekeeping(
-                refresh_policies=book.refresh,
-                reports=store.reports,
-                show=partial(show_figures, metrics, health),
-                chore=ring.refresh,
-                checkpoint=None
-                if settings.audit.private_key is None
-                else checkpointer(settings, store).run_if_due,
-            )
-        )
+        cached = loaded_encoder(settings, metrics, health)
+        with suppress(Unavailable):
+            ring.refresh()  # loading may take longer than what was read of the keys is trusted
+        loaded.set()
+        stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=ring.refresh))
         threads = {
             name: ThreadPoolExecutor(_READERS if name == "read" else 1, thread_name_prefix=f"streamer-{name}")
             for name in ("score", "commit", "side-score", "side-commit", "lease", "relay", "read")
@@ -186,13 +176,22 @@ def run_serving(
             reachable=partial(health.reachable, "database", "decider"),
             executor=threads["read"],
         )
-        authorize = by_key(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
-        app = serving_app(desk, limits=bounds, longest=wait, clock=now, authorize=authorize)
+        authorize = ByKey(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
+        chat = ChatCounter(
+            desk,
+            samplers,
+            limits=bounds,
+            most=settings.endpoint.max_waiting,
+            most_bytes=settings.endpoint.max_waiting_bytes,
+        )
+        app = serving_app(desk, limits=bounds, longest=wait, clock=now, authorize=authorize, chat=chat)
         service = Service(
             desk=desk,
             journal=store,
             answers=answers,
-            server=server(app, signals=False, stop_seconds=_STOP_SECONDS, idle_seconds=_IDLE_SECONDS),
+            server=server(
+                measured(app, metrics), signals=False, stop_seconds=_STOP_SECONDS, idle_seconds=_IDLE_SECONDS
+            ),
             relay=relay,
             health=health,
             hooks=hooks,
@@ -200,10 +199,17 @@ def run_serving(
             executor=threads["lease"],
         )
         try:
-            asyncio.run(service.run([listening]))
+            asyncio.run(_run(service, listening, chat))
         except WorkerHalted as halted:
             return int(halted.status)
     return 0
+
+
+async def _run(service: Service, listening: socket, chat: ChatCounter) -> None:
+    try:
+        await service.run([listening])
+    finally:
+        await chat.close()
 
 
 def _relay(

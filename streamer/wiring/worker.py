@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
 from streamer.gates.settings import NO_ENCODER
@@ -15,20 +14,12 @@ from streamer.journal import Partition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.events.alerts import AlertsV1
-    from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.settings.settings import Settings
-    from streamer.signing.policies import Refusal
-    from streamer.store import Store
-    from streamer.stream.health import WorkerHealth
     from streamer.stream.worker import WorkerLimits
-    from streamer.telemetry.metrics import Metrics
 
-from streamer.wiring.audit import checkpointer
-from streamer.wiring.encoders import encoder, encoder_identity
+from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.policy_keys import policy_keys
+from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
@@ -43,11 +34,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.housekeeping import Housekeeping
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import Thresholds
     from streamer.stream.worker import run_worker as run_stream
-    from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.telemetry.stream_observer import StreamTelemetry
 
@@ -57,20 +46,11 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id)
     health = WorkerHealth(StreamTelemetry(metrics), essential=[named.actions])
-    loading = threading.Event()
+    loaded = threading.Event()
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
-        http = stack.enter_context(
-            TelemetryServer(
-                metrics.exposition,
-                alive=lambda: {} if health.alive else {"worker": "stopping"},
-                ready=lambda: _unready(health, loading),
-                stuck=health.stuck,
-                host=settings.http.host,
-                port=settings.http.port,
-            )
-        )
+        http = stack.enter_context(telemetry(settings, metrics, health, part="worker", loaded=loaded))
         store = stack.enter_context(open_store(settings))
         if identity is not None:
             store.encoders.register(identity)
@@ -86,21 +66,9 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             clock=time.monotonic,
         )
         book.refresh()
-        cached = encoder(settings, in_worker=True, report_status=partial(health.part, "encoder"))
-        if cached is not None:
-            watch_encoder(metrics, cached)
-        loading.set()
-        stack.enter_context(
-            Housekeeping(
-                refresh_policies=book.refresh,
-                reports=store.reports,
-                show=partial(show_figures, metrics, health),
-                chore=announcements.keep,
-                checkpoint=None
-                if settings.audit.private_key is None
-                else checkpointer(settings, store).run_if_due,
-            )
-        )
+        cached = loaded_encoder(settings, metrics, health)
+        loaded.set()
+        stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=announcements.keep))
         decider = BatchDecider(
             book=book, known=store.known, encoder=cached, topics=named, limits=bounds, clock=now
         )
@@ -126,37 +94,6 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     return 0
 
 
-def watch_encoder(metrics: Metrics, cached: CachedEncoder) -> None:
-    """Show what an encoder has done."""
-    from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
-
-    counts = (lambda: cached.encoded_texts, lambda: cached.cache_hits)
-    asked = cached.encoder
-    if isinstance(asked, EndpointEncoder):
-        metrics.watch_encoder(*counts, lambda: asked.tokens, lambda: float(asked.cost or 0))
-    else:
-        metrics.watch_encoder(*counts)
-
-
-def policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:
-    """Return the newest policies that the settings' keys trust, empty before it is refreshed."""
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.deciding.trusted_policies import TrustedPolicies
-
-    return PolicyBook(
-        TrustedPolicies(
-            store.policies,
-            policy_keys(settings),
-            on_refused=lambda gate, _version, reason: metrics.count_refused_policy(gate, reason),
-            raise_alert=partial(_raise_refused_policy, store.alerts.raise_),
-            now=now,
-        ),
-        limits=limits(settings),
-        on_change=lambda active: metrics.observe_policy(active.policy),
-        on_rejected=lambda _code: metrics.count_rejected_policy_event(),
-    )
-
-
 def _worker_limits(settings: Settings) -> WorkerLimits:
     from streamer.stream.dead_letter_cap import DeadLetterLimits
     from streamer.stream.reader_limits import ReaderLimits
@@ -178,43 +115,3 @@ def _worker_limits(settings: Settings) -> WorkerLimits:
         max_commit_bytes=worker.commit_max_bytes,
         max_output_bytes=bounds.max_output_bytes,
     )
-
-
-def _raise_refused_policy(
-    raise_: Callable[[AlertsV1], bool], gate: str, version: int, reason: Refusal, kept: int | None
-) -> None:
-    """Raise the alert; however many workers refuse a policy, and however often they start, it is raised once."""
-    from streamer.events.alerts import alert
-    from streamer.signing.policies import REFUSAL_TEXTS
-
-    goes_on = (
-        "Workers hold everything: no policy of this gate is good."
-        if kept is None
-        else f"Workers continue with policy {kept}."
-    )
-    raise_(
-        alert(
-            gate,
-            "policy_refused",
-            f"version {version}",
-            message=f"Policy {version} of gate {gate} is refused: {REFUSAL_TEXTS[reason]}. {goes_on} See docs/security.md.",
-            raised_at=now(),
-            details={"version": version, "reason": reason, "kept": kept},
-            policy_version=kept,
-        )
-    )
-
-
-def _unready(health: WorkerHealth, loaded: threading.Event) -> list[str]:
-    return health.unready() if loaded.is_set() else ["the encoder is being loaded"]
-
-
-def show_figures(
-    metrics: Metrics, health: WorkerHealth, pending: int, heights: Mapping[Partition, int]
-) -> None:
-    """Show what only SQL knows."""
-    metrics.set_outbox_pending(pending)
-    for partition, height in heights.items():
-        # The others belong to other workers, or to an earlier log with the same names.
-        if health.reads(partition):
-            metrics.set_chain_height(partition.topic, partition.number, height)

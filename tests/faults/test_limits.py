@@ -86,7 +86,7 @@ def test_a_slow_database_slows_reading_and_grows_no_queue(site: Site) -> None:
     assert site.check().decisions == 1000
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_slow_commit_makes_no_small_groups(site: Site, matrix: Matrix) -> None:
     # Every transaction takes 1.1 seconds more, whatever is in it.
     publish(site, 0, 3000)

@@ -208,7 +208,7 @@ def test_a_run_by_hand_waits_for_the_one_under_way(
         version = place.version
         place.label_more(0.8)
         one = place.start(STREAMER_FAILPOINTS="before_record=sleep:3")
-        one.wait_for_log("recalibrator.run")
+        wait_until(lambda: runs_now(place), "its run has the gate", 60)
         by_hand = wiring.recalibrate(place.settings, GATE, by="ana")
         assert by_hand.before.version == version + 1, "it came after the service's"
         assert by_hand.after is not None

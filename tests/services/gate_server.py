@@ -91,7 +91,7 @@ class GateServer:
 
 
 def _read(connection: socket.socket) -> Request | None:
-    """Read one request; None at the end of the connection."""
+    """Read one request; None at the end of the connection, in the middle of a request too."""
     head = b""
     while b"\r\n\r\n" not in head:
         if not (got := connection.recv(65536)):
@@ -102,7 +102,9 @@ def _read(connection: socket.socket) -> Request | None:
     method, target, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     while len(body) < int(headers.get("content-length", 0)):
-        body += connection.recv(65536)
+        if not (got := connection.recv(65536)):
+            return None
+        body += got
     return Request(method, target, headers, body, time.monotonic())
 
 

@@ -67,3 +67,28 @@ def test_a_database_that_is_away_costs_rounds_and_no_word() -> None:
 def test_an_error_is_logged_and_the_next_round_comes() -> None:
     shown, _ = run_until_shown(Database(ValueError("a bug")))
     assert shown[0] == (7, HEIGHTS)
+
+
+@pytest.mark.expected_errors("stream.housekeeping_failed")
+def test_a_chore_comes_at_once_and_with_every_round_whatever_becomes_of_the_others() -> None:
+    """The keys of the endpoint are trusted for seconds alone."""
+    rounds: list[int] = []
+    done = threading.Event()
+
+    def chore() -> None:
+        rounds.append(1)
+        if len(rounds) == 3:
+            done.set()
+
+    def fail(*_: object) -> None:
+        raise ValueError("a bug")
+
+    troubled = Database(Unavailable("no"))
+    with Housekeeping(refresh_policies=fail, reports=troubled, show=fail, chore=chore, every_seconds=3600):
+        pass
+    assert rounds == [1], "the first round needs no wait"
+    rounds.clear()
+    with Housekeeping(
+        refresh_policies=fail, reports=troubled, show=fail, chore=chore, every_seconds=0.001, policies_every=1
+    ):
+        assert done.wait(10)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
+from streamer.cli.config import setting_rows
 from streamer.errors import UsageError
 from streamer.security.redaction import HIDDEN, redact, redact_text
 from streamer.settings.dev_session import (
@@ -283,3 +284,25 @@ def test_insecure_is_said_for_one_command(
         assert ".invalid" in error
         assert "hunter2" not in error
     assert "STREAMER_INSECURE" not in os.environ
+
+
+def test_tables_by_name_come_from_toml_or_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = {"base_url": "https://models.example/v1", "model": "small"}
+    Path("streamer.toml").write_text(
+        '[upstreams."bot.1_a"]\nbase_url = "https://models.example/v1"\nmodel = "small"\nanswers = 5\n'
+    )
+    assert load_settings().upstreams["bot.1_a"].answers == 5
+    monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"bot.1_a": {"answers": 6}, "faq": upstream}))
+    settings = load_settings()
+    assert {name: one.answers for name, one in settings.upstreams.items()} == {"bot.1_a": 6, "faq": 10}
+    shown = {row["setting"]: (row["value"], row["origin"]) for row in setting_rows(settings)}
+    assert shown["upstreams.faq.model"] == ("small", "environment STREAMER_UPSTREAMS")
+    assert shown["upstreams.faq.answers"] == (10, "default")
+    monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"faq": upstream | {"answers": 1}}))
+    with pytest.raises(
+        UsageError, match=r"upstreams\.faq\.answers \(environment STREAMER_UPSTREAMS\): .* than or equal to 2"
+    ):
+        load_settings()
+    monkeypatch.setenv("STREAMER_UPSTREAMS", "small")
+    with pytest.raises(UsageError, match="STREAMER_UPSTREAMS must hold a JSON object"):
+        load_settings()

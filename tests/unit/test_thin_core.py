@@ -116,8 +116,13 @@ NOT_A_WORKERS_OF_OURS = (
 
 def test_a_worker_loads_what_workers_need() -> None:
     """All that `run_worker` and its helpers import, wherever they do; encoders load their own libraries."""
-    module = Path(streamer.__file__).parent / "wiring" / "worker.py"
-    imports = {ast.unparse(node) for node in ast.walk(ast.parse(module.read_text())) if _is_of_a_worker(node)}
+    wiring = Path(streamer.__file__).parent / "wiring"
+    imports = {
+        ast.unparse(node)
+        for name in ("worker.py", "process.py")
+        for node in ast.walk(ast.parse((wiring / name).read_text()))
+        if _is_of_a_worker(node)
+    }
     program = "import streamer.wiring.worker\n" + "\n".join(sorted(imports)) + "\n"
     ours = "print([n for n in sys.modules if n.startswith('streamer.')])"
     done = subprocess.run(

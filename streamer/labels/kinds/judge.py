@@ -94,9 +94,7 @@ def judge_endpoint(settings: Settings) -> JudgeEndpoint:
             "for them (--help); the key, where the endpoint asks for one, goes "
             "into a file that STREAMER_JUDGE_API_KEY_FILE names"
         )
-    prices = {}
-    if judge.price_per_million_input is not None and judge.price_per_million_output is not None:
-        prices[judge.model] = Price(judge.price_per_million_input, judge.price_per_million_output)
+    price = Price.of(judge.price_per_million_input, judge.price_per_million_output)
     return JudgeEndpoint(
         base_url=judge.base_url,
         model=judge.model,
@@ -109,7 +107,7 @@ def judge_endpoint(settings: Settings) -> JudgeEndpoint:
         timeout=judge.timeout_seconds,
         tries=judge.tries,
         concurrency=judge.concurrency,
-        prices=prices,
+        prices={} if price is None else {judge.model: price},
         allow_plaintext=settings.insecure,
     )
 

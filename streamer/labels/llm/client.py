@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _NO_KEY = "none"
 """Sent to an endpoint that asks for no key; the client insists on one."""
 
+_MOST_TOKENS = 2**31 - 1
+"""Of one request; an endpoint that counts more has not counted."""
+
 _OF_EVERY_REQUEST = frozenset({401, 402, 403, 404})
 _OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key"})
 
@@ -55,6 +58,7 @@ class Client(ABC):
     jitter : a number in [0, 1), new at each call.
     clock : seconds, from any start.
     pace : gives each request its turn; None where there is no bound.
+    essential : parameters that no request goes without: a model that does not take one of them rejects the request.
 
     Raises
     ------
@@ -69,6 +73,7 @@ class Client(ABC):
         jitter: Callable[[], float],
         clock: Callable[[], float],
         pace: Pace | None = None,
+        essential: frozenset[str] = frozenset(),
     ) -> None:
         self._openai = _openai()
         self._endpoint = endpoint
@@ -76,6 +81,7 @@ class Client(ABC):
         self._jitter = jitter
         self._clock = clock
         self._pace = pace
+        self._essential = essential
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         self._not_taken: frozenset[str] = frozenset()
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -95,7 +101,12 @@ class Client(ABC):
         return self._not_taken
 
     async def ask(
-        self, messages: tuple[Message, ...], parameters: Mapping[str, object], *, tokens: int = 0
+        self,
+        messages: tuple[Message, ...],
+        parameters: Mapping[str, object],
+        *,
+        tokens: int = 0,
+        record: Callable[[Exchange], None] | None = None,
     ) -> tuple[Exchange, ...]:
         """Ask until a reply comes, the question is refused, or the tries are used up.
 
@@ -107,6 +118,7 @@ class Client(ABC):
         messages : the chat so far.
         parameters : what is sent beside them, with the model's name.
         tokens : how many the request and its reply are thought to use, for the pace.
+        record : gets each exchange as soon as it is over, also one that was cancelled or that ends in an error.
 
         Returns
         -------
@@ -124,12 +136,20 @@ class Client(ABC):
         while True:
             async with self._turn(tokens):
                 sent = fitted(parameters, self._not_taken | refused)
-                exchange, failed = await self._try(messages, sent, tokens)
+                began = self._clock()
+                try:
+                    exchange, failed = await self._try(messages, sent, tokens)
+                except (asyncio.CancelledError, UsageError) as error:
+                    if record is not None:
+                        record(_broken_off(messages, sent, error, self._clock() - began))
+                    raise
             exchanges.append(exchange)
+            if record is not None:
+                record(exchange)
             if failed is None:
                 self._not_taken |= refused
                 break
-            if failed.parameter is not None and failed.parameter not in refused:
+            if failed.parameter is not None and failed.parameter not in refused | self._essential:
                 refused |= {failed.parameter}
                 continue
             tries += 1
@@ -281,6 +301,20 @@ class Chat(Client):
         return _answered(reply)
 
 
+def _broken_off(
+    messages: tuple[Message, ...], sent: Mapping[str, object], error: BaseException, seconds: float
+) -> Exchange:
+    """What is known of a request that ended in an error, or that nobody waited for any more."""
+    refused = isinstance(error, UsageError)
+    return Exchange(
+        messages=messages,
+        parameters=sent,
+        problem="rejected" if refused else "timed_out",
+        detail=str(error) if refused else "given up before its reply",
+        seconds=seconds,
+    )
+
+
 def _openai() -> Any:
     with extras.needed_by("asking a language model"):
         return importlib.import_module("openai")
@@ -317,7 +351,9 @@ def _choice(choice: Any) -> Choice:
 
 def _usage(usage: Any) -> TokenUsage | None:
     prompt, completion = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
-    if isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0:
+    if not (isinstance(prompt, int) and isinstance(completion, int)):
+        return None
+    if min(prompt, completion) >= 0 and max(prompt, completion) <= _MOST_TOKENS:
         return TokenUsage(prompt, completion)
     return None
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "developer", "user", "assistant"]
 
 FailureCode = Literal[
     "malformed_reply", "refused", "rejected", "rate_limited", "server_error", "timed_out", "unreachable"
@@ -50,6 +50,11 @@ class Price:
 
     prompt_per_million: Decimal
     completion_per_million: Decimal
+
+    @classmethod
+    def of(cls, prompt: Decimal | None, completion: Decimal | None) -> Price | None:
+        """Return the price of these; None where one of them is not known."""
+        return None if prompt is None or completion is None else cls(prompt, completion)
 
     def cost(self, usage: TokenUsage) -> Decimal:
         """The cost of one exchange, exactly."""

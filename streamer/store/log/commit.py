@@ -8,7 +8,6 @@ policies say.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -67,7 +66,7 @@ def commit_slices(
     Outdated
         When a new decision must not be made any more; see `streamer.store.policies.fence`. Nothing is written then.
     """
-    held, batch_ids, message_ids = _lock_and_draw(connection, slices)
+    held, batch_ids, message_ids = _lock_and_draw(connection, slices, publish=publish)
     kinds: list[list[OutcomeKind]] = []
     due: list[tuple[int, list[Entry]]] = []
     for index, piece in enumerate(slices):
@@ -111,13 +110,10 @@ def commit_slices(
         Step(slices[index].lease, slices[index].expected_offset, slices[index].next_offset, *heads[index])
         for index, _ in due
     ]
-    announced = [
-        (replace(entry.message, id=number, queued=True), entry)
-        for number, entry in zip(message_ids, (entry for entry in entries if entry.message), strict=False)
-        if publish and entry.message is not None
-    ]
+    announced = [(entry.message, entry) for entry in entries if publish and entry.message is not None]
     waiting = [
-        pending_row(message, entry.record.partition, _whose_action(entry)) for message, entry in announced
+        pending_row(number, message, entry.record.partition, _whose_action(entry))
+        for number, (message, entry) in zip(message_ids, announced, strict=False)
     ]
     written: list[tuple[sa.Table, Sequence[Row]]] = [
         (responses, [row for entry in entries for row in entry.responses]),
@@ -136,16 +132,16 @@ def commit_slices(
 
 
 def _lock_and_draw(
-    connection: sa.Connection, slices: Sequence[Slice]
+    connection: sa.Connection, slices: Sequence[Slice], *, publish: bool
 ) -> tuple[dict[Partition, Position], list[int], list[int]]:
-    """Lock the partitions and then draw ids, for at least as many batches and messages as the slices have."""
+    """Lock the partitions and then draw ids, for at least as many batches and, with `publish`, messages as the slices have."""
     outcomes_ = [outcome for piece in slices for outcome in piece.outcomes]
     found, *drawn = execute_all(
         connection,
         [
             locking(connection, [piece.lease.partition for piece in slices]),
             drawing(connection, batches, sum(isinstance(one, Decision) for one in outcomes_)),
-            drawing(connection, pending_messages, len(outcomes_)),
+            drawing(connection, pending_messages, len(outcomes_) if publish else 0),
         ],
     )
     ids = [sorted(number for (number,) in one) for one in drawn]

@@ -22,10 +22,10 @@ _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
 
 
-def pending_row(message: OutboxMessage, source: Partition, batch: int | None) -> dict[str, Any]:
-    """The row of a message that a record of `source` caused; of a decision's action only where it is kept."""
+def pending_row(number: int, message: OutboxMessage, source: Partition, batch: int | None) -> dict[str, Any]:
+    """The row of a message that a record of `source` caused, `number` in the queue; of a decision's action only where it is kept."""
     row: dict[str, Any] = {
-        "id": message.id,
+        "id": number,
         "source_log_id": source.log_id,
         "source_topic": source.topic,
         "source_partition": source.number,

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import DeadLetter, Decision, LabelRevision, OutboxMessage, Redelivery
+from streamer.journal import DeadLetter, Decision, LabelRevision, OutboxMessage, RecordedBatch, Redelivery
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -20,6 +20,7 @@ from streamer.store.db.schema import (
     gates,
     label_revisions,
     label_signatures,
+    responses,
 )
 from streamer.store.log import rows
 
@@ -167,6 +168,23 @@ def stored_decisions(
         )
         for row in found
     }
+
+
+def recorded_batch(connection: sa.Connection, key: BatchKey) -> RecordedBatch | None:
+    """The action of a decided batch, its metadata and its responses' texts; None where it is not decided."""
+    found = connection.execute(
+        sa.select(batches.c.id, batches.c.metadata, decisions.c.action_value)
+        .join_from(batches, decisions, decisions.c.batch == batches.c.id)
+        .where(*(batches.c[name] == value for name, value in zip(_BATCH_KEY, key, strict=True)))
+    ).one_or_none()
+    if found is None or found.action_value is None:
+        return None
+    texts = connection.execute(
+        sa.select(responses.c.response_id, responses.c.text)
+        .where(responses.c.batch == found.id)
+        .order_by(responses.c.position)
+    )
+    return RecordedBatch(found.action_value, found.metadata, {row.response_id: row.text for row in texts})
 
 
 def _some_gate_keeps_no_texts(connection: sa.Connection) -> bool:

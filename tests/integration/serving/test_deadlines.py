@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults.endpoint import action, batch
 from tests.faults.site import wait_until
-from tests.integration.serving.conftest import action, batch
 
 if TYPE_CHECKING:
-    from tests.integration.serving.conftest import Site
+    from tests.faults.endpoint import Site
 
 LONG = "4"
 """Seconds that a step is held up, far longer than the request waits."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
-from tests.integration.serving.conftest import GATE, action, batch, held
+from tests.faults.endpoint import GATE, action, batch, held
 
 if TYPE_CHECKING:
-    from tests.integration.serving.conftest import Site
+    from tests.faults.endpoint import Site
 
 
 def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:

@@ -9,14 +9,15 @@ import jsonschema
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from tests.faults.endpoint import GATE, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
-from tests.integration.serving.conftest import GATE, batch, held
+from tests.integration.serving.model_server import ENCODER, Model
 
 if TYPE_CHECKING:
     import httpx
 
-    from tests.integration.serving.conftest import Site
+    from tests.faults.endpoint import Endpoint, Site
 
 
 def refs(value: Any) -> set[str]:
@@ -30,7 +31,12 @@ def refs(value: Any) -> set[str]:
 
 
 def test_every_address_is_described_and_real_answers_are_as_described(sqlite_site: Site) -> None:
-    endpoint = sqlite_site.serve()
+    sqlite_site.gate("chatty", scorer="gram", encoder=ENCODER)
+    with Model() as model:
+        obey(model.serve(sqlite_site, gates={"chatty": {}}))
+
+
+def obey(endpoint: Endpoint) -> None:
     document = endpoint.client.get("/openapi.json").json()
     assert document["openapi"] == "3.1.0"
     schemas = document["components"]["schemas"]
@@ -48,9 +54,9 @@ def test_every_address_is_described_and_real_answers_are_as_described(sqlite_sit
 
     def obeys(path: str, answer: httpx.Response) -> None:
         operation = document["paths"][path][answer.request.method.lower()]
-        described = operation["responses"][str(answer.status_code)]["content"]
-        ((kind, content),) = described.items()
-        assert answer.headers["content-type"] == kind
+        responses = operation["responses"]
+        described = responses.get(str(answer.status_code)) or responses["default"]
+        content = described["content"][answer.headers["content-type"]]
         whole = {"$ref": f"urn:document{content['schema']['$ref']}"}
         jsonschema.Draft202012Validator(whole, registry=registry).validate(answer.json())
         answered.add((operation["operationId"], answer.status_code))
@@ -67,6 +73,10 @@ def test_every_address_is_described_and_real_answers_are_as_described(sqlite_sit
     obeys(f"{of}/labels", endpoint.client.post(f"{mine}/labels", json=[label]))
     obeys(of, endpoint.client.get(mine))
     obeys(of, endpoint.client.get("/v1/gates/nobody"))
+    chat = {"model": "gate/chatty", "messages": [{"role": "user", "content": "Where?"}]}
+    obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=chat))
+    obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=chat | {"n": 2}))
+    obeys("/v1/models", endpoint.client.get("/v1/models"))
     assert {operation for operation, status in answered if status == 200} == {
         one["operationId"] for one in operations
     }

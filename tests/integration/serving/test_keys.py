@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.client import Client
 from streamer.security.api_keys import MOST_SECONDS_OLD, Rate
+from tests.faults.endpoint import GATE, action, batch, held
 from tests.faults.site import wait_until
-from tests.integration.serving.conftest import GATE, action, batch, held
 
 if TYPE_CHECKING:
-    from tests.integration.serving.conftest import Endpoint, Site
+    from tests.faults.endpoint import Endpoint, Site
 
 LABEL = {
     "batch_id": "b-1",

@@ -2,73 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
+from tests.faults.callers import Callers, agree, ask_all_again, heard
+from tests.faults.endpoint import PATIENCE, action, batch, held
 from tests.faults.site import wait_until
-from tests.integration.serving.conftest import GATE, PATIENCE, action, batch, held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.serving.conftest import Endpoint, Site
+    from tests.faults.endpoint import Site
     from tests.services.postgres import PostgresServer
-
-
-class Clients:
-    """Several clients that ask one endpoint until it is gone, and remember what they were told."""
-
-    def __init__(self, endpoint: Endpoint, *, count: int = 6, each: int = 1000) -> None:
-        self.told: dict[str, httpx.Response] = {}
-        self.asked: set[str] = set()
-        self._endpoint, self._each = endpoint, each
-        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in range(count)]
-        for thread in self._threads:
-            thread.start()
-
-    def _run(self, client: int) -> None:
-        with httpx.Client(base_url=self._endpoint.base, timeout=PATIENCE) as session:
-            for number in range(self._each):
-                name = f"b-{client}-{number}"
-                self.asked.add(name)
-                try:
-                    self.told[name] = session.post(
-                        f"/v1/gates/{GATE}/decisions", json=batch(name, score=0.9 if number % 3 else 0.1)
-                    )
-                except httpx.TransportError:
-                    return
-
-    def wait(self) -> None:
-        for thread in self._threads:
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
-
-
-def agree(site: Site, told: dict[str, httpx.Response]) -> None:
-    """Every decision that was told is on record as it was told, and nothing that was told to hold is a ship there."""
-    recorded = site.recorded()
-    for name, answer in told.items():
-        if answer.status_code == 200:
-            assert recorded[name] == answer.content
-        elif name in recorded:
-            assert b'"action":"ship"' not in recorded[name]
-    site.check()
-
-
-def ask_all_again(endpoint: Endpoint, clients: Clients) -> None:
-    """Everything that was asked for is decided, and as it was told."""
-    for name in sorted(clients.asked):
-        number = int(name.rpartition("-")[2])
-        answer = endpoint.ask(batch(name, score=0.9 if number % 3 else 0.1))
-        assert action(answer)["action"] == ("ship" if number % 3 else "abstain")
-        if name in clients.told:
-            assert answer.content == clients.told[name].content
 
 
 # Leases are the first transaction of a process.
@@ -85,23 +35,21 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_each_step_with_requests_in_flight(site: Site, point: str) -> None:
     endpoint = site.serve(STREAMER_FAILPOINTS=f"{point}=kill@6")
-    clients = Clients(endpoint)
-    clients.wait()
-    endpoint.wait_until_killed()
-    agree(site, clients.told)
-    ask_all_again(site.serve(), clients)
-    agree(site, clients.told)
+    with Callers([endpoint.base]) as callers:
+        endpoint.wait_until_killed()
+    agree(site, callers.said)
+    ask_all_again(site.serve(), callers, most=200)
+    agree(site, callers.said)
 
 
 def test_killed_at_any_moment(site: Site) -> None:
-    for moment in (0.05, 0.2, 0.5):
+    for seed, moment in enumerate((0.05, 0.2, 0.5)):
         endpoint = site.serve()
-        clients = Clients(endpoint)
-        time.sleep(moment)
-        endpoint.kill()
-        clients.wait()
-        agree(site, clients.told)
-    ask_all_again(site.serve(), clients)
+        with Callers([endpoint.base], seed=seed, ours=1) as callers:
+            time.sleep(moment)
+            endpoint.kill()
+        agree(site, callers.said)
+    ask_all_again(site.serve(), callers, most=200)
 
 
 def test_a_stop_answers_what_was_taken(site: Site) -> None:
@@ -115,7 +63,7 @@ def test_a_stop_answers_what_was_taken(site: Site) -> None:
         assert not endpoint.unready()
         assert endpoint.terminate() == 0
         assert action(asked.result())["action"] == "ship"
-    agree(site, {"b-1": asked.result()})
+    agree(site, [heard("b-1", asked.result())])
 
 
 def test_an_instance_whose_number_another_took_ends_and_says_so(site: Site) -> None:
@@ -126,7 +74,7 @@ def test_an_instance_whose_number_another_took_ends_and_says_so(site: Site) -> N
     held(told["b-2"], 503, "unavailable")
     assert first.process.wait(PATIENCE) == 70
     told["b-3"] = second.ask(batch("b-3"))
-    agree(site, told)
+    agree(site, itertools.starmap(heard, told.items()))
     assert action(second.ask(batch("b-2")))["action"] == "ship"
 
 
@@ -156,7 +104,7 @@ def test_past_the_bound_on_what_waits_it_refuses(site: Site) -> None:
     for answer in refused:
         held(answer, 429, "overloaded")
         assert int(answer.headers["retry-after"]) > 0
-    agree(site, {f"b-{number}": answer for number, answer in enumerate(answers)})
+    agree(site, [heard(f"b-{number}", answer) for number, answer in enumerate(answers)])
     assert {action(endpoint.ask(batch(f"b-{number}")))["action"] for number in range(8)} == {"ship"}
 
 
@@ -201,11 +149,11 @@ def test_without_its_database_it_says_hold_and_ships_nothing_that_it_told_to_hol
     site.engine.dispose()
     wait_until(lambda: endpoint.ask(batch("after")).status_code == 200, "decisions again")
     wait_until(lambda: not endpoint.unready(), "ready again")
-    agree(site, told)
+    agree(site, itertools.starmap(heard, told.items()))
     # What was taken stays held; what was not is decided when it is asked for again.
     assert {action(endpoint.ask(batch(name)))["reason"] for name in names} <= {"deadline_passed", "scored"}
     assert action(endpoint.ask(batch("b-9")))["action"] == "ship"
-    agree(site, {"b-0": told["b-0"]})
+    agree(site, [heard("b-0", told["b-0"])])
 
 
 def test_a_frozen_process_ships_nothing_past_a_deadline(site: Site) -> None:
@@ -218,4 +166,4 @@ def test_a_frozen_process_ships_nothing_past_a_deadline(site: Site) -> None:
         endpoint.process.send_signal(signal.SIGCONT)
         told = asked.result()
     assert action(told)["reason"] == "deadline_passed"
-    agree(site, {"b-1": told})
+    agree(site, [heard("b-1", told)])

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from tests.faults.endpoint import GATE, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
-from tests.integration.serving.conftest import GATE, batch, held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.serving.conftest import Site
+    from tests.faults.endpoint import Site
     from tests.services.kafka import KafkaBroker
 
 
@@ -23,18 +23,9 @@ if TYPE_CHECKING:
 def test_a_gate_is_fed_both_ways_at_once(
     kafka_broker: KafkaBroker, topic_prefix: str, migrated_postgres_url: str, new_site: Callable[..., Site]
 ) -> None:
-    topics = [
-        f"{topic_prefix}{name}"
-        for name in ("responses", "labels", "actions", "thresholds", "dead-letters", "alerts")
-    ]
-    for topic in topics:
-        kafka_broker.create_topic(topic)
     site = new_site(migrated_postgres_url)
-    site.settings = {
-        "STREAMER_KAFKA_BOOTSTRAP_SERVERS": kafka_broker.bootstrap,
-        "STREAMER_KAFKA_TOPIC_PREFIX": topic_prefix,
-        "STREAMER_KAFKA_GROUP_ID": topic_prefix,
-    }
+    site.with_kafka(kafka_broker, topic_prefix)
+    responses, actions = (f"{topic_prefix}{name}" for name in ("responses", "actions"))
     endpoint = site.serve(kafka=True)
     told = {"b-http": endpoint.ask(batch("b-http")).content}
     own = {"STREAMER_DATABASE_URL": site.url, "STREAMER_ENCODER_NAME": "none"}
@@ -44,12 +35,12 @@ def test_a_gate_is_fed_both_ways_at_once(
         producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, acks="all")
         for name in ("b-kafka", "b-http"):
             event = {"schema": "streamer.responses.v1", "gate": GATE} | batch(name)
-            producer.send(topics[0], json.dumps(event).encode()).get(timeout=240)
+            producer.send(responses, json.dumps(event).encode()).get(timeout=240)
         producer.close()
-        wait_until(lambda: len(site.outcomes(topics[0])) == 2, "the worker has both")
+        wait_until(lambda: len(site.outcomes(responses)) == 2, "the worker has both")
     finally:
         worker.close()
-    assert sorted(site.outcomes(topics[0])) == ["decision", "duplicate"]
+    assert sorted(site.outcomes(responses)) == ["decision", "duplicate"]
     again = endpoint.ask(batch("b-kafka"))
     assert again.headers["idempotent-replayed"] == "true"
     told["b-kafka"] = again.content
@@ -58,7 +49,7 @@ def test_a_gate_is_fed_both_ways_at_once(
     waiting = "SELECT count(*) FROM pending_messages WHERE source_log_id = 'http'"
     wait_until(lambda: site.rows(waiting) == [(0,)], "the relay has published")
     consumer = KafkaConsumer(
-        topics[2],
+        actions,
         bootstrap_servers=kafka_broker.bootstrap,
         auto_offset_reset="earliest",
         consumer_timeout_ms=3000,

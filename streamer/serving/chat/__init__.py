@@ -1,0 +1,1 @@
+"""`POST /v1/chat/completions`: answers sampled from a gate's upstream, decided like any batch, and one of them returned."""

@@ -1,0 +1,163 @@
+"""What a caller gets, in OpenAI's forms: a completion, the same as server-sent events, or an error."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from streamer.events.actions import decode_action
+from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
+
+if TYPE_CHECKING:
+    from streamer.events.actions import ActionsV1
+    from streamer.journal import RecordedBatch
+    from streamer.serving.chat.request import ChatRequest
+    from streamer.serving.chat.upstream import Upstream
+    from streamer.serving.problems import Problem
+
+_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_FINISHED: Final = ("stop", "length")
+_HELD: Final = "content_filter"
+
+
+def answer(batch: RecordedBatch, upstream: Upstream, request: ChatRequest, *, again: bool) -> Response:
+    """Return a recorded decision as the caller asked for it.
+
+    Parameters
+    ----------
+    again : it was recorded before this request came.
+
+    Raises
+    ------
+    ChatProblem
+        When the texts of the batch were erased.
+    """
+    if batch.metadata is None:
+        raise ChatProblem(
+            410,
+            "erased",
+            "this was answered before, and its texts were erased since; use another Idempotency-Key",
+        )
+    action = decode_action(batch.action)
+    sampling: Any = batch.metadata["sampling"]
+    shown = _shown(action, upstream)
+    told = _told(action, batch, sampling, shown)
+    headers = {
+        "x-request-id": action.batch_id,
+        "x-streamer-batch-id": action.batch_id,
+        "x-streamer-action": action.action,
+        "x-streamer-policy-version": str(action.policy.version),
+    } | ({"idempotent-replayed": "true"} if again else {})
+    if shown is None and upstream.hold_status is not None:
+        # A client that asks again on its own would pay for other answers.
+        return _error(
+            upstream.hold_status, "held", action.reason, upstream.hold_message, told,
+            headers=headers | {"x-should-retry": "false"},
+        )  # fmt: skip
+    text, finish_reason = upstream.hold_message, _HELD
+    if shown is not None:
+        place = [one.id for one in action.responses].index(shown)
+        text = batch.texts[shown] or ""
+        reason = sampling["finish_reasons"][place]
+        finish_reason = reason if reason in _FINISHED else _FINISHED[0]
+    whole = {
+        "id": f"chatcmpl-{action.action_id}",
+        "created": int(action.decided_at.timestamp()),
+        "model": f"{MODEL_PREFIX}{action.gate}",
+        "streamer": told,
+    }
+    usage = {
+        "prompt_tokens": sampling["input_tokens"],
+        "completion_tokens": sampling["output_tokens"],
+        "total_tokens": sampling["input_tokens"] + sampling["output_tokens"],
+    }
+    if request.stream:
+        events = _events(whole, text, finish_reason, usage if request.usage_chunk else None)
+        return Response(
+            events, headers=headers | {"cache-control": "no-store"}, media_type="text/event-stream"
+        )
+    choice = {
+        "index": 0,
+        "finish_reason": finish_reason,
+        "logprobs": None,
+        "message": {"role": "assistant", "content": text, "refusal": None},
+    }
+    body = whole | {"object": "chat.completion", "choices": [choice], "usage": usage}
+    return Response(msgspec.json.encode(body), headers=headers, media_type="application/json")
+
+
+def error(problem: Problem) -> Response:
+    """Return a problem in OpenAI's form."""
+    kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
+    headers = {} if problem.retry is None else {"retry-after": str(math.ceil(problem.retry))}
+    if problem.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if problem.status == 409:
+        headers["x-should-retry"] = "false"  # clients take it for a lock, and the first decision stands
+    return _error(
+        problem.status,
+        kind,
+        problem.code,
+        problem.detail,
+        {"action": "abstain"},
+        param=problem.param if isinstance(problem, ChatProblem) else None,
+        headers=headers,
+    )
+
+
+def _shown(action: ActionsV1, upstream: Upstream) -> str | None:
+    """The id of the response that the caller gets; None: it gets none."""
+    if action.enforced:
+        return action.selected if action.action == "ship" else None
+    return action.responses[0].id if upstream.in_shadow == "first" and action.responses else None
+
+
+def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | None) -> dict[str, Any]:
+    """The decision, in the member `streamer` of whatever the caller gets."""
+    return {
+        "gate": action.gate,
+        "batch_id": action.batch_id,
+        "action": action.action,
+        "reason": action.reason,
+        "enforced": action.enforced,
+        "selected": action.selected,
+        "shown": shown,
+        "policy_version": action.policy.version,
+        "upstream": (batch.metadata or {})["upstream"],
+        "problem": sampling["problem"],
+        "calls": len(sampling["calls"]),
+        "cost": sampling["cost"],
+    }
+
+
+def _events(whole: dict[str, Any], text: str, finish_reason: str, usage: dict[str, int] | None) -> bytes:
+    deltas: list[tuple[dict[str, str], str | None]] = [
+        ({"role": "assistant", "content": ""}, None),
+        ({"content": text}, None),
+        ({}, finish_reason),
+    ]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]}
+        for delta, reason in deltas
+    ]
+    if usage is not None:
+        chunks = [chunk | {"usage": None} for chunk in chunks] + [{"choices": [], "usage": usage}]
+    events = [msgspec.json.encode(whole | {"object": "chat.completion.chunk"} | chunk) for chunk in chunks]
+    return b"".join(b"data: " + event + b"\n\n" for event in (*events, b"[DONE]"))
+
+
+def _error(
+    status: int,
+    kind: str,
+    code: str,
+    message: str,
+    told: dict[str, Any],
+    *,
+    param: str | None = None,
+    headers: dict[str, str],
+) -> Response:
+    body = {"error": {"message": message, "type": kind, "param": param, "code": code, "streamer": told}}
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")

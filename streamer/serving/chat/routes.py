@@ -1,0 +1,107 @@
+"""The addresses of OpenAI's protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamer.errors import BadMessage
+from streamer.events import codes
+from streamer.serving import requests
+from streamer.serving.chat.answer import answer, error
+from streamer.serving.chat.request import MODEL_PREFIX, read
+from streamer.serving.problems import Problem, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from starlette.requests import Request
+
+    from streamer.serving.authorize import Authorize
+    from streamer.serving.chat.counter import ChatCounter
+    from streamer.serving.deadlines import Deadline
+    from streamer.serving.desk import Desk
+
+
+def chat_routes(
+    counter: ChatCounter,
+    desk: Desk,
+    authorize: Authorize,
+    *,
+    deadline: Callable[[Request], tuple[Deadline, datetime]],
+    most_bytes: int,
+    longest: float,
+) -> list[Route]:
+    """Make the routes.
+
+    Parameters
+    ----------
+    deadline : of a request that comes now; raises `Problem`.
+    most_bytes, longest : of a body, and seconds in which it has to come.
+    """
+
+    async def complete(request: Request) -> Response:
+        _admitted(authorize.enter(request))
+        until, now = deadline(request)
+        asked = read(await requests.body(request, most_bytes, longest))
+        _admitted(await authorize(request, asked.gate, "decide"))
+        done = await counter.complete(
+            asked,
+            until,
+            idempotency_key=requests.idempotency_key(request),
+            headers=requests.trace(request),
+            timestamp_ms=int(now.timestamp() * 1000),
+        )
+        found = answer(done.batch, counter.samplers[asked.gate].upstream, asked, again=done.again)
+        found.headers.update(requests.applied(request, until))
+        return found
+
+    async def models(request: Request) -> Response:
+        _admitted(authorize.enter(request))
+        found = []
+        for gate in sorted(counter.samplers):
+            if not authorize.sees(request, gate):
+                continue
+            try:
+                policy = await desk.policy(gate)
+            except Problem as problem:
+                if problem.code != codes.UNKNOWN_GATE:
+                    raise
+                continue  # configured, and not created yet
+            found.append(
+                {
+                    "id": f"{MODEL_PREFIX}{gate}",
+                    "object": "model",
+                    "created": int(policy.valid_from.timestamp()),
+                    "owned_by": counter.samplers[gate].upstream.id,
+                }
+            )
+        return Response(msgspec.json.encode({"object": "list", "data": found}), media_type="application/json")
+
+    return [
+        Route("/v1/chat/completions", _in_openais_form(complete), methods=["POST"]),
+        Route("/v1/models", _in_openais_form(models), methods=["GET"]),
+    ]
+
+
+def _admitted(problem: Problem | None) -> None:
+    if problem is not None:
+        raise problem
+
+
+def _in_openais_form(
+    handle: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answered(request: Request) -> Response:
+        try:
+            return await handle(request)
+        except Problem as problem:
+            return error(problem)
+        except BadMessage as bad:
+            return error(refused(bad.code, bad.detail))
+
+    return answered

@@ -1,0 +1,157 @@
+"""Asks an upstream for a request's answers: all of them or none, until a deadline, with a record of every call."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import structlog
+
+from streamer.errors import UsageError
+from streamer.labels.llm.client import Chat
+from streamer.labels.llm.record import Exchange, Message, cost_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamer.labels.llm.record import Choice, FailureCode
+    from streamer.serving.chat.upstream import Upstream
+
+log = structlog.get_logger(__name__)
+
+_ESSENTIAL: Final = frozenset({"temperature", "top_p"})
+"""Without one of these the answers would be those of other settings than the upstream's."""
+
+
+class Sampled(NamedTuple):
+    """What came: as many answers as the upstream's settings say, or none and the problem; and every call."""
+
+    answers: tuple[Choice, ...]
+    problem: FailureCode | None
+    calls: tuple[Exchange, ...]
+
+
+class Sampler:
+    """Samples from one upstream. For one event loop; call `close` at the end.
+
+    Parameters
+    ----------
+    max_text_bytes : most bytes of UTF-8 in one answer.
+
+    Raises
+    ------
+    UsageError : the extra ``judge`` is not installed.
+    """
+
+    def __init__(self, upstream: Upstream, *, max_text_bytes: int) -> None:
+        self.upstream: Final = upstream
+        self._max_text_bytes = max_text_bytes
+        self._chat = Chat(
+            upstream, sleep=asyncio.sleep, jitter=random.random, clock=time.monotonic, essential=_ESSENTIAL
+        )
+
+    async def sample(self, messages: tuple[Message, ...], *, until: float) -> Sampled:
+        """Ask for all answers to these messages, until that time on the event loop's clock."""
+        if self.upstream.system_prompt is not None:
+            messages = (Message("system", self.upstream.system_prompt), *messages)
+        calls: list[Exchange] = []
+        answers: list[Choice] = []
+        try:
+            async with asyncio.timeout_at(until):
+                problem = await self._fill(messages, answers, calls.append)
+        except TimeoutError:
+            problem = "timed_out"
+        if problem is not None:
+            # What an upstream says of a request may quote it: that is for the record alone.
+            log.warning("chat.not_sampled", upstream=self.upstream.id, problem=problem, calls=len(calls))
+            answers.clear()
+        return Sampled(tuple(answers[: self.upstream.answers]), problem, tuple(calls))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._chat.close()
+
+    async def _fill(
+        self, messages: tuple[Message, ...], answers: list[Choice], record: Callable[[Exchange], None]
+    ) -> FailureCode | None:
+        """Add answers until there are enough; return what went wrong.
+
+        An upstream that gives fewer than requested gets another request for the rest, and none is larger than what it gave.
+        """
+        at_once = self.upstream.per_request or self.upstream.answers
+        while (missing := self.upstream.answers - len(answers)) > 0:
+            sizes = [min(at_once, missing - start) for start in range(0, missing, at_once)]
+            replies = await asyncio.gather(*(self._ask(messages, size, record) for size in sizes))
+            for choices, problem in replies:
+                if problem is not None:
+                    return problem
+                answers.extend(choices)
+            at_once = min(at_once, max(len(choices) for choices, _ in replies))
+        return None
+
+    async def _ask(
+        self, messages: tuple[Message, ...], size: int, record: Callable[[Exchange], None]
+    ) -> tuple[tuple[Choice, ...], FailureCode | None]:
+        parameters = self.upstream.parameters | ({"n": size} if size > 1 else {})
+        try:
+            *_, last = await self._chat.ask(messages, parameters, record=record)
+        except UsageError as error:
+            log.error("chat.upstream_refuses", upstream=self.upstream.id, reason=str(error))
+            return (), "rejected"
+        if last.problem is not None:
+            return (), last.problem
+        for choice in last.choices:
+            if choice.refusal is not None:
+                return (), "refused"
+            if not self._storable(choice.text):
+                return (), "malformed_reply"
+        return last.choices, None
+
+    def _storable(self, text: str) -> bool:
+        """Whether an event can hold this answer as it is."""
+        try:
+            return "\0" not in text and len(text.encode()) <= self._max_text_bytes
+        except UnicodeEncodeError:
+            return False
+
+
+def sampling_record(sampled: Sampled, upstream: Upstream, request: bytes) -> dict[str, Any]:
+    """Return what is kept with a batch of how its answers came about, as plain JSON values.
+
+    Parameters
+    ----------
+    request : SHA-256 of the messages.
+    """
+    counted = [call.usage for call in sampled.calls if call.usage is not None]
+    return {
+        "request": request.hex(),
+        "settings": upstream.settings,
+        "problem": sampled.problem,
+        "finish_reasons": [answer.finish_reason for answer in sampled.answers],
+        "input_tokens": sum(usage.prompt for usage in counted),
+        "output_tokens": sum(usage.completion for usage in counted),
+        "cost": _cost(sampled.calls, upstream),
+        "calls": [_call(call, upstream) for call in sampled.calls],
+    }
+
+
+def _call(call: Exchange, upstream: Upstream) -> dict[str, Any]:
+    return {
+        "parameters": dict(call.parameters),
+        "model": call.model,
+        "fingerprint": call.fingerprint,
+        "answers": len(call.choices),
+        "input_tokens": None if call.usage is None else call.usage.prompt,
+        "output_tokens": None if call.usage is None else call.usage.completion,
+        "cost": _cost((call,), upstream),
+        "problem": call.problem,
+        "detail": call.detail,
+        "seconds": round(call.seconds, 3),
+    }
+
+
+def _cost(calls: tuple[Exchange, ...], upstream: Upstream) -> float | None:
+    cost = cost_of(calls, upstream.price)
+    return None if cost is None else float(cost)

@@ -1,0 +1,88 @@
+"""The model behind a gate: where it is, how its answers are sampled, and what a caller gets where none ships."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
+from streamer.signing.canonical_json import canonical_json
+
+if TYPE_CHECKING:
+    from streamer.labels.llm.record import Price
+
+InShadow = Literal["hold", "first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream(ChatEndpoint):
+    """A `ChatEndpoint` with what decides the distribution of its answers.
+
+    Attributes
+    ----------
+    answers : how many are sampled for each request, >= 2; never fewer.
+    per_request : most answers in one request, >= 1; None: all in one.
+    temperature, top_p, max_tokens : sent with each request; None: not sent.
+    token_limit_name : newer models of OpenAI want ``max_completion_tokens``.
+    system_prompt : put before the caller's messages; None: the caller's own system messages are taken.
+    price : None: costs are unknown.
+    hold_message : what the caller gets where no answer ships.
+    hold_status : HTTP status of a hold, in 400..599; None: a completion whose `finish_reason` is ``content_filter``.
+    in_shadow : what a gate in shadow mode answers: the hold message, or the first answer.
+
+    Raises
+    ------
+    UsageError : a value is out of its range.
+    """
+
+    whose: ClassVar[str] = "the upstream's"
+
+    answers: int = 10
+    per_request: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    token_limit_name: TokenLimitName = "max_tokens"  # noqa: S105
+    system_prompt: str | None = None
+    price: Price | None = None
+    hold_message: str = "No answer can be given to this at the moment."
+    hold_status: int | None = None
+    in_shadow: InShadow = "hold"
+
+    def __post_init__(self) -> None:
+        ChatEndpoint.__post_init__(self)
+        self._require(
+            ("answers", self.answers, self.answers >= 2),
+            ("per_request", self.per_request, self.per_request is None or self.per_request >= 1),
+        )
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What is sent with each request beside the messages, without `n`."""
+        chosen = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            self.token_limit_name: self.max_tokens,
+        }
+        return {"model": self.model} | {name: value for name, value in chosen.items() if value is not None}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides how answers come about, for the record; the system prompt by its SHA-256."""
+        prompt = self.system_prompt
+        return {
+            "base_url": self.base_url,
+            "model": self.model,
+            "answers": self.answers,
+            "per_request": self.per_request,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_tokens,
+            "system_prompt_sha256": None if prompt is None else hashlib.sha256(prompt.encode()).hexdigest(),
+        }
+
+    @property
+    def id(self) -> str:
+        """The model's name and the first 8 hexadecimal digits of the SHA-256 of the canonical JSON of `settings`."""
+        return f"{self.model}@{hashlib.sha256(canonical_json(self.settings)).hexdigest()[:8]}"

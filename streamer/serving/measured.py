@@ -1,0 +1,57 @@
+"""Requests, counted and timed by their route's template and by status: nothing that a caller chooses is a label."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from starlette.routing import Route
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+NO_ROUTE: Final = "none"
+"""Of requests to addresses that there are not."""
+
+
+class Requests(Protocol):
+    """Counts requests. Returns at once and never raises."""
+
+    def expect_requests(self, route: str) -> None:
+        """Start a route's counters at zero."""
+        ...
+
+    def observe_request(self, route: str, status: int | None, seconds: float) -> None:
+        """A request was answered, to its end; `status` is None when nothing of an answer was sent."""
+        ...
+
+
+def measured(app: Starlette, requests: Requests) -> ASGIApp:
+    """Return the application, whose requests are reported to `requests`."""
+    for route in (*(_template(one) for one in app.routes), NO_ROUTE):
+        requests.expect_requests(route)
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status: int | None = None
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await app(scope, receive, watched)
+        finally:
+            requests.observe_request(_template(scope.get("route")), status, time.perf_counter() - began)
+
+    return run
+
+
+def _template(route: object) -> str:
+    return route.path_format if isinstance(route, Route) else NO_ROUTE

@@ -1,0 +1,52 @@
+"""What requests have in common: a bounded body, the key of a repeat, the trace."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from streamer.serving.problems import Problem, refused
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from streamer.journal import Headers
+    from streamer.serving.deadlines import Deadline
+
+_TRACE: Final = ("traceparent", "tracestate")
+
+
+async def body(request: Request, most: int, seconds: float) -> bytes:
+    """Read a body of JSON. Raises `Problem` for one of another type, or beyond `most` bytes, or not there within `seconds`."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # Nor could a page of another origin send this without asking first.
+        raise Problem(415, "bad_media_type", "send the header Content-Type: application/json")
+    found = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > most:
+                    raise refused("too_large", f"the body is larger than {most} bytes")
+    except TimeoutError:
+        raise Problem(408, "bad_request", f"the body did not come within {seconds:g} s") from None
+    return bytes(found)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """Return the header as it was meant: with quotes it is a string of RFC 8941."""
+    key = request.headers.get("idempotency-key")
+    return None if key is None else key.removeprefix('"').removesuffix('"')
+
+
+def trace(request: Request) -> Headers:
+    """Return the headers of a trace, for the record."""
+    return tuple(
+        (name, request.headers[name].encode("latin-1")) for name in _TRACE if name in request.headers
+    )
+
+
+def applied(request: Request, deadline: Deadline) -> dict[str, str]:
+    """Return the header that says which time was granted, where one was asked for."""
+    return {"preference-applied": f"wait={deadline.seconds:g}"} if "prefer" in request.headers else {}

@@ -1,0 +1,135 @@
+"""What a worker and the HTTP service are both made of: policies, the encoder, metrics and health, small chores."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streamer.wiring.audit import checkpointer
+from streamer.wiring.encoders import encoder
+from streamer.wiring.parts import limits, now
+from streamer.wiring.policy_keys import policy_keys
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping
+
+    from streamer.deciding.policy_book import PolicyBook
+    from streamer.events.alerts import AlertsV1
+    from streamer.journal import Partition
+    from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.settings.settings import Settings
+    from streamer.signing.policies import Refusal
+    from streamer.store import Store
+    from streamer.stream.health import WorkerHealth
+    from streamer.stream.housekeeping import Housekeeping
+    from streamer.telemetry.http import TelemetryServer
+    from streamer.telemetry.metrics import Metrics
+
+
+def telemetry(
+    settings: Settings, metrics: Metrics, health: WorkerHealth, *, part: str, loaded: threading.Event
+) -> TelemetryServer:
+    """Serve metrics and health on the settings' address; `part` is called unready until `loaded`. Raises `UsageError`."""
+    from streamer.telemetry.http import TelemetryServer
+
+    return TelemetryServer(
+        metrics.exposition,
+        alive=lambda: {} if health.alive else {part: "stopping"},
+        ready=lambda: health.unready() if loaded.is_set() else ["the encoder is being loaded"],
+        stuck=health.stuck,
+        host=settings.http.host,
+        port=settings.http.port,
+    )
+
+
+def policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:
+    """Return the newest policies that the settings' keys trust, empty before it is refreshed."""
+    from streamer.deciding.policy_book import PolicyBook
+    from streamer.deciding.trusted_policies import TrustedPolicies
+
+    return PolicyBook(
+        TrustedPolicies(
+            store.policies,
+            policy_keys(settings),
+            on_refused=lambda gate, _version, reason: metrics.count_refused_policy(gate, reason),
+            raise_alert=partial(_raise_refused_policy, store.alerts.raise_),
+            now=now,
+        ),
+        limits=limits(settings),
+        on_change=lambda active: metrics.observe_policy(active.policy),
+        on_rejected=lambda _code: metrics.count_rejected_policy_event(),
+    )
+
+
+def loaded_encoder(settings: Settings, metrics: Metrics, health: WorkerHealth) -> CachedEncoder | None:
+    """Return the settings' encoder, its figures shown among the metrics; None where they name none."""
+    from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
+
+    cached = encoder(settings, in_worker=True, report_status=partial(health.part, "encoder"))
+    if cached is None:
+        return None
+    counts = (lambda: cached.encoded_texts, lambda: cached.cache_hits)
+    asked = cached.encoder
+    if isinstance(asked, EndpointEncoder):
+        metrics.watch_encoder(*counts, lambda: asked.tokens, lambda: float(asked.cost or 0))
+    else:
+        metrics.watch_encoder(*counts)
+    return cached
+
+
+def housekeeping(
+    settings: Settings,
+    store: Store,
+    metrics: Metrics,
+    health: WorkerHealth,
+    book: PolicyBook,
+    *,
+    chore: Callable[[], None],
+) -> Housekeeping:
+    """Begin the chores of a process that decides, and `chore` with them."""
+    from streamer.stream.housekeeping import Housekeeping
+
+    return Housekeeping(
+        refresh_policies=book.refresh,
+        reports=store.reports,
+        show=partial(_show_figures, metrics, health),
+        chore=chore,
+        checkpoint=None if settings.audit.private_key is None else checkpointer(settings, store).run_if_due,
+    )
+
+
+def _show_figures(
+    metrics: Metrics, health: WorkerHealth, pending: int, heights: Mapping[Partition, int]
+) -> None:
+    """Show what only SQL knows."""
+    metrics.set_outbox_pending(pending)
+    for partition, height in heights.items():
+        # The others belong to other workers, or to an earlier log with the same names.
+        if health.reads(partition):
+            metrics.set_chain_height(partition.topic, partition.number, height)
+
+
+def _raise_refused_policy(
+    raise_: Callable[[AlertsV1], bool], gate: str, version: int, reason: Refusal, kept: int | None
+) -> None:
+    """Raise the alert; however many workers refuse a policy, and however often they start, it is raised once."""
+    from streamer.events.alerts import alert
+    from streamer.signing.policies import REFUSAL_TEXTS
+
+    goes_on = (
+        "Workers hold everything: no policy of this gate is good."
+        if kept is None
+        else f"Workers continue with policy {kept}."
+    )
+    raise_(
+        alert(
+            gate,
+            "policy_refused",
+            f"version {version}",
+            message=f"Policy {version} of gate {gate} is refused: {REFUSAL_TEXTS[reason]}. {goes_on} See docs/security.md.",
+            raised_at=now(),
+            details={"version": version, "reason": reason, "kept": kept},
+            policy_version=kept,
+        )
+    )

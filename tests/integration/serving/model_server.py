@@ -1,0 +1,80 @@
+"""A model on loopback that the endpoint samples from and embeds with: agreeing answers ship, differing ones are held."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.faults.endpoint import Endpoint, Site
+
+ENCODER = "openai:small@64"
+ANSWERS = 4
+KEY = "sk-nobody-may-read-this"
+AGREED = "It left the depot this morning."
+
+
+def agreeing(request: ChatRequest) -> ChatReply:
+    """As many answers as were asked for, all alike."""
+    return ChatReply(AGREED, further=[AGREED] * (request.body.get("n", 1) - 1))
+
+
+def differing(request: ChatRequest) -> ChatReply:
+    """As many, no two alike."""
+    first, *others = (f"Perhaps number {request.number}.{one}." for one in range(request.body.get("n", 1)))
+    return ChatReply(first, further=others)
+
+
+class Model(OpenAIServer):
+    """Answers `reply`, and embeds: texts that differ are nearly orthogonal."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer_or_embed)
+        self.reply: Callable[[ChatRequest], ChatReply] = agreeing
+
+    def _answer_or_embed(self, request: ChatRequest) -> ChatReply:
+        if request.path.endswith("/chat/completions"):
+            return self.reply(request)
+        return embeddings(request, [_vector(text) for text in request.inputs])
+
+    @property
+    def asked(self) -> list[ChatRequest]:
+        """The requests for answers."""
+        return [one for one in self.requests if one.path.endswith("/chat/completions")]
+
+    def serve(
+        self,
+        site: Site,
+        *arguments: str,
+        gates: Mapping[str, Mapping[str, Any]] | None = None,
+        failpoints: str = "",
+        **settings: Any,
+    ) -> Endpoint:
+        """An endpoint whose gate `bot` has this upstream, or where each of these gates has, with settings of its own."""
+        upstream = {
+            "base_url": self.url,
+            "model": "small",
+            "key_variable": "MODEL_KEY",
+            "answers": ANSWERS,
+            "tries": 1,
+            "price_per_million_input": "0.5",
+            "price_per_million_output": "2",
+        } | settings
+        upstreams = {gate: upstream | own for gate, own in (gates or {"bot": {}}).items()}
+        return site.serve(
+            *arguments,
+            STREAMER_UPSTREAMS=json.dumps(upstreams),
+            STREAMER_ENCODER_NAME="openai:small",
+            STREAMER_ENCODER_BASE_URL=self.url,
+            STREAMER_FAILPOINTS=failpoints,
+            MODEL_KEY=KEY,
+        )
+
+
+def _vector(text: str) -> list[float]:
+    return [one - 127.5 for one in hashlib.shake_256(text.encode()).digest(64)]

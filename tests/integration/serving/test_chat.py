@@ -1,0 +1,738 @@
+"""`POST /v1/chat/completions` as the package `openai` sees it: what ships, what is held, and that a repeat costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import openai
+import pytest
+
+from streamer.gates.settings import GateSettings
+from streamer.store import prune
+from tests.faults.endpoint import GATE, PATIENCE, Site
+from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, KEY, Model, agreeing, differing
+from tests.integration.serving.test_keys import asks_for_keys, key
+from tests.services.openai_server import ChatReply, ChatRequest, refusal_of_a_parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.faults.endpoint import Endpoint
+
+MODEL = f"gate/{GATE}"
+PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
+HELD = "No answer can be given to this at the moment."
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with Model() as started:
+        yield started
+
+
+@pytest.fixture
+def site(new_site: Callable[..., Site], migrated_database_url: str) -> Site:
+    """A gate that ships the best of `ANSWERS` answers where they agree."""
+    return new_site(migrated_database_url, scorer="gram", encoder=ENCODER)
+
+
+@pytest.fixture
+def sqlite_site(new_site: Callable[..., Site], migrated_sqlite_url: str) -> Site:
+    return new_site(migrated_sqlite_url, scorer="gram", encoder=ENCODER)
+
+
+GATES: dict[str, dict[str, Any]] = {
+    GATE: {},
+    "away": {"base_url": "http://127.0.0.1:9/v1"},
+    "one-by-one": {"per_request": 1, "concurrency": 1},
+    "prompted": {"system_prompt": "Short answer first."},
+    "segmented": {},
+    "shadow": {},
+    "shadow-first": {"in_shadow": "first"},
+    "status": {"hold_status": 503, "hold_message": "Ask a person."},
+}
+"""Gates and what is special about their upstreams."""
+
+
+class Plain(NamedTuple):
+    """These gates, their model, and one endpoint, for tests that need no process of their own."""
+
+    site: Site
+    model: Model
+    endpoint: Endpoint
+
+
+@pytest.fixture(scope="module")
+def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path) -> Iterator[Plain]:
+    folder = tmp_path_factory.mktemp("chat")
+    shutil.copy(migrated_sqlite_file, folder / "audit.db")
+    site = Site(f"sqlite:///{folder / 'audit.db'}", folder)
+    with Model() as model, closing(site):
+        for gate in GATES:
+            own: dict[str, Any] = {
+                "mode": "shadow" if gate.startswith("shadow") else "enforce",
+                "segment_by": "upstream" if gate == "segmented" else None,
+            }
+            site.gate(gate, scorer="gram", encoder=ENCODER, **own)
+        yield Plain(site, model, model.serve(site, gates=GATES))
+        site.check()
+
+
+@pytest.fixture
+def plain(_plain: Plain) -> Plain:
+    _plain.model.reply = agreeing
+    _plain.model.requests.clear()
+    return _plain
+
+
+def client(endpoint: Endpoint, **options: Any) -> openai.OpenAI:
+    """The client as its users make it: another `base_url`, and nothing else."""
+    return openai.OpenAI(
+        **{"base_url": f"{endpoint.base}/v1", "api_key": "none", "timeout": PATIENCE} | options
+    )
+
+
+def ask(endpoint: Endpoint, messages: list[Any] = PROMPT, *, gate: str = GATE, **options: Any) -> Any:
+    with client(endpoint) as made:
+        return made.chat.completions.create(model=f"gate/{gate}", messages=messages, **options)
+
+
+def post(endpoint: Endpoint, *, headers: dict[str, str] | None = None, **body: Any) -> Any:
+    """The same without the package, to see all of the answer."""
+    whole = {"model": MODEL, "messages": PROMPT} | body
+    return endpoint.client.post("/v1/chat/completions", json=whole, headers=headers)
+
+
+def kept(site: Site, batch_id: str) -> dict[str, Any]:
+    """What is on record of how a batch's answers came about."""
+    ((metadata,),) = site.rows(f"SELECT metadata FROM batches WHERE batch_id = '{batch_id}'")
+    found: dict[str, Any] = json.loads(metadata) if isinstance(metadata, str) else metadata
+    return found
+
+
+# -- what ships
+
+
+def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, model: Model) -> None:
+    site = sqlite_site
+    endpoint = model.serve(site, temperature=0.7, top_p=0.9, max_tokens=200)
+    with client(endpoint) as made:
+        raw = made.chat.completions.with_raw_response.create(
+            model=MODEL,
+            messages=[{"role": "system", "content": "Be brief."}, *PROMPT],
+            temperature=0.7,
+            max_tokens=200,
+            metadata={"shop": "web"},
+            user="somebody",
+        )
+    completion: Any = raw.parse()
+    (choice,) = completion.choices
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == (
+        "assistant",
+        AGREED,
+        "stop",
+    )
+    assert (completion.object, completion.model) == ("chat.completion", MODEL)
+    told = completion.streamer
+    assert (told["action"], told["reason"], told["enforced"]) == ("ship", "scored", True)
+    assert told["shown"] == told["selected"]
+    headers = {name: raw.headers[name] for name in raw.headers if name.startswith("x-")}
+    assert headers == {
+        "x-request-id": told["batch_id"],
+        "x-streamer-batch-id": told["batch_id"],
+        "x-streamer-action": "ship",
+        "x-streamer-policy-version": "2",
+    }
+
+    (asked,) = model.asked
+    assert asked.body == {
+        "model": "small",
+        "messages": [{"role": "system", "content": "Be brief."}, *PROMPT],
+        "n": ANSWERS,
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "max_tokens": 200,
+    }
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+
+    decided = json.loads(site.recorded()[told["batch_id"]])
+    assert decided["selected"] == told["selected"]
+    assert len(decided["responses"]) == ANSWERS
+    ((prompt,),) = site.rows("SELECT prompt FROM batches")
+    assert prompt == "[system]\nBe brief.\n\n[user]\nWhere is my parcel?"
+    metadata = kept(site, told["batch_id"])
+    assert metadata["shop"] == "web"
+    assert metadata["upstream"] == told["upstream"]
+    sampling = metadata["sampling"]
+    assert (sampling["settings"]["model"], sampling["settings"]["answers"]) == ("small", ANSWERS)
+    (call,) = sampling["calls"]
+    assert (call["model"], call["fingerprint"], call["answers"], call["problem"]) == (
+        "small-2026",
+        "fp_1",
+        ANSWERS,
+        None,
+    )
+    assert call["cost"] == told["cost"] == pytest.approx((400 * 0.5 + 50 * 2) / 1e6)
+    assert site.outcomes() == ["decision"]
+    site.check()
+    everything = endpoint.log_text() + str(site.rows("SELECT * FROM batches")) + str(endpoint.announced)
+    assert KEY not in everything
+
+
+def test_usage_is_the_sum_of_all_upstream_calls(plain: Plain) -> None:
+    _, model, endpoint = plain
+
+    def counting(request: ChatRequest) -> ChatReply:
+        tokens = 100 + len(model.asked)
+        return ChatReply(
+            AGREED, usage={"prompt_tokens": tokens, "completion_tokens": 7, "total_tokens": tokens + 7}
+        )
+
+    model.reply = counting
+    completion = ask(endpoint, gate="one-by-one")
+    assert len(model.asked) == ANSWERS
+    assert completion.usage.prompt_tokens == sum(100 + one for one in range(1, ANSWERS + 1))
+    assert completion.usage.completion_tokens == 7 * ANSWERS
+    assert completion.usage.total_tokens == completion.usage.prompt_tokens + 7 * ANSWERS
+    assert completion.streamer["calls"] == ANSWERS
+    beyond = {"prompt_tokens": 2**80, "completion_tokens": 7, "total_tokens": 2**80}
+    model.reply = lambda request: ChatReply(AGREED, usage=beyond)
+    completion = ask(endpoint, gate="one-by-one")
+    assert (completion.usage.total_tokens, completion.streamer["action"]) == (0, "ship")
+
+
+def completed(endpoint: Endpoint, *, asynchronous: bool, **options: Any) -> list[Any]:
+    """The completion, or all chunks of it."""
+    stream = options.get("stream", False)
+
+    async def of_async() -> list[Any]:
+        async with openai.AsyncOpenAI(
+            base_url=f"{endpoint.base}/v1", api_key="none", timeout=PATIENCE
+        ) as made:
+            found = await made.chat.completions.create(**options)
+            return [chunk async for chunk in found] if stream else [found]
+
+    if asynchronous:
+        return asyncio.run(of_async())
+    with client(endpoint) as made:
+        found: Any = made.chat.completions.create(**options)
+        return list(found) if stream else [found]
+
+
+def test_every_client_gets_the_same_whole_or_streamed(plain: Plain) -> None:
+    model = plain.model
+    endpoint = plain.endpoint
+    for ships, asynchronous, stream in product((True, False), repeat=3):
+        model.reply = agreeing if ships else differing
+        options: dict[str, Any] = {"model": MODEL, "messages": PROMPT}
+        if stream:
+            options |= {"stream": True, "stream_options": {"include_usage": True}}
+        came = completed(endpoint, asynchronous=asynchronous, **options)
+        finished = "stop" if ships else "content_filter"
+        text = AGREED if ships else HELD
+        assert {one.streamer["action"] for one in came} == {"ship" if ships else "abstain"}
+        assert len({one.id for one in came}) == 1
+        assert came[-1].usage.total_tokens == 450
+        if stream:
+            *chunks, last = came
+            assert last.choices == []
+            deltas = [chunk.choices[0].delta for chunk in chunks]
+            assert deltas[0].role == "assistant"
+            assert "".join(delta.content or "" for delta in deltas) == text
+            assert [chunk.choices[0].finish_reason for chunk in chunks] == [None, None, finished]
+        else:
+            (choice,) = came[0].choices
+            assert (choice.message.content, choice.finish_reason) == (text, finished)
+
+
+def test_a_stream_is_server_sent_events_that_end_with_done(plain: Plain) -> None:
+    endpoint = plain.endpoint
+    answer = post(endpoint, stream=True)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.split("\n\n")
+    assert events[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert not any("usage" in chunk for chunk in chunks)
+
+
+def test_an_upstream_that_gives_fewer_at_once_is_asked_for_the_rest(sqlite_site: Site, model: Model) -> None:
+    model.reply = lambda request: ChatReply(AGREED)  # whatever `n` is
+    endpoint = model.serve(sqlite_site)
+    assert ask(endpoint).choices[0].message.content == AGREED
+    assert [one.body.get("n", 1) for one in model.asked] == [ANSWERS] + [1] * (ANSWERS - 1)
+    model.reply = lambda request: refusal_of_a_parameter("n") if "n" in request.body else ChatReply(AGREED)
+    completion = ask(endpoint)
+    assert completion.choices[0].message.content == AGREED
+    calls = kept(sqlite_site, completion.streamer["batch_id"])["sampling"]["calls"]
+    assert [call["problem"] for call in calls] == ["rejected", *[None] * ANSWERS]
+
+
+def test_an_answer_that_was_cut_off_says_so(plain: Plain) -> None:
+    model = plain.model
+    endpoint = plain.endpoint
+    model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, finish_reason="length")
+    assert ask(endpoint).choices[0].finish_reason == "length"
+
+
+def test_a_system_prompt_of_the_gate_goes_first_and_leaves_no_room_for_the_callers(plain: Plain) -> None:
+    site, model, endpoint = plain
+    ask(endpoint, gate="prompted")
+    assert model.asked[0].body["messages"] == [{"role": "system", "content": "Short answer first."}, *PROMPT]
+    assert site.rows("SELECT prompt FROM batches WHERE gate = 'prompted'") == [("Where is my parcel?",)]
+    with pytest.raises(openai.BadRequestError, match="the system prompt is the gate's own"):
+        ask(endpoint, [{"role": "developer", "content": "Be long."}, *PROMPT], gate="prompted")
+
+
+# -- what is held
+
+
+def test_a_hold_may_be_an_http_status(plain: Plain) -> None:
+    site, model, endpoint = plain
+    model.reply = differing
+    for stream in (False, True):
+        with pytest.raises(openai.InternalServerError, match="Ask a person") as raised:
+            ask(endpoint, gate="status", stream=stream)
+        body: Any = raised.value.body
+        assert (body["type"], body["code"], body["streamer"]["action"]) == ("held", "scored", "abstain")
+        assert raised.value.response.headers["x-streamer-batch-id"] == body["streamer"]["batch_id"]
+    # The client asks again on its own after a 503, unless it is told not to: that would be other answers.
+    assert len(model.asked) == 2
+    assert site.rows("SELECT count(*) FROM batches WHERE gate = 'status'") == [(2,)]
+
+
+TROUBLES: dict[str, tuple[Callable[[ChatRequest], ChatReply], str]] = {
+    "500": (lambda request: ChatReply(status=500), "server_error"),
+    "429": (lambda request: ChatReply(status=429), "rate_limited"),
+    "wrong key": (lambda request: ChatReply(status=401), "rejected"),
+    "hung up": (lambda request: ChatReply(hang_up=True), "unreachable"),
+    "garbage": (lambda request: ChatReply(raw=b"<html>"), "server_error"),
+    "no completion": (lambda request: ChatReply(raw=b"{}"), "server_error"),
+    "too slow": (lambda request: ChatReply(AGREED, after=30), "timed_out"),
+    "filtered": (
+        lambda request: ChatReply(AGREED, further=[AGREED] * 3, finish_reason="content_filter"),
+        "refused",
+    ),
+    "refused": (lambda request: ChatReply(None, refusal="I will not."), "refused"),
+    "no text that can be kept": (lambda request: ChatReply("a\0b", further=[AGREED] * 3), "malformed_reply"),
+    "too long": (lambda request: ChatReply("x" * 70_000, further=[AGREED] * 3), "malformed_reply"),
+    "partial": (
+        lambda request: ChatReply(AGREED) if request.body.get("n") == ANSWERS else ChatReply(status=500),
+        "server_error",
+    ),
+    "no temperature": (lambda request: refusal_of_a_parameter("temperature"), "rejected"),
+}
+
+
+def test_what_cannot_be_sampled_whole_is_held_and_on_record(sqlite_site: Site, model: Model) -> None:
+    endpoint = model.serve(sqlite_site, temperature=0.5, timeout_seconds=3)
+    for name, (reply, problem) in TROUBLES.items():
+        model.reply = reply
+        completion = ask(endpoint)
+        assert completion.choices[0].finish_reason == "content_filter", name
+        assert completion.choices[0].message.content == HELD
+        told = completion.streamer
+        assert (told["action"], told["reason"], told["problem"]) == (
+            "abstain",
+            "too_few_responses",
+            problem,
+        ), name
+        decided = json.loads(sqlite_site.recorded()[told["batch_id"]])
+        assert (decided["action"], decided["responses"]) == ("abstain", [])
+        calls = kept(sqlite_site, told["batch_id"])["sampling"]["calls"]
+        assert len(calls) == told["calls"]
+        if name not in ("filtered", "no text that can be kept", "too long"):
+            assert problem in {call["problem"] for call in calls}, name
+    model.reply = agreeing
+    assert ask(endpoint).choices[0].message.content == AGREED
+    sqlite_site.check()
+    logged = endpoint.log_text()
+    assert "refuses every request for the model small" in logged
+    assert "I will not" not in logged, "texts are for the record alone"
+
+
+def test_answers_that_do_not_fit_into_one_event_are_held(sqlite_site: Site, model: Model) -> None:
+    sqlite_site.settings["STREAMER_EVENTS_MAX_VALUE_BYTES"] = "4096"
+    model.reply = lambda request: ChatReply("x" * 2000, further=["x" * 2000] * 3)
+    told = ask(model.serve(sqlite_site)).streamer
+    assert (told["action"], told["problem"], told["calls"]) == ("abstain", "malformed_reply", 1)
+
+
+def test_an_upstream_that_is_not_there_is_held(plain: Plain) -> None:
+    told = ask(plain.endpoint, gate="away").streamer
+    assert (told["action"], told["problem"]) == ("abstain", "unreachable")
+
+
+def test_at_its_deadline_a_request_is_held(plain: Plain) -> None:
+    site, model, endpoint = plain
+    model.reply = lambda request: ChatReply(AGREED, after=60)
+    answer = post(endpoint, headers={"prefer": "wait=0.5"})
+    assert answer.headers["preference-applied"] == "wait=0.5"
+    told = answer.json()["streamer"]
+    assert (told["action"], told["reason"], told["problem"]) == ("abstain", "deadline_passed", "timed_out")
+    (call,) = kept(site, told["batch_id"])["sampling"]["calls"]
+    assert call["detail"] == "given up before its reply"
+    site.check()
+
+
+def test_in_shadow_nothing_is_shown_unless_the_first_answer_is_wanted(plain: Plain) -> None:
+    _, model, endpoint = plain
+    completion = ask(endpoint, gate="shadow")
+    assert completion.choices[0].message.content == HELD
+    assert (completion.streamer["action"], completion.streamer["enforced"]) == ("ship", False)
+    model.reply = differing
+    completion = ask(endpoint, gate="shadow-first")
+    assert completion.choices[0].message.content.startswith("Perhaps number")
+    assert (completion.streamer["action"], completion.streamer["shown"]) == ("abstain", "1")
+
+
+# -- again
+
+
+def test_a_repeat_gets_the_recorded_answer_and_samples_nothing(site: Site, model: Model) -> None:
+    endpoint = model.serve(site)
+    once = {"idempotency-key": "order-4711"}
+    first = post(endpoint, headers=once)
+    assert first.json()["streamer"]["batch_id"] == "order-4711"
+    assert "idempotent-replayed" not in first.headers
+    model.reply = differing
+    for asked in (endpoint, model.serve(site)):  # a new process knows it, too
+        again = post(asked, headers=once)
+        assert again.content == first.content
+        assert again.headers["idempotent-replayed"] == "true"
+    with (
+        client(endpoint := site.started[-1]) as made,
+        pytest.raises(openai.ConflictError, match="other content"),
+    ):
+        made.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": "Who?"}], extra_headers=once
+        )
+    assert len(model.asked) == 1
+    decision = endpoint.client.get(f"/v1/gates/{GATE}/decisions/order-4711").content
+    assert decision == site.recorded()["order-4711"]
+    site.check()
+
+
+def test_a_batch_that_came_another_way_is_no_answer_to_a_conversation(plain: Plain) -> None:
+    model = plain.model
+    endpoint = plain.endpoint
+    answers = [{"id": "a", "text": AGREED}, {"id": "b", "text": AGREED}]
+    body = {"batch_id": "b-1", "prompt": "Where is my parcel?", "responses": answers}
+    assert endpoint.ask(body).json()["action"] == "ship"
+    assert post(endpoint, headers={"idempotency-key": "b-1"}).status_code == 409
+    assert model.asked == []
+
+
+def test_repeats_at_the_same_time_share_one_sampling(plain: Plain) -> None:
+    model = plain.model
+    endpoint = plain.endpoint
+    model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, after=1)
+    with ThreadPoolExecutor(8) as pool:
+        came = list(pool.map(lambda _: post(endpoint, headers={"idempotency-key": "same"}), range(8)))
+    assert len({one.content for one in came}) == 1
+    assert {one.status_code for one in came} == {200}
+    assert len(model.asked) == 1
+
+
+def test_a_repeat_that_cannot_wait_for_the_first_is_told_to_ask_again(plain: Plain) -> None:
+    _, model, endpoint = plain
+    asked, enough = threading.Event(), threading.Event()
+
+    def patient(request: ChatRequest) -> ChatReply:
+        asked.set()
+        enough.wait(PATIENCE)
+        return agreeing(request)
+
+    model.reply = patient
+    once = {"idempotency-key": "slow"}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(post, endpoint, headers=once)
+        assert asked.wait(PATIENCE)
+        second = post(endpoint, headers=once | {"prefer": "wait=0.2"})
+        enough.set()
+    assert (second.status_code, second.json()["error"]["code"]) == (503, "unavailable")
+    assert int(second.headers["retry-after"]) > 0
+    assert first.result().json()["streamer"]["action"] == "ship"
+    assert post(endpoint, headers=once).content == first.result().content
+
+
+def test_two_instances_that_sample_for_one_key_give_one_answer(sqlite_site: Site, model: Model) -> None:
+    site = sqlite_site
+    model.reply = lambda request: ChatReply(**{**differing(request).__dict__, "after": 1})
+    endpoints = [model.serve(site, "--instance", str(number), in_shadow="first") for number in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        came = list(pool.map(lambda one: post(one, headers={"idempotency-key": "same"}), endpoints))
+    assert len({one.content for one in came}) == 1
+    assert {one.status_code for one in came} == {200}
+    assert len(site.recorded()) == 1
+    site.check()
+
+
+@pytest.mark.parametrize("point", ["after_score", "before_commit", "after_commit"])
+def test_killed_between_the_answers_and_the_caller(sqlite_site: Site, model: Model, point: str) -> None:
+    site = sqlite_site
+    endpoint = model.serve(site, failpoints=f"{point}=kill")
+    once = {"idempotency-key": "b-1"}
+    with pytest.raises(openai.APIConnectionError), client(endpoint, max_retries=0) as made:
+        made.chat.completions.create(model=MODEL, messages=PROMPT, extra_headers=once)
+    endpoint.wait_until_killed()
+    committed = set(site.recorded()) == {"b-1"}
+    assert committed == (point == "after_commit")
+    model.reply = differing
+    endpoint = model.serve(site)
+    told = post(endpoint, headers=once).json()["streamer"]
+    # What was committed stands; what was not is sampled anew.
+    assert told["action"] == ("ship" if committed else "abstain")
+    assert len(model.asked) == (1 if committed else 2)
+    assert post(endpoint, headers=once).json()["streamer"] == told
+    site.check()
+
+
+def test_what_was_erased_is_not_answered_again(plain: Plain) -> None:
+    site, model, endpoint = plain
+    once = {"idempotency-key": "erased"}
+    post(endpoint, headers=once)
+    later = datetime.now(UTC) + timedelta(days=1)
+    prune(site.url, older_than=timedelta(hours=1), now=later, sooner_than_six_months=True)
+    answer = post(endpoint, headers=once)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (410, "erased")
+    assert len(model.asked) == 1
+
+
+# -- what is refused
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {}}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"n": 2}, "n", "one answer is returned"),
+    ({"temperature": 1.0}, "temperature", "samples with 0.5; leave temperature out"),
+    ({"top_p": 0.5}, "top_p", "sends none; leave top_p out"),
+    ({"max_tokens": 5}, "max_tokens", "leave max_tokens out"),
+    ({"max_completion_tokens": 5}, "max_completion_tokens", "leave max_completion_tokens out"),
+    ({"seed": 1}, "seed", "independent"),
+    ({"logprobs": True}, "logprobs", "log probabilities"),
+    ({"top_logprobs": 2}, "top_logprobs", "log probabilities"),
+    ({"tools": [TOOL]}, "tools", "tool calls are not gated"),
+    ({"tool_choice": "auto"}, "tool_choice", "tool calls are not gated"),
+    ({"functions": [{"name": "look"}]}, "functions", "tool calls are not gated"),
+    ({"response_format": {"type": "json_object"}}, "response_format", "system prompt"),
+    ({"modalities": ["text", "audio"]}, "modalities", "only text"),
+    ({"audio": {"voice": "alloy", "format": "wav"}}, "audio", "only text"),
+    ({"stop": ["\n"]}, "stop", "leave it out"),
+    ({"presence_penalty": 0.5}, "presence_penalty", "leave it out"),
+    ({"frequency_penalty": 0.5}, "frequency_penalty", "leave it out"),
+    ({"logit_bias": {"50256": -100}}, "logit_bias", "leave it out"),
+    ({"reasoning_effort": "low"}, "reasoning_effort", "leave it out"),
+    ({"service_tier": "flex"}, "service_tier", "leave it out"),
+    ({"something_new": 1}, "something_new", "leave it out"),
+    ({"messages": []}, "messages", "at least one message"),
+    ({"messages": "hello"}, "messages", "at least one message"),
+    ({"messages": ["hello"]}, "messages[0]", "an object"),
+    ({"messages": [{"role": "nobody", "content": ""}]}, "messages[0].role", "one of system"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", "a text"),
+    ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content[0]", "only text"),
+    ({"messages": [{"role": "tool", "content": "", "tool_call_id": "1"}]}, "messages[0].role", "tool calls"),
+    (
+        {"messages": [*PROMPT, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]},
+        "messages[1].tool_calls",
+        "tool calls",
+    ),
+    ({"messages": [{"role": "user", "content": "", "name": "ana"}]}, "messages[0].name", "leave name out"),
+    ({"metadata": {"upstream": "mine"}}, "metadata.upstream", "use another key"),
+    ({"metadata": {"shop": 1}}, "metadata", "an object of texts"),
+    ({"stream": "yes"}, "stream", "true or false"),
+    ({"stream": True, "stream_options": 1}, "stream_options", "an object"),
+]
+ASKS_FOR_NOTHING: dict[str, Any] = {
+    "n": 1,
+    "temperature": 0.5,
+    "top_p": None,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0,
+    "logit_bias": {},
+    "logprobs": False,
+    "tools": [],
+    "tool_choice": "none",
+    "response_format": {"type": "text"},
+    "stop": None,
+    "store": False,
+    "user": "somebody",
+    "service_tier": "auto",
+}
+
+
+def test_what_a_gate_cannot_answer_for_is_refused_in_openais_form(sqlite_site: Site, model: Model) -> None:
+    endpoint = model.serve(sqlite_site, temperature=0.5)
+    for body, param, says in REFUSED:
+        answer = post(endpoint, **body)
+        assert answer.status_code == 400, body
+        error = answer.json()["error"]
+        assert (error["type"], error["param"]) == ("invalid_request_error", param), body
+        assert says in error["message"], body
+        assert error["streamer"] == {"action": "abstain"}
+    with pytest.raises(openai.BadRequestError, match="one answer is returned") as raised:
+        ask(endpoint, n=3)
+    assert raised.value.param == "n"
+    for raw, code in (
+        (b"{", "not_json"),
+        (b"[]", "bad_request"),
+        (b"\xff", "not_json"),
+        (b'{"a":' * 100_000, "too_deeply_nested"),
+    ):
+        answer = endpoint.client.post(
+            "/v1/chat/completions", content=raw, headers={"content-type": "application/json"}
+        )
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+    nul = post(endpoint, messages=[{"role": "user", "content": "a\0b"}])
+    assert (nul.status_code, nul.json()["error"]["code"]) == (422, "nul_or_surrogate")
+    long = post(endpoint, headers={"idempotency-key": "x" * 300})
+    assert (long.status_code, long.json()["error"]["code"]) == (422, "bad_identifier")
+    assert model.asked == [], "nothing was paid for"
+    assert sqlite_site.recorded() == {}
+    assert post(endpoint, **ASKS_FOR_NOTHING).json()["streamer"]["action"] == "ship"
+    parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": "my parcel?"}]
+    earlier = ask(endpoint).choices[0].message.model_dump()
+    assert ask(endpoint, [{"role": "user", "content": parts}, earlier, *PROMPT]).streamer["action"] == "ship"
+    assert model.asked[-1].texts == ["Where is my parcel?", AGREED, "Where is my parcel?"]
+
+
+def test_a_gate_that_cannot_answer_says_why(sqlite_site: Site, model: Model) -> None:
+    sqlite_site.gate("parts", scorer="gram", encoder=ENCODER, unit="response")
+    sqlite_site.gate("scored")
+    sqlite_site.gate("forgetful", scorer="gram", encoder=ENCODER, keep_texts=False)
+    upstream = {"base_url": model.url, "model": "small"}
+    gates = ("bot", "parts", "scored", "forgetful", "nobody")
+    endpoint = sqlite_site.serve(STREAMER_UPSTREAMS=json.dumps(dict.fromkeys(gates, upstream)))
+    for name, status, says in (
+        ("gate/parts", 400, "its unit is response"),
+        ("gate/scored", 400, "come with the batch"),
+        ("gate/forgetful", 400, "keeps no texts"),
+        ("gate/nobody", 404, "create it"),
+        ("gate/other", 404, r"[upstreams.other]"),
+        ("gpt-4o-mini", 404, "must name a gate"),
+    ):
+        answer = post(endpoint, model=name)
+        assert answer.status_code == status, name
+        assert says in answer.json()["error"]["message"]
+    assert model.asked == []
+    with client(endpoint) as made:
+        assert [one.id for one in made.models.list()] == [f"gate/{name}" for name in sorted(gates[:-1])]
+
+
+def test_the_gates_are_listed_as_models(plain: Plain) -> None:
+    with client(plain.endpoint) as made:
+        assert [one.id for one in made.models.list()] == [f"gate/{name}" for name in sorted(GATES)]
+    assert f"{GATE}: small@" in plain.endpoint.announced["upstreams"]
+
+
+def test_who_may_ask(sqlite_site: Site, model: Model) -> None:
+    sqlite_site.gate("other")
+    _, decides = key(sqlite_site, "decide")
+    _, labels = key(sqlite_site, "label")
+    _, others = key(sqlite_site, "decide", gates=["other"])
+    endpoint = model.serve(sqlite_site)
+    asks_for_keys(endpoint)
+
+    def ask_with(header: dict[str, str]) -> Any:
+        token = header["authorization"].removeprefix("Bearer ")
+        with client(endpoint, api_key=token) as made:
+            return made.chat.completions.create(model=MODEL, messages=PROMPT), made.models.list().data
+
+    with pytest.raises(openai.AuthenticationError, match="a key that is in force"):
+        ask_with({"authorization": "Bearer none"})
+    for header in (labels, others):
+        with pytest.raises(openai.PermissionDeniedError, match="may not decide"):
+            ask_with(header)
+    assert model.asked == []
+    completion, listed = ask_with(decides)
+    assert completion.streamer["action"] == "ship"
+    assert [one.id for one in listed] == [MODEL]
+    token = others["authorization"].removeprefix("Bearer ")
+    with client(endpoint, api_key=token) as made:
+        assert made.models.list().data == []
+
+
+def test_past_the_bounds_on_what_waits_it_refuses(sqlite_site: Site, model: Model) -> None:
+    enough = threading.Event()
+
+    def patient(request: ChatRequest) -> ChatReply:
+        enough.wait(PATIENCE)
+        return agreeing(request)
+
+    model.reply = patient
+    sqlite_site.settings["STREAMER_ENDPOINT_MAX_WAITING"] = "3"
+    sqlite_site.settings["STREAMER_ENDPOINT_MAX_WAITING_BYTES"] = str(2**20)
+    endpoint = model.serve(sqlite_site)
+    large: list[Any] = [{"role": "user", "content": "Where? " * 100_000}]
+    for count, taken, messages in ((8, 3, PROMPT), (2, 1, large)):
+        enough.clear()
+        with ThreadPoolExecutor(count) as pool:
+            asked = [pool.submit(post, endpoint, messages=messages) for _ in range(count)]
+            refused = [one.result() for one in islice(as_completed(asked), count - taken)]
+            enough.set()
+        for one in refused:
+            assert (one.status_code, one.json()["error"]["code"]) == (429, "overloaded")
+            assert int(one.headers["retry-after"]) > 0
+        assert [one.result().status_code for one in asked].count(200) == taken
+
+
+# -- the upstream's settings
+
+
+def test_a_batch_names_its_upstream_as_its_segment_where_the_gate_wants_it(plain: Plain) -> None:
+    told = ask(plain.endpoint, gate="segmented").streamer
+    assert told["upstream"].startswith("small@")
+    assert plain.site.rows("SELECT segment FROM decisions WHERE gate = 'segmented'") == [(told["upstream"],)]
+
+
+def test_other_settings_of_an_upstream_ship_nothing_until_they_are_calibrated(
+    sqlite_site: Site, model: Model
+) -> None:
+    """The whole way: sampled while closed, labelled, calibrated, shipped; then at another temperature."""
+    settings = GateSettings(
+        encoder=ENCODER, mode="enforce", audit_probability=1.0, segment_by="upstream", alpha=0.2
+    )
+    sqlite_site.store.gates.create("own", settings, by="ana", reason="test")
+    gates = {"own": {"temperature": 0.5}}
+    endpoint = model.serve(sqlite_site, gates=gates)
+    labels = []
+    for number in range(8):
+        told = ask(endpoint, [{"role": "user", "content": f"Question {number}?"}], gate="own").streamer
+        assert (told["action"], told["reason"]) == ("abstain", "no_threshold")
+        decided = json.loads(sqlite_site.recorded()[told["batch_id"]])
+        labels += [
+            {
+                "batch_id": told["batch_id"],
+                "response_id": response,
+                "severity": 0.0,
+                "kind": "human",
+                "labeller": "ana",
+            }
+            for response in decided["audit"]["label"]
+        ]
+    assert len(labels) == 8
+    assert endpoint.client.post("/v1/gates/own/labels", json=labels).json() == {"recorded": 8}
+    subprocess.run(
+        [sys.executable, "-m", "streamer", "recalibrate", "own"],
+        check=True,
+        cwd=sqlite_site.folder,
+        env={**os.environ, "STREAMER_DATABASE_URL": sqlite_site.url},
+        timeout=PATIENCE,
+    )
+    assert ask(model.serve(sqlite_site, gates=gates), gate="own").choices[0].message.content == AGREED
+    gates = {"own": {"temperature": 0.6}}
+    told = ask(model.serve(sqlite_site, gates=gates), gate="own").streamer
+    assert (told["action"], told["reason"]) == ("abstain", "closed")
+    sqlite_site.check()
