@@ -202,6 +202,27 @@ TIME = Row(
             "the taking of partitions.",
             queries=(Query(expr=quantile(0.95, "stage_duration_seconds", "stage"), legend="{{stage}}"),),
         ),
+        Panel(
+            title="HTTP requests",
+            unit="reqps",
+            description="Answered by `streamer serve`, by route and status. 429: too much waits. 503: the database is "
+            "unavailable. Empty where nothing is served by HTTP.",
+            queries=(
+                Query(
+                    expr=per_second("http_requests_total", "route", "status"), legend="{{route}} {{status}}"
+                ),
+            ),
+        ),
+        Panel(
+            title="HTTP requests, 95 %",
+            unit="s",
+            logarithmic=True,
+            least=None,
+            description="From a request's head to the end of its answer, by route, whatever its status.",
+            queries=(
+                Query(expr=quantile(0.95, "http_request_duration_seconds", "route"), legend="{{route}}"),
+            ),
+        ),
     ),
 )
 

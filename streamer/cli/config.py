@@ -40,12 +40,12 @@ def show(json: JsonOption = False) -> None:
 def setting_rows(settings: Any) -> list[dict[str, object]]:
     """Return setting, variable, value (secrets hidden) and origin of everything in `settings`, in order."""
     from streamer.security.redaction import redact
-    from streamer.settings.sources import is_table, leaves, setting_name, variable_name
+    from streamer.settings.sources import entry_type, is_table, leaves, setting_name, variable_name
 
     rows: list[dict[str, object]] = []
 
-    def add(setting: str, variable: str, value: object) -> None:
-        origin = settings.origins.get(setting, "default")
+    def add(setting: str, variable: str, value: object, origin: str | None = None) -> None:
+        origin = origin or settings.origins.get(setting, "default")
         rows.append(
             {"setting": setting, "variable": variable, "value": redact(setting, value), "origin": origin}
         )
@@ -59,6 +59,11 @@ def setting_rows(settings: Any) -> list[dict[str, object]]:
                     f"{variable_name(group, field)}_{name.replace('.', '_').upper()}",
                     value[name],
                 )
+        elif entry_type(leaf) is not None:
+            for name in sorted(value):
+                for one, held in value[name]:
+                    origin = settings.origins.get(field) if one in value[name].model_fields_set else None
+                    add(f"{field}.{name}.{one}", variable_name(group, field), held, origin)
         else:
             add(setting_name(group, field), variable_name(group, field), value)
     return rows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamer.calibration.registry import every
-from streamer.cli.options import JsonOption
+from streamer.cli.options import JsonOption, share
 from streamer.gates.settings import METHODS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def demo(
         typer.Option("--gate-unit", help="What ships: the best of a batch, or each response on its own."),
     ] = "best",
     alpha: Annotated[
-        float, typer.Option(metavar="A", help="Budget on exposure risk, between 0 and 1.")
+        float, typer.Option(metavar="A", parser=share, help="Budget on exposure risk, between 0 and 1.")
     ] = 0.1,
     method: Annotated[str, typer.Option(metavar="|".join(_METHODS), help="Calibrator.")] = "mean",
     seed: Annotated[

@@ -38,6 +38,12 @@ def draw(look: Look) -> Group:
         parts.append(Text("There is no gate yet; create one: streamer gate create NAME", style="dim"))
     parts += [Text(), *_lines("Policies", look.policies, "none yet"), Text()]
     parts += _lines("Alarms", look.alarms, "none")
+    if look.request:
+        parts += [
+            Text(),
+            Text("Ask by HTTP, in another terminal, in this directory", style="dim"),
+            Text(look.request),
+        ]
     parts += [Text(), Text("Press Ctrl-C to stop.", style="dim")]
     return Group(*parts)
 

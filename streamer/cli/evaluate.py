@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer.cli.gate_names import gate_names
-from streamer.cli.options import JsonOption, names
+from streamer.cli.options import JsonOption, names, share
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def evaluate(
         list[float] | None,
         typer.Option(
             metavar="A",
+            parser=share,
             rich_help_panel=_ASKED,
             help="Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.",
         ),

@@ -101,7 +101,7 @@ def create(
         announce_now(settings)
         return
     say(f"Gate {gate} is created and closed: it holds everything until it is calibrated.")
-    _say_what_is_unread(chosen, given)
+    _warn_of_options(gate, chosen, given)
     if chosen.embeddings == "accept":
         note(
             f"It takes embeddings of dimension {chosen.dimension} from events whose embedding_encoder is "
@@ -187,20 +187,31 @@ def set_(
                 f"{counted(labels, 'label is', 'labels are')} there already: what a calibration on them promises holds "
                 f"only if they played no part in choosing {' and '.join(another).replace('_', ' ')}"
             )
-    _say_what_is_unread(chosen, given)
+    _warn_of_options(gate, chosen, given)
     if changes and not dry_run:
         announce_now(settings)
 
 
-def _say_what_is_unread(chosen: GateSettings, given: "Mapping[str, object]") -> None:
-    """Warn of options that have no effect on this gate."""
+def _warn_of_options(gate: str, chosen: GateSettings, given: "Mapping[str, object]") -> None:
+    """Warn of options that have no effect on this gate, and of a kind of severity that looks like a typing mistake."""
+    from difflib import get_close_matches
+
     from streamer.cli.console import warn
+    from streamer.clouds.simulation import SIMULATED_KIND
+    from streamer.labels import registry
 
     for name in sorted(unread(chosen) & given.keys()):
         warn(
             f"--{name.replace('_', '-')} has no effect on this gate: method {chosen.method}, shape {chosen.shape.name}"
             + (", no segments" if name == "segment_fallback" else "")
             + (f", embeddings {chosen.embeddings}" if name == "dimension" else "")
+        )
+    known = [*registry.every(), SIMULATED_KIND]
+    meant = get_close_matches(chosen.severity_kind, known, n=1, cutoff=0.7)
+    if "severity_kind" in given and chosen.severity_kind not in known and meant:
+        warn(
+            f"the kind of severity is {chosen.severity_kind!r}, and labels of the kind {meant[0]!r} do not count for this gate; "
+            f"if you meant these: streamer gate set {gate} --severity-kind {meant[0]}"
         )
 
 

@@ -109,6 +109,7 @@ class SettingOption:
                 help=text,
                 hidden=self.field not in SHOWN,
                 show_default=False,
+                parser=opt.share if self.kind is float else None,
             ),
         ]
 
@@ -153,7 +154,7 @@ SETTINGS: tuple[SettingOption, ...] = (
         "What ships: the best response of a batch, each response separately, or the whole batch.",
         _POLICY,
     ),
-    _of("alpha", "A", "Risk budget, between 0 and 1.", _POLICY, kind=float),
+    _of("alpha", "A", "Risk budget, between 0 and 1 (0.05 or 5%).", _POLICY, kind=float),
     SettingOption(
         field="method",
         metavar="METHOD",

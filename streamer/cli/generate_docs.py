@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streamer.cli import DONE, FOUND
 from streamer.cli.console import note
 from streamer.settings.settings import Settings
-from streamer.settings.sources import is_table, leaves, variable_name
+from streamer.settings.sources import entry_type, is_table, leaves, variable_name
 from streamer.telemetry.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def metrics_page() -> str:
         _GENERATED,
         "Each service serves these at `/metrics`, in Prometheus' text format, on `http.host` and `http.port` "
         "(see [settings](settings.md)). Label values come from closed sets or are names of existing gates, kinds of "
-        "label, topics and partitions: never a prompt, a batch id, or other text of events. Counters start at zero.",
+        "label, topics and partitions: never a prompt, a batch id, or other text of events. Counters start at zero. "
+        "`endpoint` is `streamer serve`, which also serves what a worker does.",
         _table(
             ["metric", "type", "labels", "served by", "meaning"],
             [
@@ -79,6 +80,21 @@ def settings_page() -> str:
             else "In TOML it stands before the first table.",
             _table(["setting", "variable", "type", "default", "meaning"], rows),
         ]
+    for _, field, leaf in leaves(Settings):
+        entry = entry_type(leaf)
+        if entry is not None:
+            lines += [
+                f"## [{field}.GATE]",
+                f"{str(entry.__doc__).strip().splitlines()[0]} One table for each gate, or all in `{variable_name('', field)}` as a "
+                'JSON object: `{"GATE": {"model": ...}}`.',
+                _table(
+                    ["setting", "type", "default", "meaning"],
+                    [
+                        [f"`{name}`", _type_text(one.annotation), _default_text(one), str(one.description)]
+                        for name, one in entry.model_fields.items()
+                    ],
+                ),
+            ]
     lines += [
         "## An example",
         "```toml\n"
@@ -98,15 +114,21 @@ def settings_page() -> str:
 def _settings_by_group() -> dict[str, list[list[str]]]:
     groups: dict[str, list[list[str]]] = {}
     for group, field, leaf in leaves(Settings):
-        variable = variable_name(group, field)
+        if entry_type(leaf) is not None:
+            continue
+        variable, default = variable_name(group, field), _default_text(leaf)
         if is_table(leaf):
             variable, default = f"{variable}_NAME", "none"
-        else:
-            default = "-" if leaf.default is None else f"`{leaf.default}`"
         groups.setdefault(group, []).append(
             [f"`{field}`", f"`{variable}`", _type_text(leaf.annotation), default, str(leaf.description)]
         )
     return groups
+
+
+def _default_text(leaf: Any) -> str:
+    if leaf.is_required():
+        return "needed"
+    return "-" if leaf.default is None else f"`{leaf.default}`"
 
 
 def _type_text(annotation: Any) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -87,6 +88,15 @@ def who(by: str | None, option: str = "--by") -> str:
     if name in (RECALIBRATOR, MONITOR):
         raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
     return name
+
+
+def share(text: str | float) -> float:
+    """Turn ``0.05`` or ``5%`` into a number: the parser of options."""
+    written = str(text).strip()
+    try:
+        return float(Decimal(written.removesuffix("%")) / 100) if written.endswith("%") else float(written)
+    except (ValueError, ArithmeticError):
+        raise typer.BadParameter(f"{text!r} is no number; write a share like 0.05 or 5%") from None
 
 
 def seconds(text: str, option: str) -> float:

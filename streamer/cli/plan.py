@@ -8,7 +8,7 @@ import typer
 
 from streamer.calibration.registry import every, promises, weighting_scheme, weighting_schemes
 from streamer.cli.console import percent
-from streamer.cli.options import JsonOption, promised_method
+from streamer.cli.options import JsonOption, promised_method, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,8 @@ _SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
 
 def plan(
     alpha: Annotated[
-        float, typer.Option(metavar="A", help="Budget, between 0 and 1: on what --promise says.")
+        float,
+        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
     ],
     labels: Annotated[
         int | None,
@@ -318,9 +319,9 @@ def plan_json(made: "Plan") -> dict[str, Any]:
 def _print_plan(made: "Plan") -> None:
     from streamer.cli.console import print_fields, say
 
-    share = f" / {made.attempts} attempts" if made.attempts > 1 else ""
+    each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
     say(
-        f"Plan for a budget of {made.alpha:g}{share} on exposure risk: unit {made.unit}, method {made.method}, "
+        f"Plan for a budget of {made.alpha:g}{each} on exposure risk: unit {made.unit}, method {made.method}, "
         f"{made.responses} responses a prompt"
     )
     say(_basis(made))

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from streamer.cli.options import JsonOption
+from streamer.cli.services import UntilStdinClosesOption, run_service
 
 
 def serve(
@@ -36,6 +37,7 @@ def serve(
             help="Longest that a request may take; it may ask for less.",
         ),
     ] = 30.0,
+    until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
 ) -> None:
     """Serve the gates by HTTP until SIGTERM or Ctrl-C: a request gets its decision once it is on record.
@@ -46,11 +48,10 @@ def serve(
     Exit status: 0 stopped, and answered what it had taken; 1 crashed; 70 another process took its number; 124 it did
     not stop in time.
     """
-    from streamer.cli.services import run_service
     from streamer.cli.verdicts import sentence
     from streamer.wiring import run_serving
 
     run = partial(
         run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait, sentence=sentence
     )
-    raise typer.Exit(run_service(run, None, until_stdin_closes=False, json=json))
+    raise typer.Exit(run_service(run, None, until_stdin_closes=until_stdin_closes, json=json))

@@ -1,6 +1,7 @@
 """`streamer worker`, `streamer recalibrator` and `streamer dev`: what runs until it is stopped."""
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,16 +25,18 @@ PortOption = Annotated[
     ),
 ]
 
+UntilStdinClosesOption = Annotated[
+    bool,
+    typer.Option(
+        "--until-stdin-closes",
+        help="Also stop when standard input ends, so that a parent's death stops it.",
+    ),
+]
+
 
 def worker(
     port: PortOption = None,
-    until_stdin_closes: Annotated[
-        bool,
-        typer.Option(
-            "--until-stdin-closes",
-            help="Also stop when standard input ends, so that a parent's death stops the worker.",
-        ),
-    ] = False,
+    until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.
@@ -58,13 +61,7 @@ def recalibrator(
             "--kafka/--no-kafka", help="Publish policies and alerts; without it they wait for a broker."
         ),
     ] = True,
-    until_stdin_closes: Annotated[
-        bool,
-        typer.Option(
-            "--until-stdin-closes",
-            help="Also stop when standard input ends, so that a parent's death stops the recalibrator.",
-        ),
-    ] = False,
+    until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run the recalibrator until SIGTERM or Ctrl-C: calibrate each gate when it is due, as the gate's rule says.
@@ -75,8 +72,6 @@ def recalibrator(
 
     Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
-    from functools import partial
-
     from streamer.wiring import run_recalibrator
 
     run = partial(run_recalibrator, kafka=kafka)
@@ -100,6 +95,12 @@ def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_clos
 
 def dev(
     port: PortOption = None,
+    endpoint_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Port of the HTTP endpoint on 127.0.0.1; 0: any free port."
+        ),
+    ] = 0,
     view: Annotated[
         bool,
         typer.Option(
@@ -109,9 +110,10 @@ def dev(
     ] = True,
     json: JsonOption = False,
 ) -> None:
-    """Run an embedded broker, a worker and a recalibrator until Ctrl-C, for trying and developing.
+    """Run an embedded broker, a worker, the HTTP endpoint and a recalibrator until Ctrl-C, for trying and developing.
 
-    The other commands find it by themselves while they are run in the same directory. The embedded broker keeps
+    It prints a `curl` line that asks the endpoint. The other commands find it by themselves while they are run in the same
+    directory. The embedded broker keeps
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
     take a free port unless one is configured.
     """
@@ -128,12 +130,13 @@ def dev(
     _warn_of_misspelt()
     end_on_sigterm()
     loading = "" if settings.encoder.name == NO_ENCODER else "; loading the encoder takes some seconds"
-    note(f"Starting an embedded broker, a worker and a recalibrator{loading}.")
+    note(f"Starting an embedded broker, a worker, the endpoint and a recalibrator{loading}.")
+    run = partial(run_dev, settings, endpoint_port=endpoint_port)
     if view and not json and _on_a_terminal():
         with _living_view() as show:
-            status = run_dev(settings, announce=lambda _facts: None, show=show)
+            status = run(announce=lambda _facts: None, show=show)
         raise typer.Exit(status)
-    raise typer.Exit(run_dev(settings, announce=_announce_json if json or collected() else _announce_dev))
+    raise typer.Exit(run(announce=_announce_json if json or collected() else _announce_dev))
 
 
 def collected() -> bool:
@@ -181,13 +184,14 @@ def _announce(facts: "Mapping[str, object]") -> None:
 
 
 def _announce_dev(facts: "Mapping[str, object]") -> None:
-    from streamer.cli.console import note
+    from streamer.cli.console import note, say
 
-    _announce(facts)
+    _announce({name: value for name, value in facts.items() if name != "request"})
     note(
         "Ready; press Ctrl-C to stop. In another terminal, in this directory: streamer gate create NAME, "
-        "streamer publish FILE --gate NAME, streamer tail actions"
+        "streamer publish FILE --gate NAME, streamer tail actions; or ask by HTTP:"
     )
+    say(str(facts["request"]))
 
 
 def _announce_json(facts: "Mapping[str, object]") -> None:

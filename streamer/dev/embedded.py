@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamer.dev.service_process import ServiceProcess
 from streamer.events.topics import Topics
@@ -16,7 +16,7 @@ from streamer.settings.sources import PREFIX, variable_name
 from streamer.stream.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -26,16 +26,18 @@ _LOOK_SECONDS = 0.25
 
 
 class EmbeddedStep:
-    """Broker, worker, a recalibrator if there is to be one, and addresses, from `start` to `stop`; also a context manager.
+    """Broker, worker, what is to run beside it, and addresses, from `start` to `stop`; also a context manager.
 
     Parameters
     ----------
-    settings : as for any command. The services get those of the encoder, the events, HTTP, the log and the worker, and
-        nothing else from the environment or from files: a broker that is configured there is not the one that runs here.
+    settings : as for any command. The services get those of the encoder, the endpoint, the events, HTTP, the log and the
+        worker, and nothing else from the environment or from files: a broker that is configured there is not the one that
+        runs here.
     database_url : of a migrated database; a SQLite path must be absolute.
     directory : where the services' logs go.
     shared : leave the addresses where other commands of the working directory find them.
     recalibrates : run a recalibrator beside the worker, on a free port.
+    endpoint_port : serve the endpoint on the loopback, on this port; 0: any free one. None: it is not served.
     """
 
     def __init__(
@@ -46,14 +48,17 @@ class EmbeddedStep:
         directory: Path,
         shared: bool = False,
         recalibrates: bool = False,
+        endpoint_port: int | None = None,
     ) -> None:
         self._settings = settings
         self.database_url = database_url
         self._directory = directory
         self._shared = shared
         self._recalibrates = recalibrates
+        self._endpoint_port = endpoint_port
         self._worker: ServiceProcess | None = None
         self._recalibrator: ServiceProcess | None = None
+        self._endpoint: ServiceProcess | None = None
         self.broker = EmbeddedBroker()
 
     @property
@@ -71,6 +76,11 @@ class EmbeddedStep:
         """The same of the recalibrator; None when there is none."""
         return None if self._recalibrator is None else self._recalibrator.url
 
+    @property
+    def endpoint(self) -> Mapping[str, Any]:
+        """What the endpoint says of itself, its address as ``endpoint``; empty when it is not served."""
+        return {} if self._endpoint is None else self._endpoint.facts
+
     def start(self, *, waiting: Callable[[], None] = lambda: None) -> None:
         """Start the broker and the services and wait until they are ready. `waiting` is called while they are not.
 
@@ -86,16 +96,22 @@ class EmbeddedStep:
             environment = self._environment()
             self._worker = ServiceProcess("worker", directory=self._directory, environment=environment)
             self._worker.start()
-            if self._recalibrates:
-                # The configured port is the worker's.
-                self._recalibrator = ServiceProcess(
-                    "recalibrator",
+            beside = environment | {"STREAMER_HTTP_PORT": "0"}  # the configured port is the worker's
+            if self._endpoint_port is not None:
+                self._endpoint = ServiceProcess(
+                    "endpoint",
+                    command=("serve", "--port", str(self._endpoint_port)),
                     directory=self._directory,
-                    environment=environment | {"STREAMER_HTTP_PORT": "0"},
+                    environment=beside,
+                )
+                self._endpoint.start()
+            if self._recalibrates:
+                self._recalibrator = ServiceProcess(
+                    "recalibrator", directory=self._directory, environment=beside
                 )
                 self._recalibrator.start()
-                self._recalibrator.wait_until_ready(waiting)
-            self._worker.wait_until_ready(waiting)
+            for service in self._services():
+                service.wait_until_ready(waiting)
         except BaseException:
             self.stop()
             raise
@@ -106,7 +122,7 @@ class EmbeddedStep:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         passed = {
             variable_name(group, field): str(value)
-            for group in ("encoder", "events", "worker")
+            for group in ("encoder", "endpoint", "events", "worker")
             for field, value in getattr(self._settings, group).model_dump().items()
             if value is not None
         }
@@ -144,9 +160,13 @@ class EmbeddedStep:
 
     def check_worker(self) -> None:
         """Raise `WorkerDied` if a service is not running any more."""
-        self._running_worker().check()
-        if self._recalibrator is not None:
-            self._recalibrator.check()
+        self._running_worker()
+        for service in self._services():
+            service.check()
+
+    def _services(self) -> list[ServiceProcess]:
+        """Those that were started, the worker last."""
+        return [one for one in (self._endpoint, self._recalibrator, self._worker) if one is not None]
 
     def _running_worker(self) -> ServiceProcess:
         if self._worker is None:
@@ -171,8 +191,9 @@ class EmbeddedStep:
         """
         worker = self._running_worker()
         while (status := worker.poll()) is None:
-            if self._recalibrator is not None:
-                self._recalibrator.check()
+            for service in self._services():
+                if service is not worker:
+                    service.check()
             waiting()
             time.sleep(_LOOK_SECONDS)
         return status
@@ -181,8 +202,8 @@ class EmbeddedStep:
         """Let the services drain and end, then stop the broker. May be called twice."""
         if self._shared:
             remove_dev_session(os.getpid())
-        services = [one for one in (self._recalibrator, self._worker) if one is not None]
-        self._worker = self._recalibrator = None
+        services = self._services()
+        self._worker = self._recalibrator = self._endpoint = None
         for service in services:
             service.ask_to_stop()
         for service in services:

@@ -40,12 +40,17 @@ DEV_DIRECTORY = Path(".streamer")
 def run_dev(
     settings: Settings,
     *,
+    endpoint_port: int,
     announce: Callable[[Mapping[str, object]], None],
     show: Callable[[Look], None] | None = None,
 ) -> int:
-    """Run the embedded broker, a worker and a recalibrator until Ctrl-C, findable by the other commands of this directory.
+    """Run the embedded broker, a worker, the endpoint and a recalibrator until Ctrl-C, findable by the other commands here.
 
-    `announce` gets the addresses once all is ready; `show` gets a look at everything every second from then on.
+    Parameters
+    ----------
+    endpoint_port : where the endpoint listens on the loopback; 0: any free port.
+    announce : gets the addresses once all is ready, and as ``request`` a shell line that asks the endpoint.
+    show : gets a look at everything every second from then on.
     """
     from streamer.dev.embedded import EmbeddedStep
     from streamer.security.redaction import redact_text
@@ -65,6 +70,7 @@ def run_dev(
         directory=(DEV_DIRECTORY / "dev").resolve(),
         shared=True,
         recalibrates=True,
+        endpoint_port=endpoint_port,
     )
     asked = False
 
@@ -76,20 +82,19 @@ def run_dev(
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         step.start()
-        announce(
-            {
-                "broker": step.broker.bootstrap,
-                "database": redact_text(database_url),
-                "http": step.metrics_url,
-                "recalibrator": step.recalibrator_url,
-                "worker log": str(step.log_path),
-            }
-        )
-        if show is None:
-            status = step.wait()
-        else:
-            with open_store(settings) as store:
-                status = step.wait(_every_second(_looking(step, store), show))
+        with open_store(settings) as store:
+            announce(
+                {
+                    "broker": step.broker.bootstrap,
+                    "database": redact_text(database_url),
+                    "endpoint": step.endpoint["endpoint"],
+                    "http": step.metrics_url,
+                    "recalibrator": step.recalibrator_url,
+                    "worker log": str(step.log_path),
+                    "request": _request(step, store),
+                }
+            )
+            status = step.wait(_nothing if show is None else _every_second(_looking(step, store), show))
     except KeyboardInterrupt:
         return 0
     except Exception:
@@ -108,10 +113,20 @@ _SHOWN = 5
 """Policies and alarms that a look has."""
 
 
+def _request(step: EmbeddedStep, store: Store) -> str:
+    from streamer.dev.first_request import first_request
+
+    served = step.endpoint
+    return first_request(served["endpoint"], store.gates.list(), encoder=served["encoder"])
+
+
 def _looking(step: EmbeddedStep, store: Store) -> Looking:
     from streamer.dev.look import Line, Looking
 
     class _Story:
+        def request(self) -> str:
+            return _request(step, store)
+
         def policies(self) -> list[Line]:
             return [
                 Line(
@@ -134,9 +149,17 @@ def _looking(step: EmbeddedStep, store: Store) -> Looking:
         worker=step.metrics_url,
         recalibrator=step.recalibrator_url,
         story=_Story(),
-        addresses=[("broker", step.broker.bootstrap), ("metrics", f"{step.metrics_url}/metrics")],
+        addresses=[
+            ("broker", step.broker.bootstrap),
+            ("endpoint", step.endpoint["endpoint"]),
+            ("metrics", f"{step.metrics_url}/metrics"),
+        ],
         clock=now,
     )
+
+
+def _nothing() -> None:
+    """Nobody looks."""
 
 
 def _every_second(looking: Looking, show: Callable[[Look], None]) -> Callable[[], None]:
@@ -256,5 +279,5 @@ def _demo_next_steps(directory: Path, data: Path | None) -> list[tuple[str, str]
             else []
         ),
         ("streamer demo --gate-unit response", "each response decides for itself, as in the paper"),
-        ("streamer dev", "a broker and a worker to publish your own events to"),
+        ("streamer dev", "a broker, a worker and an HTTP endpoint to try your own answers on"),
     ]

@@ -38,6 +38,7 @@ class Look:
     ----------
     addresses : name and value.
     policies, alarms : the newest first.
+    request : a shell command that asks the endpoint for a decision.
     troubles : what is wrong, in words.
     """
 
@@ -45,12 +46,17 @@ class Look:
     addresses: Sequence[tuple[str, str]]
     policies: Sequence[Line]
     alarms: Sequence[Line]
+    request: str = ""
     troubles: Sequence[str] = ()
     now: datetime
 
 
 class RecordLines(Protocol):
     """What the record says of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
+
+    def request(self) -> str:
+        """A shell command that asks the endpoint, of a gate on record."""
+        ...
 
     def policies(self) -> Sequence[Line]: ...
     def alarms(self) -> Sequence[Line]: ...
@@ -101,8 +107,10 @@ class Looking:
         )
         policies: Sequence[Line] = ()
         alarms: Sequence[Line] = ()
+        request = ""
         try:
             policies, alarms = self._story.policies(), self._story.alarms()
+            request = self._story.request()
         except StreamerError as error:
             troubles.append(f"The record cannot be read: {error}")
         return Look(
@@ -110,6 +118,7 @@ class Looking:
             addresses=self._addresses,
             policies=policies,
             alarms=alarms,
+            request=request,
             troubles=troubles,
             now=self._clock(),
         )

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from streamer.errors import StreamerError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 _START_SECONDS = 120.0
@@ -34,15 +34,24 @@ class ServiceProcess:
 
     Parameters
     ----------
-    name : of the command and of the log file, like ``worker``.
+    name : in messages, and of the log file, like ``worker``.
+    command : of `streamer`, with its options; the name alone when it is left out.
     directory : where it runs, and where its log goes; must exist.
     environment : all that it gets.
     """
 
-    def __init__(self, name: str, *, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        command: Sequence[str] = (),
+        directory: Path,
+        environment: Mapping[str, str],
+    ) -> None:
         self.name = name
         self.log_path = directory / f"{name}.log"
         self.facts: dict[str, Any] = {}
+        self._command = tuple(command) or (name,)
         self._directory = directory
         self._environment = dict(environment)
         self._log: IO[bytes] | None = None
@@ -57,7 +66,7 @@ class ServiceProcess:
         """Start it and read its addresses. Raises `WorkerDied` when it ends instead."""
         self._log = self.log_path.open("ab")
         self._process = subprocess.Popen(  # noqa: S603 - our own program, by a name of ours
-            [sys.executable, "-m", "streamer", self.name, "--json", "--until-stdin-closes"],
+            [sys.executable, "-m", "streamer", *self._command, "--json", "--until-stdin-closes"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

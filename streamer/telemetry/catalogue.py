@@ -43,8 +43,11 @@ PARTS = ("broker", "database")
 ENCODER_PART = "encoder"
 """What a worker depends on, too, whose encoder is asked for at an endpoint."""
 
-SERVICES = ("worker", "recalibrator")
-"""The processes that serve metrics."""
+SERVICES = ("worker", "endpoint", "recalibrator")
+"""The processes that serve metrics. The endpoint is `streamer serve`, which serves what a worker does, too."""
+
+EXPECTED_STATUSES = (200, 429, 500, 503)
+"""Those of a route's answers that are counted from zero on."""
 
 RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
 """The outcome of a calibration run of the recalibrator."""
@@ -236,6 +239,17 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _metric(
         "info", "build_info", "version python encoder", "1, with the versions that run as labels.",
         services="worker recalibrator",
+    ),
+    _metric(
+        "counter", "http_requests_total", "route status",
+        "Requests answered, by the route's template and HTTP status; `none` for addresses that there are not, and where nothing"
+        " of an answer was sent.",
+        services="endpoint",
+    ),
+    _metric(
+        "histogram", "http_request_duration_seconds", "route",
+        "From a request's head to the end of its answer, whatever its status.", LATENCY_BUCKETS,
+        services="endpoint",
     ),
     _metric(
         "gauge", "recalibrator_leader", "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily
@@ -16,7 +16,7 @@ from streamer.events import codes
 from streamer.events.actions import REASONS
 from streamer.journal import DeadLetter, Decision, LabelRevision
 from streamer.signing.policies import REFUSALS
-from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES, MetricDefinition
+from streamer.telemetry.catalogue import CATALOGUE, EXPECTED_STATUSES, PARTS, STAGES, MetricDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,16 +60,21 @@ def register(registry: CollectorRegistry, definition: MetricDefinition) -> Count
 
 
 class Metrics:
-    """All metrics of one worker, in a registry of their own. Thread-safe; no call blocks or raises.
+    """All metrics of one worker or endpoint, in a registry of their own. Thread-safe; no call blocks or raises.
 
     Parameters
     ----------
     encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
+    service : one of `SERVICES`; the endpoint has metrics of its own beside those of a worker.
     dead_letter_codes : the error codes whose counters start at zero.
     """
 
     def __init__(
-        self, *, encoder: str = "none", dead_letter_codes: Iterable[str] = tuple(codes.MEANINGS)
+        self,
+        *,
+        encoder: str = "none",
+        service: Literal["worker", "endpoint"] = "worker",
+        dead_letter_codes: Iterable[str] = tuple(codes.MEANINGS),
     ) -> None:
         # A creation time beside every counter doubles the series and is in no catalogue.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
@@ -79,7 +84,7 @@ class Metrics:
         self._of: dict[str, Any] = {
             d.name: register(self.registry, d)
             for d in CATALOGUE
-            if "worker" in d.services and d.name not in _EncoderCounts.NAMES
+            if {"worker", service} & {*d.services} and d.name not in _EncoderCounts.NAMES
         }
         self._kinds: dict[str, str] = {}
         self._of["streamer_build_info"].labels(
@@ -225,6 +230,21 @@ class Metrics:
     def count_reader_reset(self) -> None:
         """The reader was set back because a record that was due had not arrived."""
         self._of["streamer_reader_resets_total"].inc()
+
+    # -- requests -------------------------------------------------------------------------------------------
+
+    def expect_requests(self, route: str) -> None:
+        """Start the counters of a route's requests at zero; for an endpoint alone."""
+        for status in EXPECTED_STATUSES:
+            self._of["streamer_http_requests_total"].labels(route, str(status))
+        self._of["streamer_http_request_duration_seconds"].labels(route)
+
+    def observe_request(self, route: str, status: int | None, seconds: float) -> None:
+        """A request took so many seconds; `status` is None when nothing of an answer was sent. For an endpoint alone."""
+        self._of["streamer_http_requests_total"].labels(
+            route, "none" if status is None else str(status)
+        ).inc()
+        self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds)
 
     def watch_encoder(
         self,

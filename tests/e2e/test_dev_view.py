@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import re
 import select
+import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="it says to call curl")
 def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
     environment |= {"STREAMER_ENCODER_NAME": "none", "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
@@ -39,16 +41,17 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         assert "batches/s" in seen
         assert "Starting an embedded broker" in seen
         assert "loading the encoder" not in seen  # it has none
-        subprocess.run(
-            [sys.executable, "-m", "streamer", "gate", "create", "bot", "--scorer", "external"],
-            cwd=tmp_path,
-            env=environment,
-            check=True,
-            capture_output=True,
-            timeout=240,
-        )
-        seen += _read_until(here, "created", 60)
+        seen += _read_until(here, "Press Ctrl-C to stop", 90)
+        pasted = _requests(seen)[-1]
+        assert pasted.startswith("streamer gate create try ")
+        for _ in range(2):  # the second time there is the gate, and a decision of another batch
+            action = _paste(pasted, tmp_path, environment)
+            assert (action["gate"], action["action"], action["reason"]) == ("try", "abstain", "no_threshold")
+        seen = _read_until(here, "created", 60)
         assert "policy 1 closed by" in seen
+        curl = pasted.partition("\n")[2]
+        while curl not in _requests(seen):
+            seen += _read_until(here, "Press Ctrl-C to stop", 60)
         os.write(here, b"\x03")  # Ctrl-C
         seen += _read_until(here, _LEAVE, 40)
         assert process.wait(240) == 0
@@ -57,6 +60,27 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
             process.kill()
             process.wait()
         os.close(here)
+
+
+def _requests(screens: str) -> list[str]:
+    """The lines that each screen says to paste."""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screens).replace("\r", "")
+    text = re.sub(r" +$", "", text, flags=re.MULTILINE)
+    return re.findall(r"in this directory\n(.*?\]\}')\n", text, re.DOTALL)
+
+
+def _paste(lines: str, folder: Path, environment: dict[str, str]) -> Any:
+    """What a shell says to them, in another terminal of the same folder."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", lines],
+        cwd=folder,
+        env=environment | {"PATH": path},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=240,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _take_terminal() -> None:

@@ -105,6 +105,19 @@ class Terminal:
         assert process.returncode == 0, f"{shlex.join(words)} ended with {process.returncode}:\n{out}{err}"
         return out
 
+    def shell(self, lines: str) -> str:
+        """Paste lines into a shell; standard output. The last command must succeed."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            ["bash", "-c", lines],
+            cwd=self.folder,
+            env=self.environment | {"PATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=COMMAND_SECONDS,
+        ).stdout
+
     @contextmanager
     def running(self, words: Sequence[str]) -> Iterator[None]:
         """Keep a service running, from when its note is there until SIGTERM, and see that it ends well."""
@@ -239,11 +252,17 @@ def test_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Ter
         shipped = [line for line in later if re.search(r" ship r\d\d ", line)]
         assert 0 < len(shipped) < CLOUDS, "\n".join(later)
 
+        # What it printed asks the endpoint, which decides beside the worker.
+        printed = (terminal.folder / "dev.log").read_text()
+        (line,) = re.findall(r"^streamer gate create try\ncurl .*?\]\}'$", printed, re.MULTILINE | re.DOTALL)
+        asked = json.loads(terminal.shell(line).splitlines()[-1])
+        assert (asked["gate"], asked["action"], asked["source"]["topic"]) == ("try", "abstain", "http")
+
         # "The event you publish, the event you get": the two examples belong together.
         published, got = blocks("json", "The event you publish")
         (terminal.folder / "event.jsonl").write_text(" ".join(published.split()) + "\n")
         terminal.run(["streamer", "publish", "event.jsonl"])
-        actions = reader.decisions([*tail, "--json"], 2 * CLOUDS + 1).splitlines()
+        actions = reader.decisions([*tail, "--json"], 2 * CLOUDS + 2).splitlines()
         (action,) = (one for one in map(json.loads, actions) if one["batch_id"] == "order-4711")
         example = json.loads(got)
         assert example.pop("...") == "..."

@@ -24,6 +24,7 @@ from streamer.client import AsyncClient, Client, Trouble
 from streamer.client.decisions import TroubleReason
 from streamer.events.labels import decode_label
 from streamer.events.responses import decode_responses
+from tests.faults.site import wait_until
 from tests.integration.client.misbehaviours import MISBEHAVIOURS, STALLED_SECONDS
 from tests.services.gate_server import GateServer, action_event, problem, response
 from tests.services.node import CLIENT, node
@@ -61,7 +62,10 @@ def test_whatever_the_service_does_is_held_within_the_deadline(caller: Caller, n
     deadline = LONG if tried_again is False and reason != "timed_out" else SHORT
     with GateServer(act) as server:
         held = caller.decide(server.url, ANSWERS, deadline=deadline, batch_id="b")
-        if deadline == LONG:
+        while not server.requests and deadline < LONG:  # a busy machine: nobody was asked yet
+            deadline = min(2 * deadline, LONG)
+            held = caller.decide(server.url, ANSWERS, deadline=deadline, batch_id="b")
+        if asked_twice := tried_again is False and reason != "timed_out":
             with pytest.raises(Trouble, match=f"^{reason}: "):
                 caller.decide(server.url, ANSWERS, deadline=deadline, batch_id="b", raise_on_trouble=True)
     reasons = {reason} if tried_again is False else {reason, "timed_out"}
@@ -75,7 +79,7 @@ def test_whatever_the_service_does_is_held_within_the_deadline(caller: Caller, n
     assert caller.seconds < deadline + STALLED_SECONDS / 4
     assert {request.target for request in server.requests} == {"/v1/gates/support-bot/decisions"}
     if tried_again is False:
-        assert len(server.requests) == 1 + (deadline == LONG)
+        assert len(server.requests) == 1 + asked_twice
     if isinstance(code := re.match(r"\d+$", name), re.Match) and reason == "refused":
         assert f"status {code[0]}" in held["detail"]
         assert ": it is " in held["detail"]
@@ -91,6 +95,19 @@ def test_what_passes_is_asked_again(caller: Caller, name: str) -> None:
         assert caller.decide(server.url, ANSWERS, deadline=LONG)["answer"] == ANSWERS[1]
     assert len(server.requests) == 3
     assert len({request.body for request in server.requests}) == 1
+
+
+def test_the_server_of_these_tests_lets_go_of_a_request_that_breaks_off() -> None:
+    """A client whose deadline passes may have sent the half of it."""
+    before = set(threading.enumerate())
+    head = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n"
+    with GateServer(lambda *_: None) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        for sent in (head[:9], head + b"{", head + b"{}"):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.sendall(sent)
+        wait_until(lambda: len(server.requests) == 1, "the whole one has come, after the others")
+        wait_until(lambda: len(set(threading.enumerate()) - before) == 1, "its threads end", LONG)
 
 
 def test_a_port_that_nobody_listens_on(caller: Caller) -> None:

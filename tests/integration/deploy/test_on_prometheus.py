@@ -44,7 +44,8 @@ class Installation:
     """Four services that serve metrics, and traffic that moves them."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self.workers = [Metrics(encoder="all-MiniLM-L6-v2@53aa5117") for _ in range(2)]
+        encoder = "all-MiniLM-L6-v2@53aa5117"
+        self.workers = [Metrics(encoder=encoder), Metrics(encoder=encoder, service="endpoint")]
         self.leader, self.waiting = RecalibratorMetrics(), RecalibratorMetrics()
         self._draw = random.Random(7)
         for worker in self.workers:
@@ -120,6 +121,9 @@ class Installation:
         worker.observe_published(self._draw.expovariate(2))
         for stage in STAGES:
             worker.observe_stage(stage, self._draw.expovariate(20))
+        if number:
+            for status in (200, 503):
+                worker.observe_request("/v1/gates/{gate}/decisions", status, self._draw.expovariate(20))
         for part in PARTS:
             worker.set_reachable(part, True)
         worker.set_outbox_pending(self._draw.randrange(5))

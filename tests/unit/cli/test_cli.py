@@ -442,7 +442,7 @@ def test_dev_says_that_it_loads_an_encoder_if_it_has_one(
     monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
     status, _, err = run(capsys, "dev", "--no-view")
     assert status == 0
-    assert err.startswith("Starting an embedded broker, a worker and a recalibrator")
+    assert err.startswith("Starting an embedded broker, a worker, the endpoint and a recalibrator")
     assert ("; loading the encoder takes some seconds." in err) is loads
 
 
@@ -467,6 +467,42 @@ def test_what_no_gate_can_have_is_said(
     assert (status, out) == (cli.WRONG_USAGE, "")
     assert says in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    ("written", "alpha"), [("5%", 0.05), ("0.7%", 0.007), ("2.5 %", 0.025), (".05", 0.05), ("5e-2", 0.05)]
+)
+def test_a_share_may_be_written_as_a_percentage(
+    capsys: pytest.CaptureFixture[str], written: str, alpha: float
+) -> None:
+    status, out, err = run(
+        capsys, "gate", "create", "x", "--scorer", "external", "--alpha", written, "--json"
+    )
+    assert (status, json.loads(out)["alpha"]) == (0, alpha), err
+
+
+def test_what_is_no_share_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for written in ("5%%", "%", "five", ""):
+        status, _, err = run(capsys, "gate", "create", "x", "--alpha", written)
+        assert status == 2
+        assert "write a share like 0.05 or 5%" in err
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    ("kind", "meant"),
+    [("humn", "human"), ("bert-score", "bertscore"), ("human", None), ("toxicity", None)],
+)
+def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_said(
+    capsys: pytest.CaptureFixture[str], kind: str, meant: str | None
+) -> None:
+    status, _, err = run(capsys, "gate", "create", "x", "--scorer", "external", "--severity-kind", kind)
+    assert status == 0
+    assert ("if you meant these" in err) == (meant is not None)
+    assert meant is None or f"streamer gate set x --severity-kind {meant}" in err
+    _, _, err = run(capsys, "gate", "set", "x", "--alpha", "0.2")
+    assert "if you meant" not in err, "it is said when it is typed"
 
 
 @pytest.mark.usefixtures("database")

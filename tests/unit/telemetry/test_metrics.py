@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -93,13 +94,14 @@ def test_names_are_unique() -> None:
     assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
 
 
-def test_the_exposition_holds_the_catalogue_and_nothing_else() -> None:
-    metrics = Metrics(encoder="e@1")
+@pytest.mark.parametrize("service", ["worker", "endpoint"])
+def test_the_exposition_holds_the_catalogue_and_nothing_else(service: Literal["worker", "endpoint"]) -> None:
+    metrics = Metrics(encoder="e@1", service=service)
     metrics.observe_policy(policy())
     metrics.set_lag("t", 0, 1)
     metrics.set_chain_height("t", 0, 1)
     families = {f.name: f for f in text_string_to_metric_families(metrics.exposition().decode())}
-    own = [metric for metric in CATALOGUE if "worker" in metric.services]
+    own = [metric for metric in CATALOGUE if {"worker", service} & {*metric.services}]
     assert set(families) == {metric.name.removesuffix("_total") for metric in own}
     for metric in own:
         family = families[metric.name.removesuffix("_total")]
@@ -111,8 +113,9 @@ def test_the_exposition_holds_the_catalogue_and_nothing_else() -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool: Debian package prometheus")
 def test_promtool_accepts_the_exposition() -> None:
-    metrics = Metrics(encoder="e@1")
+    metrics = Metrics(encoder="e@1", service="endpoint")
     metrics.observe_policy(policy())
+    metrics.expect_requests("/v1/gates/{gate}")
     result = subprocess.run(
         ["promtool", "check", "metrics"],
         input=metrics.exposition(),

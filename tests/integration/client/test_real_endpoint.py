@@ -1,0 +1,90 @@
+"""The clients against `streamer serve` itself: decided, repeated, looked up, labelled, contradicted, and without a key."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.client import Trouble
+from tests.faults.endpoint import GATE, Site
+from tests.faults.site import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.integration.client.conftest import Caller
+
+NAME = "order 47/11 ü"  # it fits no header, and a path only when it is quoted
+ANSWERS = {"a": "Here.", "ü/2": "There."}
+LONG: dict[str, Any] = {"deadline": 60.0}
+ASKED: dict[str, Any] = LONG | {"batch_id": NAME, "scores": [0.2, 0.9]}
+
+
+@pytest.fixture
+def site(migrated_sqlite_url: str, tmp_path: Path) -> Iterator[Site]:
+    one = Site(migrated_sqlite_url, tmp_path)
+    one.gate()
+    yield one
+    one.close()
+
+
+def test_against_the_service_itself(caller: Caller, site: Site) -> None:
+    url = site.serve().base
+
+    def decide(prompt: str = "Where?", **options: Any) -> dict[str, Any]:
+        return dict(caller.call(url, "decide", GATE, prompt, ANSWERS, **ASKED | options))
+
+    first = decide()
+    assert (first["action"], first["ships"], first["reason"]) == ("ship", True, "scored")
+    assert (first["answer"], first["response_id"], first["index"], first["score"]) == (
+        "There.",
+        "ü/2",
+        1,
+        0.9,
+    )
+    assert (first["enforced"], first["threshold"], first["policy_version"]) == (True, 0.5, 2)
+    assert first["event"] == json.loads(site.recorded()[NAME])
+    assert decide() == first
+    assert site.outcomes() == ["decision", "duplicate"]
+
+    found = caller.call(url, "decision", GATE, NAME, **LONG)
+    assert found == first | {"answer": None}  # the service has no texts to return
+    held = decide(batch_id="b-2", scores=[0.1, 0.2])
+    assert (held["action"], held["ships"], held["answer"], held["score"]) == ("abstain", False, None, 0.2)
+    drawn = caller.call(url, "decide", GATE, "Where?", ANSWERS, scores=[0.9, 0.2], **LONG)
+    assert (drawn["ships"], drawn["answer"]) == (True, "Here.")
+    assert drawn["batch_id"] in site.recorded()
+
+    caller.call(url, "label", GATE, NAME, "ü/2", 0.5, labeller="ana", **LONG)
+    assert site.rows("SELECT response_id, severity, labeller FROM label_revisions") == [("ü/2", 0.5, "ana")]
+    gate = caller.call(url, "gate", GATE, **LONG)
+    assert (gate["gate"], gate["policy"]["lambda"], gate["policy"]["version"]) == (GATE, 0.5, 2)
+
+    other = decide("Who?")
+    assert (other["action"], other["reason"], other["ships"], other["event"]) == (
+        "hold",
+        "refused",
+        False,
+        None,
+    )
+    assert "status 409 conflicting_content: " in other["detail"]
+    missing = caller.call(url, "decision", GATE, "nobody's", **LONG)
+    assert "status 404 unknown_batch: " in missing["detail"]
+    with pytest.raises(Trouble, match="refused: status 422 invalid_field: "):
+        caller.call(url, "label", GATE, NAME, "a", 1.5, labeller="ana", **LONG)
+
+    _, token = site.store.api_keys.create(gates=[GATE], may=["decide"], by="ana")
+    wait_until(
+        lambda: site.started[0].client.get(f"/v1/gates/{GATE}").status_code == 401, "keys are asked for"
+    )
+    refused = decide(batch_id="b-4")
+    assert (refused["action"], refused["reason"], refused["event"]) == ("hold", "refused", None)
+    assert "status 401 no_key: " in refused["detail"]
+    assert "b-4" not in site.recorded()
+    assert decide(batch_id="b-4", key=token)["ships"]
+    with pytest.raises(Trouble, match="refused: status 403 not_allowed: "):
+        caller.call(url, "gate", GATE, key=token, **LONG)
+    site.check()
