@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 import msgspec
@@ -171,7 +172,8 @@ class LoggedDecisions(Sequence[LoggedDecision]):
         there = np.array([one is not None and len(one) == len(STATISTICS) for one in found], dtype=np.bool_)
         numbers = np.zeros((len(found), len(STATISTICS)))
         if there.any():
-            numbers[there] = [one for one, has in zip(found, there.tolist(), strict=True) if has]
+            kept = chain.from_iterable(one for one, has in zip(found, there.tolist(), strict=True) if has)
+            numbers[there] = np.fromiter(kept, np.float64).reshape(-1, len(STATISTICS))
         return there, numbers
 
     @cached_property

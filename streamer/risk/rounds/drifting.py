@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.keyed_hash import keyed_bits_of_each, length_prefixed
+from streamer.gates.keyed_hash import keyed_bits
 from streamer.risk.rounds.alarms import draw_alarm
 from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
@@ -38,7 +38,8 @@ SCORE = "score"
 NEW_POLICY = "another policy came into force"
 
 _BELOW_ONE = math.nextafter(1.0, 0.0)
-_TWO_TO_64 = float(2**64)
+_PHILOX = 4
+"""Numbers that one step of NumPy's Philox gives: any place of its stream is reached at once."""
 
 
 class DriftReader:
@@ -63,7 +64,6 @@ class DriftReader:
         self._run, self._policy = watch.drift_run, watch.drift_policy
         self._places: list[Places] = []
         self._past: list[WatchedAlarm] = []
-        self._drawn: tuple[LoggedDecisions, Floats] | None = None
 
     def read(self, decisions: LoggedDecisions) -> None:
         """Read these decisions, the next in order."""
@@ -151,7 +151,7 @@ class DriftReader:
             if not places.size:
                 continue
             assert isinstance(alarm.state, DriftAlarm)
-            state = alarm.state.observe(values, self._uniforms(decisions)[places])
+            state = alarm.state.observe(values, self._uniforms(alarm, places.size))
             self._alarms[place] = self._after(alarm, state, decisions, places)
         self._places = []
 
@@ -168,16 +168,14 @@ class DriftReader:
         number = decisions.numbers[places[state.raised_at - alarm.state.bets.seen - 1]]
         return replace(alarm, state=state, raised_by=number, raised_at=self._now)
 
-    def _uniforms(self, decisions: LoggedDecisions) -> Floats:
-        """Return one random number a decision. The alarms share it: what each promises is about its own numbers alone, and
-        their chances of being wrong are added, whatever they have in common.
-        """
-        if self._drawn is None or self._drawn[0] is not decisions:
-            bits = keyed_bits_of_each(
-                self._salt, ("drift", SCORE, self._watch.gate), map(length_prefixed, decisions.batch_ids)
-            )
-            self._drawn = decisions, bits / _TWO_TO_64
-        return self._drawn[1]
+    def _uniforms(self, alarm: WatchedAlarm, count: int) -> Floats:
+        """Return the next random numbers of an alarm: its own stream, keyed by the gate's secret, at the place it has read to."""
+        assert isinstance(alarm.state, DriftAlarm)
+        place, key = alarm.state.bets.seen, (alarm.kind, alarm.statistic, str(alarm.number))
+        stream = np.random.Philox(key=keyed_bits(self._salt, "drift", self._watch.gate, *key))
+        stream.advance(place // _PHILOX)
+        skipped = place % _PHILOX
+        return np.random.Generator(stream).random(skipped + count)[skipped:]
 
 
 _WATCHED: tuple[tuple[AlarmKind, str], ...] = (

@@ -14,6 +14,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import generators
 from sqlalchemy import exc
+from sqlalchemy.dialects.postgresql import ARRAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -232,10 +233,20 @@ def _looked_up(
     for start in range(0, len(keys), width):
         chunk = keys[start : start + width]
         if len(columns) == 1:
-            condition = columns[0].in_([key[0] for key in chunk])
+            condition = _is_one_of(connection.dialect, columns[0], [key[0] for key in chunk])
         else:
             condition = sa.tuple_(*columns).in_([tuple(key) for key in chunk])
         yield connection.execute(query.where(condition))
+
+
+def _is_one_of(
+    dialect: sa.Dialect, column: sa.ColumnElement[Any], values: Sequence[Any]
+) -> sa.ColumnElement[bool]:
+    """`column IN (...)`, on PostgreSQL with one parameter: thousands cost the driver more than the server."""
+    if dialect.name == "sqlite":
+        return column.in_(values)
+    written = _writer(dialect, column.type.dialect_impl(dialect))(values)
+    return column == sa.any_(sa.cast(sa.literal(written, sa.Text), ARRAY(column.type)))
 
 
 @lru_cache(maxsize=64)

@@ -77,9 +77,8 @@ def test_the_state_is_that_of_the_mathematics_and_a_shift_is_told_early(
     assert found.keys() == {"score", *STATISTICS}
     reference = [one.responses[1].score for one in traffic.made[:200]]
     salt = traffic.store.policies.active()[GATE].audit_salt
-    uniforms = [
-        keyed_bits(salt, "drift", "score", GATE, one.key.batch_id) / 2.0**64 for one in traffic.made[200:]
-    ]
+    stream = np.random.Philox(key=keyed_bits(salt, "drift", GATE, "drift_scores", "score", "1"))
+    uniforms = np.random.Generator(stream).random(60)
     expected = DriftAlarm.open(np.array(reference, dtype=float), delta=0.025).observe(
         [round(float(score), 6) for score in steady], uniforms
     )

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from streamer.gates.keyed_hash import keyed_bits, keyed_bits_of_each, length_prefixed
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts, Undrawn
+from streamer.risk.rounds.drifting import DriftReader
 from streamer.risk.rounds.horizon import Watermark, latest_of, time_of
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import GateWatch
 from streamer.risk.rounds.store import CalibratedSample
+from streamer.risk.states import DriftAlarm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,10 +125,25 @@ def test_the_latest_time_of_a_run_is_that_of_its_decisions() -> None:
         assert latest_of(numbers, said, MARKS) == (max(each), each[-1])
 
 
-@pytest.mark.parametrize("salt", [b"", b"s" * 32, b"s" * 64, b"s" * 65])
-def test_many_keyed_hashes_are_the_single_ones(salt: bytes) -> None:
-    lasts = ["", "batch-1", "b\u00e4tch", "x" * 200]
-    each = [keyed_bits(salt, "drift", "score", "g", last) for last in lasts]
-    found = keyed_bits_of_each(salt, ("drift", "score", "g"), map(length_prefixed, lasts))
-    assert found.tolist() == each
-    assert (found / 2.0**64).tolist() == [one / 2.0**64 for one in each]
+@pytest.mark.parametrize("cuts", [(1,), (3, 4, 5), (130, 611), tuple(range(7, 800, 7))])
+def test_drift_is_the_same_however_decisions_are_cut_into_pages(cuts: tuple[int, ...]) -> None:
+    reference, page, watch = traffic(1), traffic(2), GateWatch(gate="g", marks=MARKS)
+
+    def after(*pages: LoggedDecisions) -> GateWatch:
+        now = watch
+        for one in pages:
+            reader = DriftReader(now, now=NOW, salt=b"s" * 32, reference=lambda _run: reference)
+            reader.read(one)
+            now, _ = reader.result()
+        return now
+
+    ends = [0, *cuts, len(page)]
+    whole = after(page)
+    assert whole == after(*(part(page, start, stop) for start, stop in pairwise(ends)))
+    (drift,) = [one for one in whole.alarms if one.kind == "drift_scores"]
+    assert isinstance(drift.state, DriftAlarm)
+    assert drift.state.bets.seen > 600
+
+
+def part(page: LoggedDecisions, start: int, stop: int) -> LoggedDecisions:
+    return LoggedDecisions(LoggedColumns(*(column[start:stop] for column in page._columns)), POLICIES)

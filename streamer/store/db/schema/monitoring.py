@@ -71,7 +71,7 @@ monitor_sequences = sa.Table(
     sa.Column("selective", REAL),
     sa.Column("selective_lower", REAL, nullable=False),
     sa.Column("selective_upper", REAL, nullable=False),
-    sa.Column("state", sa.Text, nullable=False, comment="exact, JSON; the figures above follow from it"),
+    sa.Column("state", sa.Text, nullable=False, comment="exact, JSON"),
     sa.Column("ended", sa.Text, comment="why it reads no more; NULL while it does"),
     one_of("unit", UNITS),
     check("number", "number >= 1"),
