@@ -6,22 +6,13 @@ same locks. With ``--sql`` it prints what would be done.
 
 from __future__ import annotations
 
-from typing import Any
-
 from alembic import context
 
 from streamer.settings.settings import load_settings
 from streamer.store.db.engine import SCHEMA, Database
-from streamer.store.db.migrate import VERSION_TABLE, alone, require_file
-from streamer.store.db.schema import metadata
+from streamer.store.db.migrate import COMPARED, alone, require_file
 
-OPTIONS: dict[str, Any] = {
-    "target_metadata": metadata,
-    "version_table": VERSION_TABLE,
-    "compare_type": True,
-    "render_as_batch": True,
-    "transactional_ddl": True,
-}
+OPTIONS = COMPARED | {"render_as_batch": True, "transactional_ddl": True}
 
 
 def run() -> None:

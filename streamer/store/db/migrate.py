@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 import sqlalchemy as sa
@@ -22,6 +22,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.store.db import roles
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata, progress
+from streamer.store.db.schema.decisions import ONLY_ON_SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VERSION_TABLE = "schema_version"
+
+COMPARED: dict[str, Any] = {
+    "target_metadata": metadata,
+    "version_table": VERSION_TABLE,
+    "compare_type": True,
+    "include_name": lambda name, _kind, _parents: name != ONLY_ON_SQLITE,
+    "include_object": lambda _object, name, _kind, _reflected, _other: name != ONLY_ON_SQLITE,
+}
+"""How Alembic compares a database with our tables."""
+
 _PACKAGE = Path(__file__).parents[2]
 _MIGRATIONS = next(
     folder
@@ -213,8 +224,7 @@ def _state(database: Database) -> SchemaState:
 
     with database.reading() as connection:
         revision = _known_revision(connection)
-        options = {"version_table": VERSION_TABLE, "compare_type": True, "target_metadata": metadata}
-        context = MigrationContext.configure(connection, opts=options)
+        context = MigrationContext.configure(connection, opts=COMPARED)
         drift = tuple(str(difference) for difference in compare_metadata(context, metadata))
     return SchemaState(revision, head(), drift)
 

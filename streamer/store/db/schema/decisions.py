@@ -21,6 +21,10 @@ from streamer.store.db.schema.types import (
     within_unit_interval,
 )
 
+ONLY_ON_SQLITE = "uq_decisions_action_id"
+"""SQLite cannot drop it without a copy of the table. PostgreSQL does without: an action's id follows from gate, batch and
+attempt, which are unique, and one index less is written with every decision."""
+
 batches = sa.Table(
     "batches",
     metadata,
@@ -98,7 +102,7 @@ decisions = sa.Table(
     sa.Column("embedding_source", sa.Text, nullable=False),
     sa.Column("sampled", sa.Boolean, nullable=False),
     sa.Column("sampling_probability", REAL, nullable=False),
-    sa.Column("action_id", sa.Text, nullable=False, unique=True),
+    sa.Column("action_id", sa.Text, nullable=False),
     sa.Column("decided_at", UtcDateTime, nullable=False),
     sa.Column("action_topic", sa.Text, nullable=False),
     sa.Column("action_key", sa.LargeBinary),
@@ -138,6 +142,7 @@ decisions = sa.Table(
     within_unit_interval("sampling_probability"),
     check("sampled_had_a_chance", "NOT sampled OR sampling_probability > 0"),
     sized_text("action_id", 64),
+    sa.UniqueConstraint("action_id", name=ONLY_ON_SQLITE).ddl_if(dialect="sqlite"),
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
 )
