@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGES = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("using.md", "deploying.md"))
 
+# Bounds against hanging: how long a step takes depends on what else the machine does.
 START_SECONDS = 90
-COMMAND_SECONDS = 30
-STOP_SECONDS = 15
+COMMAND_SECONDS = 120
+STOP_SECONDS = 60
 CLOUDS, ANSWERS = 30, 5
 
 
@@ -203,7 +205,7 @@ class Reader:
 
     def decisions(self, tail: list[str], count: int) -> str:
         """The lines of the page's `tail`, from the first event to the `count`-th."""
-        out = self.terminal.run([*tail, "--from-beginning", "--count", str(count), "--timeout", "20s"])
+        out = self.terminal.run([*tail, "--from-beginning", "--count", str(count), "--timeout", "60s"])
         assert len(out.splitlines()) == count, out
         return out
 
@@ -253,9 +255,11 @@ def test_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Ter
         assert 0 < len(shipped) < CLOUDS, "\n".join(later)
 
         # What it printed asks the endpoint, which decides beside the worker.
+        assert shutil.which("curl"), "no curl: install your system's package curl"
         printed = (terminal.folder / "dev.log").read_text()
         (line,) = re.findall(r"^streamer gate create try\ncurl .*?\]\}'$", printed, re.MULTILINE | re.DOTALL)
         asked = json.loads(terminal.shell(line).splitlines()[-1])
+        assert "gate" in asked, f"{asked}\n{(terminal.folder / '.streamer/dev/endpoint.log').read_text()}"
         assert (asked["gate"], asked["action"], asked["source"]["topic"]) == ("try", "abstain", "http")
 
         # "The event you publish, the event you get": the two examples belong together.
