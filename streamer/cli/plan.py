@@ -11,12 +11,15 @@ from streamer.cli.console import percent
 from streamer.cli.options import JsonOption, promised_method, share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streamer.calibration.prediction import Interval, Prediction
+    from streamer.clouds.cloud import Cloud
     from streamer.gates.settings import Unit
     from streamer.planning.plan import Plan
-    from streamer.planning.prompts import Prompts
+    from streamer.planning.prompts import Prompts, SampledBatches
+    from streamer.planning.until_sure import UntilSure
+    from streamer.scoring.encoders.encoder import CachedEncoder
 
 _GUESS, _GATE, _SIMULATION = "Your guess about the answers", "The gate", "The simulation"
 _SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
@@ -109,6 +112,14 @@ def plan(
             help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
         ),
     ] = 1,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            rich_help_panel=_GATE,
+            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
+        ),
+    ] = None,
     audit_probability: Annotated[
         float,
         typer.Option(
@@ -150,6 +161,21 @@ def plan(
     from streamer.errors import UsageError
     from streamer.planning.plan import Budget, Simulation, make_plan
 
+    if steps is not None:
+        given = {
+            "--labels": labels, "--promise": promise, "--responses": responses, "--severity": severity, "--auc": auc,
+            "--correlation": correlation, "--attempts": attempts if attempts > 1 else None,
+        }  # fmt: skip
+        _plan_until_sure(
+            data,
+            steps,
+            [name for name, value in given.items() if value is not None],
+            unit,
+            alpha,
+            seed,
+            json=json,
+        )
+        return
     among = _among_shipped(promise, method, attempts)
     guessed = {"severity": severity, "auc": auc, "correlation": correlation}
     if among is not None:
@@ -267,6 +293,73 @@ def _plan_among_shipped(
     )
 
 
+def _plan_until_sure(
+    data: Path | None,
+    steps: str,
+    others: "Sequence[str]",
+    unit: "Unit",
+    alpha: float,
+    seed: int,
+    *,
+    json: bool,
+) -> None:
+    from streamer.cli.console import print_json, progress
+    from streamer.errors import UsageError
+    from streamer.planning.until_sure import HALVINGS, ORDERS, plan_until_sure
+
+    if data is None:
+        raise UsageError("--steps are found on past answers: name their file with --data")
+    if unit != "best":
+        raise UsageError(f"--steps go with the unit best, not {unit}: they look at the best score")
+    if others:
+        raise UsageError(f"--steps do not go with {', '.join(others)}")
+    try:
+        sizes = tuple(int(one) for one in steps.split(","))
+    except ValueError:
+        raise UsageError(f"--steps are numbers of answers like 3,6,12,20, not {steps!r}") from None
+    if len(sizes) < 2 or sizes[0] < 2 or list(sizes) != sorted(set(sizes)):
+        raise UsageError(f"--steps are two rising numbers of answers or more, from 2 on, not {steps!r}")
+    orders = _past_orders(data, sizes, ORDERS, seed)
+    with progress("Trying rules", HALVINGS) as advance:
+        made = plan_until_sure(orders, sizes, alpha=alpha, seed=seed, progress=advance)
+    if json:
+        print_json(asdict(made))
+    else:
+        _print_until_sure(made)
+
+
+def _print_until_sure(made: "UntilSure") -> None:
+    from streamer.cli.console import print_table, say
+
+    say(
+        f"Sampling until sure, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} past prompts.\n"
+        f"With {made.sizes[-1]} answers each, {percent(made.all_served.mean, 1)} are served ({_range(made.all_served)})."
+    )
+    say("")
+    print_table(
+        ["keep", "stop_above", "stop_below", "answers", "served", "always as many"],
+        [
+            [
+                percent(one.kept, 0),
+                *("-" if level is None else f"{level:g}" for level in (one.rule.above, one.rule.below)),
+                f"{one.answers.mean:.1f} ({one.answers.low:.1f} to {one.answers.high:.1f})",
+                f"{percent(one.served.mean, 1)} ({_range(one.served)})",
+                f"{percent(one.fixed_served.mean, 1)} with {one.fixed}",
+            ]
+            for one in made.rules
+        ],
+        title=f"Rules for the steps {', '.join(map(str, made.sizes))}; - and -: never stop early",
+    )
+    say("")
+    say(
+        "keep: how much of the share served a rule is to keep. The figures beside it are of prompts that its choice had not seen: "
+        f"in each of {made.halvings} halvings one half chose a rule, and the other calibrated and was measured (ranges hold "
+        f"{percent(made.level, 0)} of them). The rule itself is chosen on all prompts.\n"
+        f"Set one in [upstreams.GATE] with answers = {made.sizes[-1]} and steps = {list(made.sizes[:-1])}, then calibrate on batches "
+        "that it sampled."
+    )
+
+
 def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
     from streamer.planning.guess import Guess
     from streamer.planning.prompts import guessed_prompts
@@ -278,25 +371,54 @@ def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int)
 
 
 def _past(data: Path, guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
-    from streamer import wiring
     from streamer.cli.console import progress
-    from streamer.clouds.cloud import read_clouds, severity_kind
     from streamer.errors import UsageError
     from streamer.planning.prompts import past_prompts
-    from streamer.settings.settings import load_settings
 
     for name, value in guessed.items():
         if value is not None:
             raise UsageError(f"--{name} is a guess, and --data measures it: leave one of them out")
     if responses is not None and responses < 2:
         raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
+    clouds, encoder = _labelled(data)
+    with progress("Scoring responses", len(clouds)) as advance:
+        return past_prompts(clouds, responses=responses, encoder=encoder, seed=seed, progress=advance)
+
+
+def _past_orders(
+    data: Path, sizes: "Sequence[int]", orders: int, seed: int
+) -> "list[Mapping[int, SampledBatches]]":
+    from streamer.cli.console import progress
+    from streamer.planning.prompts import past_prompts
+
+    clouds, encoder = _labelled(data)
+    found: list[Mapping[int, SampledBatches]] = []
+    with progress("Scoring responses", orders) as advance:
+        for order in range(orders):
+            prompts = past_prompts(
+                clouds,
+                responses=sizes[-1],
+                sizes=range(2, sizes[-1] + 1),
+                encoder=encoder,
+                seed=seed + order,
+            )
+            found.append(prompts.by_size)
+            advance(order + 1)
+    return found
+
+
+def _labelled(data: Path) -> "tuple[list[Cloud], CachedEncoder]":
+    from streamer import wiring
+    from streamer.clouds.cloud import read_clouds, severity_kind
+    from streamer.errors import UsageError
+    from streamer.settings.settings import load_settings
+
     clouds = list(read_clouds(data))
     severity_kind(clouds)
     encoder = wiring.encoder(load_settings())
     if encoder is None:
         raise UsageError("past responses are scored by their embeddings, and encoder.name is none: set one")
-    with progress("Scoring responses", len(clouds)) as advance:
-        return past_prompts(clouds, responses=responses, encoder=encoder, seed=seed, progress=advance)
+    return clouds, encoder
 
 
 def plan_json(made: "Plan") -> dict[str, Any]:

@@ -113,6 +113,7 @@ def past_prompts(
     clouds: Sequence[Cloud],
     *,
     responses: int | None = None,
+    sizes: Sequence[int] | None = None,
     encoder: CachedEncoder,
     seed: int,
     progress: Callable[[int], None] = lambda _done: None,
@@ -126,6 +127,7 @@ def past_prompts(
     ----------
     clouds : with severities; those with fewer responses, or with an unlabelled one, are left out.
     responses : samples a prompt that the plan is for, >= 2; None: the number that most clouds have.
+    sizes : numbers of samples, `responses` among them; None: those of `SIZES` up to it.
     seed : of the subsets, a whole number >= 0.
     progress : called with the number of clouds done.
 
@@ -145,7 +147,7 @@ def past_prompts(
             "at least 2; label more of them, or plan for fewer --responses"
         )
     rng = np.random.default_rng([seed, _SUBSETS])
-    sizes = _sizes(responses, responses)
+    sizes = _sizes(responses, responses) if sizes is None else sizes
     scores: dict[int, list[Floats]] = {size: [] for size in sizes}
     severities: dict[int, list[list[float]]] = {size: [] for size in sizes}
     blanks: dict[int, list[list[bool]]] = {size: [] for size in sizes}

@@ -266,7 +266,18 @@ class UpstreamSettings(_Group):
         "after the name, of the file that does.",
     )
     answers: int = Field(
-        10, ge=2, le=256, description="Answers that are sampled for each request, never fewer."
+        10, ge=2, le=256, description="Answers that are sampled for each request; fewer only with `steps`."
+    )
+    steps: tuple[int, ...] = Field(
+        (),
+        description="Numbers of answers at which sampling may stop earlier, like `[3, 6, 12]`; `streamer plan --steps` finds "
+        "what to stop for.",
+    )
+    stop_above: float | None = Field(
+        None, gt=0, le=1, description="Stop at a step where the best score is at least this."
+    )
+    stop_below: float | None = Field(
+        None, ge=0, lt=1, description="Stop at a step where the best score is at most this."
     )
     per_request: int | None = Field(
         None, ge=1, description="Most answers in one upstream request (`n`); by default all in one."

@@ -19,12 +19,14 @@ from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, t
 from streamer.wiring.upstreams import upstreams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
     from socket import socket
 
+    from streamer.gates.settings import GateSettings
     from streamer.journal import Lease, Partition
     from streamer.risk.rounds.report import RiskReport
+    from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.service import Service
     from streamer.settings.settings import Settings
@@ -180,6 +182,7 @@ def run_serving(
         chat = ChatCounter(
             desk,
             samplers,
+            best_score=partial(_best_score, threads["score"], cached),
             limits=bounds,
             most=settings.endpoint.max_waiting,
             most_bytes=settings.endpoint.max_waiting_bytes,
@@ -203,6 +206,14 @@ def run_serving(
         except WorkerHalted as halted:
             return int(halted.status)
     return 0
+
+
+async def _best_score(
+    executor: Executor, encoder: CachedEncoder | None, settings: GateSettings, texts: Sequence[str]
+) -> float:
+    from streamer.deciding.best_score import best_score
+
+    return await asyncio.get_running_loop().run_in_executor(executor, best_score, settings, texts, encoder)
 
 
 async def _run(service: Service, listening: socket, chat: ChatCounter) -> None:

@@ -128,6 +128,7 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "policy_version": action.policy.version,
         "upstream": (batch.metadata or {})["upstream"],
         "problem": sampling["problem"],
+        "answers": len(action.responses),
         "calls": len(sampling["calls"]),
         "cost": sampling["cost"],
     }

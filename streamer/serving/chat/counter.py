@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections import Counter
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamer.errors import BadMessage
@@ -21,7 +22,7 @@ from streamer.serving.chat.sampler import Sampled, sampling_record
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from streamer.events.limits import Limits
     from streamer.gates.settings import GateSettings
@@ -47,15 +48,24 @@ class ChatCounter:
     ----------
     desk : decides and records, as it does for every other request.
     samplers : by gate.
+    best_score : what a gate scores the best of some answers.
     limits : bounds for events.
     most, most_bytes : requests that may be under way, and the bytes of their bodies, >= 1; past either they are refused.
     """
 
     def __init__(
-        self, desk: Desk, samplers: Mapping[str, Sampler], *, limits: Limits, most: int, most_bytes: int
+        self,
+        desk: Desk,
+        samplers: Mapping[str, Sampler],
+        *,
+        best_score: Callable[[GateSettings, Sequence[str]], Awaitable[float]],
+        limits: Limits,
+        most: int,
+        most_bytes: int,
     ) -> None:
         self.samplers: Final = samplers
         self._desk = desk
+        self._best_score = best_score
         self._limits = limits
         self._most = most
         self._most_bytes = most_bytes
@@ -90,7 +100,8 @@ class ChatCounter:
                 param="model",
             )
         request.check(sampler.upstream)
-        _check_gate((await self._desk.policy(request.gate)).settings)
+        settings = (await self._desk.policy(request.gate)).settings
+        _check_gate(settings)
         key = BatchKey(request.gate, idempotency_key or str(uuid.uuid4()), 1)
         nothing = Sampled((), None, ())
         try:
@@ -103,7 +114,9 @@ class ChatCounter:
                 if found is not None:
                     return Completed(_same(found, request), again=True)
             self._desk.admit()
-            sampled = await sampler.sample(request.messages, until=deadline.at)
+            sampled = await sampler.sample(
+                request.messages, until=deadline.at, best_score=partial(self._best_score, settings)
+            )
             batch = self._fitting(key, request, sampled, sampler)
             try:
                 answer = await self._desk.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)

@@ -1,22 +1,22 @@
-"""Asks an upstream for a request's answers: all of them or none, until a deadline, with a record of every call."""
+"""Asks an upstream for a request's answers: all that its rule wants or none, until a deadline, with a record of every call."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import structlog
 
 from streamer.errors import UsageError
 from streamer.labels.llm.client import Chat
-from streamer.labels.llm.record import Exchange, Message, cost_of
+from streamer.labels.llm.record import Exchange, FailureCode, Message, cost_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from streamer.labels.llm.record import Choice, FailureCode
+    from streamer.labels.llm.record import Choice
     from streamer.serving.chat.upstream import Upstream
 
 log = structlog.get_logger(__name__)
@@ -25,12 +25,19 @@ _ESSENTIAL: Final = frozenset({"temperature", "top_p"})
 """Without one of these the answers would be those of other settings than the upstream's."""
 
 
+Problem = FailureCode | Literal["not_scored"]
+
+
 class Sampled(NamedTuple):
-    """What came: as many answers as the upstream's settings say, or none and the problem; and every call."""
+    """What came: as many answers as the upstream's rule wants, or none and the problem; and every call.
+
+    `looks` are the numbers of answers at which the rule looked at the best score, and that score.
+    """
 
     answers: tuple[Choice, ...]
-    problem: FailureCode | None
+    problem: Problem | None
     calls: tuple[Exchange, ...]
+    looks: tuple[tuple[int, float], ...] = ()
 
 
 class Sampler:
@@ -52,42 +59,82 @@ class Sampler:
             upstream, sleep=asyncio.sleep, jitter=random.random, clock=time.monotonic, essential=_ESSENTIAL
         )
 
-    async def sample(self, messages: tuple[Message, ...], *, until: float) -> Sampled:
-        """Ask for all answers to these messages, until that time on the event loop's clock."""
+    async def sample(
+        self,
+        messages: tuple[Message, ...],
+        *,
+        until: float,
+        best_score: Callable[[Sequence[str]], Awaitable[float]],
+    ) -> Sampled:
+        """Ask for answers to these messages, as many as the rule wants, until that time on the event loop's clock.
+
+        `best_score` is asked about the answers so far at each step of the rule but the last one.
+        """
         if self.upstream.system_prompt is not None:
             messages = (Message("system", self.upstream.system_prompt), *messages)
         calls: list[Exchange] = []
         answers: list[Choice] = []
+        looks: list[tuple[int, float]] = []
+        problem: Problem | None
         try:
             async with asyncio.timeout_at(until):
-                problem = await self._fill(messages, answers, calls.append)
+                problem = await self._until_sure(messages, answers, looks, calls.append, best_score)
         except TimeoutError:
             problem = "timed_out"
         if problem is not None:
             # What an upstream says of a request may quote it: that is for the record alone.
             log.warning("chat.not_sampled", upstream=self.upstream.id, problem=problem, calls=len(calls))
             answers.clear()
-        return Sampled(tuple(answers[: self.upstream.answers]), problem, tuple(calls))
+        return Sampled(tuple(answers), problem, tuple(calls), tuple(looks))
 
     async def close(self) -> None:
         """Close the connections."""
         await self._chat.close()
 
+    async def _until_sure(
+        self,
+        messages: tuple[Message, ...],
+        answers: list[Choice],
+        looks: list[tuple[int, float]],
+        record: Callable[[Exchange], None],
+        best_score: Callable[[Sequence[str]], Awaitable[float]],
+    ) -> Problem | None:
+        """Add answers until the rule has enough; return what went wrong."""
+        rule = self.upstream.rule
+        *steps, most = rule.sizes
+        for size in steps:
+            problem = await self._fill(messages, size, answers, record)
+            if problem is not None:
+                return problem
+            try:
+                best = await best_score([answer.text for answer in answers])
+            except Exception:
+                log.warning("chat.not_scored", upstream=self.upstream.id, exc_info=True)
+                return "not_scored"
+            looks.append((size, best))
+            if rule.enough(size, best):
+                return None
+        return await self._fill(messages, most, answers, record)
+
     async def _fill(
-        self, messages: tuple[Message, ...], answers: list[Choice], record: Callable[[Exchange], None]
+        self,
+        messages: tuple[Message, ...],
+        wanted: int,
+        answers: list[Choice],
+        record: Callable[[Exchange], None],
     ) -> FailureCode | None:
-        """Add answers until there are enough; return what went wrong.
+        """Add answers until there are as many as wanted; return what went wrong.
 
         An upstream that gives fewer than requested gets another request for the rest, and none is larger than what it gave.
         """
-        at_once = self.upstream.per_request or self.upstream.answers
-        while (missing := self.upstream.answers - len(answers)) > 0:
+        at_once = self.upstream.per_request or wanted
+        while (missing := wanted - len(answers)) > 0:
             sizes = [min(at_once, missing - start) for start in range(0, missing, at_once)]
             replies = await asyncio.gather(*(self._ask(messages, size, record) for size in sizes))
             for choices, problem in replies:
                 if problem is not None:
                     return problem
-                answers.extend(choices)
+                answers.extend(choices[: wanted - len(answers)])
             at_once = min(at_once, max(len(choices) for choices, _ in replies))
         return None
 
@@ -125,9 +172,11 @@ def sampling_record(sampled: Sampled, upstream: Upstream, request: bytes) -> dic
     request : SHA-256 of the messages.
     """
     counted = [call.usage for call in sampled.calls if call.usage is not None]
+    looks = [{"answers": answers, "best_score": best} for answers, best in sampled.looks]
     return {
         "request": request.hex(),
         "settings": upstream.settings,
+        **({"steps": looks} if upstream.steps else {}),
         "problem": sampled.problem,
         "finish_reasons": [answer.finish_reason for answer in sampled.answers],
         "input_tokens": sum(usage.prompt for usage in counted),

@@ -6,7 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from streamer.errors import UsageError
 from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
+from streamer.scoring.steps import Steps
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ class Upstream(ChatEndpoint):
 
     Attributes
     ----------
-    answers : how many are sampled for each request, >= 2; never fewer.
+    answers : how many are sampled for each request, >= 2; never fewer, unless `steps` says so.
+    steps, stop_above, stop_below : see `rule`.
     per_request : most answers in one request, >= 1; None: all in one.
     temperature, top_p, max_tokens : sent with each request; None: not sent.
     token_limit_name : newer models of OpenAI want ``max_completion_tokens``.
@@ -39,6 +42,9 @@ class Upstream(ChatEndpoint):
     whose: ClassVar[str] = "the upstream's"
 
     answers: int = 10
+    steps: tuple[int, ...] = ()
+    stop_above: float | None = None
+    stop_below: float | None = None
     per_request: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -56,6 +62,15 @@ class Upstream(ChatEndpoint):
             ("answers", self.answers, self.answers >= 2),
             ("per_request", self.per_request, self.per_request is None or self.per_request >= 1),
         )
+        try:
+            _ = self.rule
+        except ValueError as error:
+            raise UsageError(f"{self.whose} {error}") from None
+
+    @property
+    def rule(self) -> Steps:
+        """After how many answers sampling stops; without steps after all."""
+        return Steps(sizes=(*self.steps, self.answers), above=self.stop_above, below=self.stop_below)
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -71,7 +86,8 @@ class Upstream(ChatEndpoint):
     def settings(self) -> dict[str, Any]:
         """Everything that decides how answers come about, for the record; the system prompt by its SHA-256."""
         prompt = self.system_prompt
-        return {
+        steps = {"steps": self.steps, "stop_above": self.stop_above, "stop_below": self.stop_below}
+        return (steps if self.steps else {}) | {
             "base_url": self.base_url,
             "model": self.model,
             "answers": self.answers,

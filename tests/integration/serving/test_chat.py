@@ -19,6 +19,9 @@ import openai
 import pytest
 
 from streamer.gates.settings import GateSettings
+from streamer.labels.llm.record import Message
+from streamer.serving.chat.sampler import Sampled, Sampler
+from streamer.serving.chat.upstream import Upstream
 from streamer.store import prune
 from tests.faults.endpoint import GATE, PATIENCE, Site
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, KEY, Model, agreeing, differing
@@ -26,7 +29,7 @@ from tests.integration.serving.test_keys import asks_for_keys, key
 from tests.services.openai_server import ChatReply, ChatRequest, refusal_of_a_parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.faults.endpoint import Endpoint
@@ -62,6 +65,7 @@ GATES: dict[str, dict[str, Any]] = {
     "shadow": {},
     "shadow-first": {"in_shadow": "first"},
     "status": {"hold_status": 503, "hold_message": "Ask a person."},
+    "until-sure": {"answers": 9, "steps": [3, 6], "stop_above": 0.9, "stop_below": 0.1},
 }
 """Gates and what is special about their upstreams."""
 
@@ -294,6 +298,78 @@ def test_a_system_prompt_of_the_gate_goes_first_and_leaves_no_room_for_the_calle
     assert site.rows("SELECT prompt FROM batches WHERE gate = 'prompted'") == [("Where is my parcel?",)]
     with pytest.raises(openai.BadRequestError, match="the system prompt is the gate's own"):
         ask(endpoint, [{"role": "developer", "content": "Be long."}, *PROMPT], gate="prompted")
+
+
+# -- sample until sure
+
+
+def two_of_three(request: ChatRequest) -> ChatReply:
+    """Of every three answers one is of its own."""
+    texts = [
+        f"Perhaps {request.number}.{one}." if one % 3 == 2 else AGREED
+        for one in range(request.body.get("n", 1))
+    ]
+    return ChatReply(texts[0], further=texts[1:])
+
+
+@pytest.mark.parametrize(
+    ("reply", "asked", "action"),
+    [(agreeing, [3], "ship"), (differing, [3], "abstain"), (two_of_three, [3, 3, 3], "ship")],
+)
+def test_sampling_stops_once_the_best_score_is_high_or_low_enough(
+    plain: Plain, reply: Callable[[ChatRequest], ChatReply], asked: list[int], action: str
+) -> None:
+    site, model, endpoint = plain
+    model.reply = reply
+    completion = ask(endpoint, gate="until-sure")
+    told = completion.streamer
+    assert [one.body["n"] for one in model.asked] == asked
+    assert (told["action"], told["answers"], told["calls"]) == (action, sum(asked), len(asked))
+    assert completion.usage.total_tokens == 450 * len(asked)
+    sampling = kept(site, told["batch_id"])["sampling"]
+    assert sampling["settings"]["steps"] == [3, 6]
+    assert [look["answers"] for look in sampling["steps"]] == [3, 6][: len(asked)]
+    scores = {
+        score
+        for (score,) in site.rows(
+            "SELECT score FROM responses JOIN batches ON batches.id = responses.batch "
+            f"WHERE batch_id = '{told['batch_id']}'"
+        )
+    }
+    last = sampling["steps"][-1]["best_score"]
+    if len(asked) == 1:  # what the rule looked at is what the gate decided by
+        assert last == pytest.approx(max(scores), abs=1e-6)
+        assert not 0.1 < last < 0.9
+    else:
+        assert 0.1 < last < 0.9
+    embedded = [text for one in model.requests if one.path.endswith("/embeddings") for text in one.inputs]
+    assert len(embedded) == len(set(embedded)), "no answer is embedded twice"
+
+
+def test_what_fails_at_a_later_step_is_held_and_keeps_no_answer(plain: Plain) -> None:
+    site, model, endpoint = plain
+    model.reply = lambda request: ChatReply(status=500) if len(model.asked) > 1 else two_of_three(request)
+    told = ask(endpoint, gate="until-sure").streamer
+    assert (told["action"], told["problem"], told["answers"]) == ("abstain", "server_error", 0)
+    assert [look["answers"] for look in kept(site, told["batch_id"])["sampling"]["steps"]] == [3]
+
+
+def test_answers_that_cannot_be_scored_on_the_way_are_held(model: Model) -> None:
+    upstream = Upstream(base_url=model.url, model="small", api_key=KEY, answers=9, steps=(3,), stop_above=0.9)
+
+    async def nothing(texts: Sequence[str]) -> float:
+        raise ValueError(f"no score of {len(texts)}")
+
+    async def sampled() -> Sampled:
+        sampler = Sampler(upstream, max_text_bytes=1000)
+        try:
+            until = asyncio.get_running_loop().time() + PATIENCE
+            return await sampler.sample((Message("user", "Who?"),), until=until, best_score=nothing)
+        finally:
+            await sampler.close()
+
+    found = asyncio.run(sampled())
+    assert (found.answers, found.problem, len(found.calls)) == ((), "not_scored", 1)
 
 
 # -- what is held

@@ -12,6 +12,7 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Message
+from streamer.scoring.steps import Steps
 from streamer.serving.chat.request import ChatRequest
 from streamer.serving.chat.upstream import Upstream
 from streamer.settings.settings import load_settings
@@ -75,8 +76,41 @@ def test_its_id_changes_with_what_decides_its_answers_and_with_nothing_else() ->
     assert len({usual.id, *changed}) == 1 + len(CHANGES)
     assert {replace(usual, **{name: value}).id for name, value in NO_CHANGES} == {usual.id}
     assert {name for name, _ in CHANGES + NO_CHANGES} | {
-        "price", "first_delay", "longest_delay", "allow_plaintext",
+        "price", "first_delay", "longest_delay", "allow_plaintext", "steps", "stop_above", "stop_below",
     } == {field.name for field in fields(Upstream)}  # fmt: skip
+
+
+def test_another_rule_for_stopping_gives_other_answers() -> None:
+    usual = Upstream(base_url="https://models.example/v1", model="small", answers=20)
+    rules: list[dict[str, Any]] = [
+        {"steps": (3,), "stop_above": 0.9},
+        {"steps": (3, 6), "stop_above": 0.9},
+        {"steps": (3,), "stop_above": 0.8},
+        {"steps": (3,), "stop_above": 0.9, "stop_below": 0.1},
+        {"steps": (3,), "stop_below": 0.1},
+    ]
+    assert len({usual.id, *(replace(usual, **rule).id for rule in rules)}) == 1 + len(rules)
+    assert replace(usual, **rules[3]).rule == Steps(sizes=(3, 20), above=0.9, below=0.1)
+    settings = {"answers": 20, "steps": [3, 6], "stop_above": 0.9, "key_variable": None}
+    assert loaded({}, **settings).rule == Steps(sizes=(3, 6, 20), above=0.9)
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"),
+    [
+        ({"steps": (3,)}, "steps go with stop_above or stop_below"),
+        ({"stop_above": 0.9}, "these go with steps"),
+        ({"steps": (6, 3), "stop_above": 0.9}, "rising numbers of answers, .* not 6, 3, 10"),
+        ({"steps": (1,), "stop_above": 0.9}, "each at least 2"),
+        ({"steps": (10,), "stop_above": 0.9}, "fewer than all, not 10, 10"),
+        ({"steps": (3,), "stop_above": 1.5}, "stop_above must be above 0 and at most 1, not 1.5"),
+        ({"steps": (3,), "stop_below": float("nan")}, "stop_below must be at least 0 and below 1, not nan"),
+        ({"steps": (3,), "stop_above": 0.2, "stop_below": 0.2}, "stop_below must be less than stop_above"),
+    ],
+)
+def test_a_rule_that_cannot_be_followed_is_refused(rule: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(UsageError, match=f"the upstream's .*{wrong}"):
+        Upstream(**rule)
 
 
 @pytest.mark.parametrize(("name", "value"), [("answers", 1), ("per_request", 0), ("tries", 0)])

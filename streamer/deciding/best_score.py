@@ -1,0 +1,40 @@
+"""The best score of some answers, before a batch is made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.blank import is_blank
+from streamer.scoring.registry import EVERY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.gates.settings import GateSettings
+    from streamer.scoring.encoders.encoder import CachedEncoder
+
+
+def best_score(settings: GateSettings, texts: Sequence[str], encoder: CachedEncoder | None) -> float:
+    """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank.
+
+    Parameters
+    ----------
+    texts : at least 2.
+    encoder : it remembers the texts, so that the decision about them does not encode them again. Blocks.
+
+    Raises
+    ------
+    ValueError
+        When the encoder is not the gate's, or the scorer cannot score these.
+    Unavailable, EncoderGivenUp
+        From the encoder.
+    """
+    if encoder is None or encoder.identity.id != settings.encoder:
+        raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
+    blank = tuple(is_blank(text) for text in texts)
+    if all(blank):
+        return 0.0
+    (vectors,) = encoder.embed([list(texts)])
+    scores = EVERY[settings.scorer].with_raw(answer_batch(list(texts), vectors, blank))[0]
+    return max(float(score) for score, empty in zip(scores, blank, strict=True) if not empty)
