@@ -158,6 +158,27 @@ class RecordedBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedOutcome:
+    """What is on record of one offset of a topic.
+
+    Attributes
+    ----------
+    kind : as in `outcomes`.
+    key, content_hash : of the batch; None for other kinds, and the hash once the texts were erased.
+    code, refused, refused_headers : of a refused record; the bytes are None where they are not kept, or not any more.
+    label : gate, batch id, attempt, response id, kind, labeller, severity.
+    """
+
+    kind: str
+    key: BatchKey | None
+    content_hash: bytes | None
+    code: str | None
+    refused: bytes | None
+    refused_headers: Headers
+    label: tuple[object, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A record that was refused, and the message that says so."""
 

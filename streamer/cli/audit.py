@@ -1,5 +1,7 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,6 +94,13 @@ def verify(
             help="Largest difference allowed between a score and the stored one; default 1e-5.",
         ),
     ] = None,
+    log: Annotated[
+        bool,
+        typer.Option(
+            "--log",
+            help="Compare the record with what the topics responses, labels and actions still hold, too.",
+        ),
+    ] = False,
     incremental: Annotated[
         Path | None,
         typer.Option(
@@ -134,8 +143,17 @@ def verify(
                 since=since,
                 progress=done,
             )
+        compared = wiring.compared_with_log(settings, store) if log else None
     if incremental is not None and report.reached is not None:
         write_reached(incremental, report.reached)
+    if compared is not None:
+        report = replace(
+            report,
+            faults=(*report.faults, *compared.faults),
+            notes=(*report.notes, *compared.notes),
+            counts=dict(sorted((Counter(report.counts) + compared.counts).items()))
+            | {"faults": report.counts["faults"] + compared.counts["faults"]},
+        )
     if json:
         print_json(
             {

@@ -1,6 +1,6 @@
 """The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
 
-from streamer.wiring.audit import checkpointer, outside_checkpoints, rescorer, trusted_keys
+from streamer.wiring.audit import checkpointer, compared_with_log, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.configured_judge import judge
 from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
 from streamer.wiring.label_keys import key_block, label_keys
@@ -29,6 +29,7 @@ __all__ = [
     "check_database",
     "check_topics",
     "checkpointer",
+    "compared_with_log",
     "connection",
     "create_topics",
     "encoder",

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
-from streamer.wiring.parts import connection, now, topics
+from streamer.wiring.parts import connection, limits, now, topics
 
 if TYPE_CHECKING:
     from streamer.audit.checkpointing import Checkpointer
+    from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
     from streamer.settings.settings import Settings
     from streamer.store import Store
@@ -90,17 +91,19 @@ def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
     )
 
 
-def _from_topic(settings: Settings) -> list[bytes]:
-    from streamer.stream.tail import Tail
-    from streamer.stream.topics import log_bounds
+def compared_with_log(settings: Settings, store: Store) -> LogReport:
+    """Compare the record with what the topics still hold. Raises `UsageError` or `Unavailable` where they cannot be read."""
+    from streamer.audit.logged import compare_with_log
+    from streamer.stream.kafka_log import KafkaLog
 
-    reached, topic = connection(settings), topics(settings).checkpoints
-    ends = {number: end for (_, number), (first, end) in log_bounds(reached, [topic]).items() if end > first}
-    found: list[bytes] = []
-    with Tail(reached, topic, from_beginning=True) as tail:
-        for record in tail.records(idle=5.0, stop=lambda: not ends):
-            # A tombstone is not a checkpoint either, and must be reported.
-            found.append(record.value or b"")
-            if record.offset + 1 >= ends.get(record.partition, 0):
-                ends.pop(record.partition, None)
-    return found
+    log = KafkaLog(connection(settings), log_id=settings.kafka.log_id)
+    return compare_with_log(store.evidence.logged, log, topics=topics(settings), limits=limits(settings))
+
+
+def _from_topic(settings: Settings) -> list[bytes]:
+    from streamer.stream.kafka_log import KafkaLog
+
+    log, topic = KafkaLog(connection(settings)), topics(settings).checkpoints
+    ends = {number: end for number, (_, end) in log.bounds(topic).items()}
+    # A tombstone is not a checkpoint either, and must be reported.
+    return [record.value or b"" for record in log.read(topic, ends)]

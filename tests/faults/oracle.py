@@ -9,6 +9,7 @@ O6 nothing waits: progress has reached the end of each partition.
 O7 every refused record is on the dead-letter topic, with its own bytes and the reason that was recorded.
 O8 the actions of one key are published in the order of their inputs (each one's first copy), but for batches that a
    publisher wrote to several partitions: whichever worker has such a repeat answers it at once.
+O9 `audit verify --log` has nothing to say of it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from streamer.audit.logged import compare_with_log
 from streamer.events import dead_letters
 from streamer.events.actions import decode_action
+from streamer.events.limits import DEFAULT_LIMITS
 from streamer.gates.gate import gate_batch
+from streamer.stream.kafka_log import KafkaLog
 from streamer.stream.tail import Tail
 from streamer.stream.topics import log_bounds
 
@@ -200,6 +204,11 @@ def check(
     faults = store.verify_chain()
     assert not faults, f"O5: {faults}"
     assert store.reports.outbox_pending() == 0, "O6: the outbox still has messages"
+    compared = compare_with_log(
+        store.evidence.logged, KafkaLog(connection), topics=topics, limits=DEFAULT_LIMITS
+    )
+    assert not compared.faults, f"O9: {compared.faults[:3]}"
+    assert compared.counts["events compared with the log"] or not events, "O9: nothing was compared"
     return Findings(
         events=events,
         lost=lost,

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from streamer.journal import Partition
 from streamer.store.audit import control
 from streamer.store.audit.input_evidence import contradicted_inputs
+from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.schema import (
     batches,
@@ -55,11 +56,22 @@ class ChainedRows:
     @contextmanager
     def snapshot(self) -> Iterator[ChainedRowsSnapshot]:
         """Everything that is read until the end is of one moment."""
+        with self._of_one_moment() as connection:
+            yield ChainedRowsSnapshot(connection)
+
+    @contextmanager
+    def logged(self) -> Iterator[LoggedRows]:
+        """The same, by what the topics' own records are."""
+        with self._of_one_moment() as connection:
+            yield LoggedRows(connection)
+
+    @contextmanager
+    def _of_one_moment(self) -> Iterator[sa.Connection]:
         with self._database.reading(snapshot=True) as connection:
             if not self._database.sqlite:
                 # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            yield ChainedRowsSnapshot(connection)
+            yield connection
 
 
 class ChainedRowsSnapshot:

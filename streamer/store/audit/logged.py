@@ -1,0 +1,132 @@
+"""What the record says of the topics' own records: an outcome for each offset, an action for each decision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import OutboxMessage, RecordedOutcome
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import (
+    batches,
+    data_gaps,
+    dead_letters,
+    decisions,
+    label_revisions,
+    outbox,
+    outcomes,
+    pending_messages,
+    progress,
+)
+from streamer.store.log.progress import in_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from datetime import datetime
+
+    from streamer.journal import Partition
+
+_PAGE = 1_000
+_KEY = ("gate", "batch_id", "attempt")
+_LABEL = (*_KEY, "response_id", "kind", "labeller", "severity")
+
+
+class LoggedRows:
+    """The record at one moment, by offset and by batch."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def ends(self, log_id: str) -> dict[tuple[str, int], int]:
+        """The next offset of each partition of a log that was ever read, by topic and number."""
+        query = sa.select(progress.c.topic, progress.c.partition, progress.c.next_offset)
+        rows = self._connection.execute(query.where(progress.c.log_id == log_id))
+        return {(topic, number): end for topic, number, end in rows}
+
+    def gaps(self, partition: Partition) -> list[tuple[int, int]]:
+        """The offsets that are recorded as lost: first, and one past the last."""
+        query = sa.select(data_gaps.c.from_offset, data_gaps.c.to_offset)
+        return [
+            (first, end)
+            for first, end in self._connection.execute(query.where(in_partition(partition, data_gaps)))
+        ]
+
+    def outcomes(self, partition: Partition, first: int, end: int) -> dict[int, RecordedOutcome]:
+        """The outcomes of the offsets from `first` to `end` - 1."""
+        label = [label_revisions.c[name].label(f"label_{name}") for name in _LABEL]
+        query = (
+            sa.select(
+                outcomes.c.offset,
+                outcomes.c.kind,
+                *(batches.c[name] for name in (*_KEY, "content_hash")),
+                dead_letters.c.code,
+                dead_letters.c.value,
+                dead_letters.c.headers,
+                *label,
+            )
+            .select_from(outcomes)
+            .outerjoin(batches, batches.c.id == outcomes.c.batch)
+            .outerjoin(dead_letters, dead_letters.c.id == outcomes.c.dead_letter)
+            .outerjoin(label_revisions, label_revisions.c.id == outcomes.c.label)
+            .where(in_partition(partition, outcomes), outcomes.c.offset >= first, outcomes.c.offset < end)
+        )
+        return {row["offset"]: _outcome(row) for row in self._connection.execute(query).mappings()}
+
+    def actions(self, keys: Collection[BatchKey]) -> dict[BatchKey, OutboxMessage]:
+        """The actions of those of these batches that are decided."""
+        query = sa.select(
+            *(batches.c[name] for name in _KEY),
+            *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
+        ).join_from(batches, decisions, decisions.c.batch == batches.c.id)
+        rows = bulk_insert.look_up(
+            self._connection, query, [batches.c[name] for name in _KEY], sorted(set(keys))
+        )
+        return {
+            _key(row): OutboxMessage(
+                row["action_topic"], row["action_key"], row["action_value"], row["action_headers"]
+            )
+            for row in rows
+        }
+
+    def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
+        """Yield the batches whose action was sent to a topic, of decisions about a log's records, later than `since`.
+
+        Those whose action still waits, or was parked, are left out; so are all while the outbox of an earlier version has any.
+        """
+        left = sa.exists().where(outbox.c.source_topic.is_not(None), outbox.c.published_at.is_(None))
+        if self._connection.scalar(sa.select(left)):
+            return
+        waits = sa.exists().where(pending_messages.c.batch == decisions.c.batch)
+        query = (
+            sa.select(decisions.c.batch, *(batches.c[name] for name in _KEY))
+            .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+            .join(outcomes, (outcomes.c.batch == decisions.c.batch) & (outcomes.c.kind == "decision"))
+            .where(outcomes.c.log_id == log_id, decisions.c.action_topic == topic, ~waits)
+            .order_by(decisions.c.batch)
+            .limit(_PAGE)
+        )
+        if since is not None:
+            query = query.where(decisions.c.decided_at > since)
+        after = -1
+        while page := self._connection.execute(query.where(decisions.c.batch > after)).mappings().all():
+            for row in page:
+                yield _key(row)
+            after = page[-1]["batch"]
+
+
+def _key(row: Any) -> BatchKey:
+    return BatchKey(*(row[name] for name in _KEY))
+
+
+def _outcome(row: Any) -> RecordedOutcome:
+    return RecordedOutcome(
+        kind=row["kind"],
+        key=None if row["gate"] is None else _key(row),
+        content_hash=row["content_hash"],
+        code=row["code"],
+        refused=row["value"],
+        refused_headers=row["headers"] or (),
+        label=None if row["label_gate"] is None else tuple(row[f"label_{name}"] for name in _LABEL),
+    )

@@ -1,0 +1,53 @@
+"""The topics of a cluster as they are now: their bounds, and what they hold, read without a consumer group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.stream.tail import Tail
+from streamer.stream.topics import cluster_id, log_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streamer.stream.connection import KafkaConnection
+    from streamer.stream.tail import TailedRecord
+
+_IDLE_SECONDS = 5.0
+"""Without another record for so long, nothing more comes."""
+
+
+class KafkaLog:
+    """Reads whole topics.
+
+    Parameters
+    ----------
+    log_id : the name by which the record knows the cluster; None: its own id.
+
+    Raises
+    ------
+    Unavailable
+        When no broker answers.
+    """
+
+    def __init__(self, connection: KafkaConnection, *, log_id: str | None = None) -> None:
+        self._connection = connection
+        self.id = log_id or cluster_id(connection)
+
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Earliest and end offset of each partition; empty for a topic that does not exist."""
+        return {number: ends for (_, number), ends in log_bounds(self._connection, [topic]).items()}
+
+    def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[TailedRecord]:
+        """Yield what is committed, in order within a partition, up to these end offsets."""
+        bounds = self.bounds(topic)
+        left = {number: end for number, end in ends.items() if end > bounds.get(number, (end, end))[0]}
+        if not left:
+            return
+        with Tail(self._connection, topic, from_beginning=True) as tail:
+            # A log may end with a hole, behind which no record comes.
+            for record in tail.records(idle=_IDLE_SECONDS, stop=lambda: not left):
+                if record.offset < ends.get(record.partition, 0):
+                    yield record
+                if record.offset + 1 >= ends.get(record.partition, 0):
+                    left.pop(record.partition, None)

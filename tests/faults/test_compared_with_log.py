@@ -1,0 +1,119 @@
+"""`audit verify --log`: nothing to say of an honest record, and every rewriting that the topics contradict by name."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from streamer import wiring
+from tests.faults.site import GATE, event, events, publish, wait_until
+from tests.integration.audit.attacker import breaking_in
+
+if TYPE_CHECKING:
+    from tests.faults.site import Site
+
+EVENTS = 1200
+
+
+def label(number: int) -> bytes:
+    said = {
+        "schema": "streamer.labels.v1", "gate": GATE, "batch_id": f"batch-{number}", "response_id": "r0", "severity": 0.5,
+        "kind": "human", "labeller": "ana", "labelled_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    return json.dumps(said).encode()
+
+
+def one(found: list[tuple[str, str]], place: str, words: str) -> None:
+    assert [where for where, detail in found if where.startswith(place) and words in detail], (
+        place,
+        words,
+        found,
+    )
+
+
+def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site) -> None:
+    named = wiring.topics(site.settings)
+    worker = site.start_worker()
+    publish(site, 0, EVENTS)
+    ((key, value),) = events(3, 1)
+    with wiring.publisher(site.settings) as publisher:
+        publisher.send(named.responses, value, key=key)  # a duplicate
+        publisher.send(named.responses, event(4, prompt="another"), key=b"k")  # a conflict
+        publisher.send(named.responses, b"{", key=b"k")
+        for number in range(20):
+            publisher.send(named.labels, label(number), key=b"k")
+    total = EVENTS + 3 + 20
+    wait_until(
+        lambda: site.recorded() == total and not site.store.reports.outbox_pending(), "all is recorded"
+    )
+
+    honest = wiring.compared_with_log(site.settings, site.store)
+    assert (honest.faults, honest.notes) == ([], [])
+    assert honest.counts["events compared with the log"] == total
+    assert honest.counts["actions compared with the log"] == EVENTS + 1
+    said = json.loads(site.command("audit", "verify", "--log", "--json", status=3).stdout)
+    assert [one["check"] for one in said["faults"]] == ["policy"], "the site's threshold is made up"
+    assert said["counts"]["events compared with the log"] == total
+
+    assert worker.terminate() == 0
+    publish(site, EVENTS, 5)
+    found = wiring.compared_with_log(site.settings, site.store)
+    assert found.faults == []
+    assert found.counts["events not decided yet"] == 5
+
+    def offset_of(batch: str) -> tuple[int, int]:
+        ((number, offset),) = rows(
+            site,
+            "SELECT partition, \"offset\" FROM outcomes WHERE kind = 'decision' AND batch = "
+            f"(SELECT id FROM batches WHERE batch_id = '{batch}')",
+        )
+        return number, offset
+
+    def at(batch: str) -> str:
+        number, offset = offset_of(batch)
+        return f"{named.responses}[{number}], offset {offset}"
+
+    places = {batch: at(batch) for batch in ("batch-20", "batch-21", "batch-22", "batch-23")}
+    number, last = max(
+        rows(
+            site,
+            f"SELECT partition, max(\"offset\") FROM outcomes WHERE topic = '{named.responses}' GROUP BY partition",
+        )
+    )
+    batch = "(SELECT id FROM batches WHERE batch_id = '{}')".format
+    with breaking_in(site.settings.database.url) as broken:
+        for statement in (
+            "UPDATE batches SET content_hash = salt WHERE batch_id = 'batch-20'",
+            "UPDATE batches SET batch_id = 'renamed' WHERE batch_id = 'batch-21'",
+            f"DELETE FROM outcomes WHERE batch = {batch('batch-22')} AND kind = 'decision'",
+            f"UPDATE decisions SET action_value = decode('7b7d', 'hex') WHERE batch = {batch('batch-23')}",
+            "UPDATE dead_letters SET value = decode('7b7d', 'hex') WHERE code = 'not_json'",
+            "UPDATE label_revisions SET severity = 0 WHERE batch_id = 'batch-7'",
+            "UPDATE outcomes SET kind = 'duplicate', dead_letter = NULL WHERE kind = 'conflict'",
+            f'INSERT INTO outcomes (log_id, topic, partition, "offset", kind, batch, recorded_at, chain_height, chain_hash) '
+            f"SELECT log_id, topic, partition, {last + 100}, 'duplicate', batch, recorded_at, 9999999, chain_hash FROM outcomes "
+            f"WHERE topic = '{named.responses}' AND partition = {number} AND \"offset\" = {last}",
+            f"UPDATE progress SET next_offset = {last + 101} WHERE topic = '{named.responses}' AND partition = {number}",
+        ):
+            broken.exec_driver_sql(statement)
+    with wiring.publisher(site.settings) as publisher:
+        publisher.send(named.actions, b"{}", key=b"k")
+    found = wiring.compared_with_log(site.settings, site.store)
+    told = [(fault.place, fault.detail) for fault in found.faults]
+    one(told, places["batch-20"], "a decision about other content")
+    one(told, places["batch-21"], "batch-21")
+    one(told, places["batch-22"], "the record has no outcome")
+    one(told, named.actions, "batch-21")
+    one(told, named.actions, "batch-23")
+    one(told, named.actions, "'renamed'")
+    one(told, named.actions, "no action event")
+    one(told, named.responses, "other bytes are recorded")
+    one(told, named.responses, "a duplicate about other content")
+    one(told, f"{named.responses}[{number}], offset {last + 100}", "the topic has no event here")
+    one(told, named.labels, "is recorded")
+    assert "the topic has no event here" in site.command("audit", "verify", "--log", status=3).stdout
+
+
+def rows(site: Site, query: str) -> list[Any]:
+    with breaking_in(site.settings.database.url) as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(query)]
