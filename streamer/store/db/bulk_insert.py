@@ -69,23 +69,25 @@ def execute_all(connection: sa.Connection, statements: Sequence[Statement]) -> l
             cursors = [driver.execute(*given[0])]
         else:
             with driver.pipeline() as pipeline:
-                pipeline._exit_gen = lambda: _finish(pipeline)
+                pipeline._communicate_gen = lambda: iter(())
+                pipeline._exit_gen = lambda: _send_and_wait(pipeline)
                 cursors = [driver.execute(*one) for one in given]
         return [one.fetchall() if one.description else [] for one in cursors]
 
 
-def _finish(pipeline: Any) -> Iterator[Any]:
-    """What the driver does at the end of a pipeline, but for two things.
+def _send_and_wait(pipeline: Any) -> Iterator[Any]:
+    """Send all of a pipeline at once, with the Sync at its end, and wait for the results.
 
-    It would end with a Flush, after which PostgreSQL no longer ends a transaction that sits idle (`FROZEN_SECONDS`). And it
-    may begin to wait for results while a part of what it has to send, as of large values, is still unsent: for ever then.
+    The driver would send each statement as soon as it is ready, and a Flush at the end. Either way PostgreSQL waits for the rest of
+    a pipeline, and a process that is stopped then keeps its locks for as long as it is: only a transaction that sits idle
+    is ended (`FROZEN_SECONDS`). And the driver may begin to wait for results while a part of what it has to send, as of large
+    values, is still unsent: for ever then.
     """
-    try:
-        pipeline._enqueue_sync()
-        yield from pipeline._communicate_gen()
-    finally:
-        yield from generators.send(pipeline.pgconn)
-        yield from pipeline._fetch_gen(flush=False)
+    pipeline._enqueue_sync()
+    while pipeline.command_queue:
+        pipeline.command_queue.popleft()()
+    yield from generators.send(pipeline.pgconn)
+    yield from pipeline._fetch_gen(flush=False)
 
 
 def _in_driver_form(

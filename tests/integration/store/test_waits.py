@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,6 +65,31 @@ def test_a_commit_waits_as_often_however_much_it_writes(
         waited = waits(lambda: world.commit(*slices))  # noqa: B023 - called at once
     assert waited == WAITS
     assert world.store.verify_chain() == []
+
+
+def test_a_process_that_is_stopped_between_two_statements_leaves_a_session_that_the_server_ends(
+    postgres_world: World,
+) -> None:
+    """PostgreSQL ends a transaction that sits idle, and none in whose middle it waits for the rest of a pipeline."""
+    engine = postgres_world.store._database.engine
+    states: list[str] = []
+
+    class Slow(dict[str, int]):
+        def __getitem__(self, name: str) -> int:
+            time.sleep(0.2)
+            with engine.connect() as other:
+                query = sa.text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
+                states.append(other.execute(query, {"pid": pid}).scalar_one())
+            return super().__getitem__(name)
+
+    with engine.begin() as connection:
+        pid = connection.scalar(sa.text("SELECT pg_backend_pid()"))
+        found = execute_all(
+            connection,
+            [Statement("SELECT 1"), Statement("SELECT %(n)s::int", Slow(n=2)), Statement("SELECT 3")],
+        )
+    assert found == [[(1,)], [(2,)], [(3,)]]
+    assert set(states) == {"idle in transaction"}
 
 
 def test_a_reader_waits_for_nothing_but_its_question(
