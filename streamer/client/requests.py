@@ -107,9 +107,17 @@ def labels_event(
 
 def _encoded(event: Mapping[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode({name: value for name, value in event.items() if value is not None})
+        given = {name: value for name, value in event.items() if value is not None}
+        return msgspec.json.encode(given, enc_hook=_plain_text)
     except (TypeError, ValueError, RecursionError) as error:
         raise Trouble("invalid_request", f"the arguments make no event: {type(error).__name__}") from error
+
+
+def _plain_text(value: object) -> str:
+    """A text that is of a subclass of str, as the texts of LangChain's messages are."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def gate_path(gate: str, *parts: str) -> str:

@@ -363,6 +363,24 @@ def test_embeddings_may_be_arrays_or_bytes() -> None:
     assert packed[0] == "AACAPwAAAD8="
 
 
+def test_texts_may_be_of_a_subclass_of_str() -> None:
+    """As those of LangChain's messages are."""
+
+    class Text(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return "shown otherwise"
+
+    with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
+        shipped = client.decide("support-bot", Text("?"), [Text(one) for one in ANSWERS])
+    assert shipped.ships
+    assert shipped.answer in ANSWERS
+    (request,) = server.requests
+    assert request.event["prompt"] == "?"
+    assert [one["text"] for one in request.event["responses"]] == ANSWERS
+
+
 def test_one_client_serves_many_threads() -> None:
     with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
         found: list[tuple[str, str]] = []
