@@ -49,6 +49,7 @@ def answer(batch: RecordedBatch, upstream: Upstream, request: ChatRequest, *, ag
         "x-request-id": action.batch_id,
         "x-streamer-batch-id": action.batch_id,
         "x-streamer-action": action.action,
+        "x-streamer-enforced": "true" if action.enforced else "false",
         "x-streamer-policy-version": str(action.policy.version),
     } | ({"idempotent-replayed": "true"} if again else {})
     if shown is None and upstream.hold_status is not None:

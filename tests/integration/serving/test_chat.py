@@ -157,6 +157,7 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
         "x-request-id": told["batch_id"],
         "x-streamer-batch-id": told["batch_id"],
         "x-streamer-action": "ship",
+        "x-streamer-enforced": "true",
         "x-streamer-policy-version": "2",
     }
 
@@ -472,6 +473,9 @@ def test_in_shadow_nothing_is_shown_unless_the_first_answer_is_wanted(plain: Pla
     completion = ask(endpoint, gate="shadow-first")
     assert completion.choices[0].message.content.startswith("Perhaps number")
     assert (completion.streamer["action"], completion.streamer["shown"]) == ("abstain", "1")
+    model.reply = agreeing
+    headers = post(endpoint, model="gate/shadow-first").headers
+    assert (headers["x-streamer-action"], headers["x-streamer-enforced"]) == ("ship", "false")
 
 
 # -- again
