@@ -89,9 +89,11 @@ docs: $(INSTALLED)  ## Write the pages of docs/ and the dashboards that come fro
 	$(BIN)/python -m streamer.cli.generate_docs
 	$(BIN)/python -m deploy.grafana.generate
 
-lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock
+lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock, and the integrations' packages
 	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \
-		--generate-hashes --no-header --no-annotate --output-file requirements.lock $(ARGS)
+		--generate-hashes --no-header --no-annotate --output-file requirements.lock $(ARGS); \
+	$(UV) pip compile --quiet examples/integrations/requirements.txt --python-version 3.11 --universal \
+		--generate-hashes --no-header --no-annotate --output-file examples/integrations/requirements.lock $(ARGS)
 
 services: $(KAFKA)  ## Fetch Apache Kafka's jars by Maven, for the tests that stream
 

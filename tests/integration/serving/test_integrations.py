@@ -1,0 +1,250 @@
+"""`examples/integrations` with the real packages: what the gate ships is shown, and whatever else happens is held."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpx
+import openai
+import pytest
+
+from tests.faults.endpoint import GATE, PATIENCE, Site
+from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model, agreeing, differing
+from tests.services.integrations import EXAMPLES, ROOT, node_folder, python_environment
+from tests.services.node import node
+from tests.services.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.faults.endpoint import Endpoint
+    from tests.services.openai_server import ChatReply, ChatRequest
+
+pytestmark = [pytest.mark.slow, pytest.mark.registry]
+
+HOLD = "Somebody will come back to you."
+SHIPS, HOLDS = "Where is my parcel?", "Who are you?"
+NOWHERE = "http://127.0.0.1:9"
+MASTER_KEY = "sk-of-this-test-and-of-nobody-else"
+SCRIPTS = (
+    "openai_python.py",
+    "langchain_gate.py",
+    "langchain_model.py",
+    "openai_agents_guardrail.py",
+    "litellm_sdk.py",
+    pytest.param("openai_node.mjs", marks=pytest.mark.node),
+)
+
+
+def reply(request: ChatRequest) -> ChatReply:
+    """Answers that agree to one prompt, and differ to any other."""
+    return agreeing(request) if request.texts[-1] == SHIPS else differing(request)
+
+
+class Service(NamedTuple):
+    site: Site
+    model: Model
+    endpoint: Endpoint
+
+
+@contextmanager
+def _service(folder: Path, database: Path) -> Iterator[Service]:
+    """A gate that ships answers that agree; another does so in shadow mode, which shows its first answer."""
+    shutil.copy(database, folder / "audit.db")
+    site = Site(f"sqlite:///{folder / 'audit.db'}", folder)
+    with Model() as model, closing(site):
+        model.reply = reply
+        site.gate(scorer="gram", encoder=ENCODER)
+        site.gate("shadow", scorer="gram", encoder=ENCODER, mode="shadow")
+        gates = {GATE: {}, "shadow": {"in_shadow": "first"}}
+        yield Service(site, model, model.serve(site, "--wait", "50", gates=gates))
+        site.check()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path) -> Iterator[Service]:
+    with _service(tmp_path_factory.mktemp("integrations"), migrated_sqlite_file) as started:
+        yield started
+
+
+@pytest.fixture
+def own_service(tmp_path: Path, migrated_sqlite_file: Path) -> Iterator[Service]:
+    """One that the test may stop."""
+    with _service(tmp_path, migrated_sqlite_file) as started:
+        yield started
+
+
+def environment(service: Service, url: str, **others: str) -> dict[str, str]:
+    """What an example needs to find the service and the model; it reaches nothing but the loopback."""
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
+    return kept | {
+        "ANSWERS": str(ANSWERS),
+        "GATE": GATE,
+        "GATE_KEY": "none",
+        "GATE_SECONDS": str(PATIENCE),
+        "GATE_URL": url,
+        "HTTP_PROXY": NOWHERE,
+        "HTTPS_PROXY": NOWHERE,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_MASTER_KEY": MASTER_KEY,
+        "NO_PROXY": "127.0.0.1",
+        "OPENAI_API_KEY": "none",
+        "OPENAI_BASE_URL": service.model.url,
+        "PYTHONPATH": str(ROOT),
+    } | others  # fmt: skip
+
+
+def shown(script: str, prompts: list[str], variables: dict[str, str]) -> list[str]:
+    """What an example prints for these prompts, a line for each."""
+    if script.endswith(".mjs"):
+        # Node looks for packages beside the file.
+        command = [*node(), shutil.copy(EXAMPLES / script, node_folder())]
+    else:
+        command = [str(python_environment() / "python"), str(EXAMPLES / script)]
+    done = subprocess.run(
+        [*command, *prompts], env=variables, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("held: ") == done.stdout.count(HOLD), done.stderr
+    return done.stdout.splitlines()
+
+
+def actions(site: Site) -> list[tuple[str, str, str]]:
+    """What is on record, in order: the gate, the prompt, and what was decided."""
+    rows = site.rows(
+        "SELECT b.gate, b.prompt, d.action_value FROM batches b JOIN decisions d ON d.batch = b.id ORDER BY b.id"
+    )
+    return [(gate, prompt, json.loads(bytes(value))["action"]) for gate, prompt, value in rows]
+
+
+def test_every_example_is_run_here() -> None:
+    scripts = {one if isinstance(one, str) else str(one.values[0]) for one in SCRIPTS}
+    proxies = {"litellm_guardrail.py", "litellm_guardrail.yaml", "litellm_upstream.yaml"}
+    found = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".mjs", ".yaml")}
+    assert found == scripts | proxies
+
+
+def test_the_lock_has_what_the_examples_ask_for() -> None:
+    wanted = re.findall(
+        r"^([\w-]+)(?:\[.*\])?(==\S+)$", (EXAMPLES / "requirements.txt").read_text(), re.MULTILINE
+    )
+    lock = (EXAMPLES / "requirements.lock").read_text().split()
+    assert wanted
+    assert [name for name, version in wanted if name + version not in lock] == []
+    assert "://" not in (EXAMPLES / "package-lock.json").read_text(), "an address of a registry"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script: str) -> None:
+    before = len(actions(service.site))
+    variables = environment(service, service.endpoint.base)
+    assert shown(script, [SHIPS, HOLDS], variables) == [AGREED, HOLD]
+    assert shown(script, [SHIPS], variables | {"GATE": "shadow"}) == [HOLD]
+    assert actions(service.site)[before:] == [
+        (GATE, SHIPS, "ship"),
+        (GATE, HOLDS, "abstain"),
+        ("shadow", SHIPS, "ship"),
+    ]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_example_holds_where_the_service_is_away(service: Service, script: str) -> None:
+    before = actions(service.site)
+    assert shown(script, [SHIPS], environment(service, NOWHERE, GATE_SECONDS="1")) == [HOLD]
+    assert actions(service.site) == before
+
+
+# -- LiteLLM's proxy
+
+
+@contextmanager
+def started(command: list[str], variables: dict[str, str], log: Path, answers: str) -> Iterator[None]:
+    """A process, from when it answers this address."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    try:
+        end = time.monotonic() + PATIENCE
+        while True:
+            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+            try:
+                httpx.get(answers, timeout=PATIENCE)
+                break
+            except httpx.TransportError:
+                assert time.monotonic() < end, log.read_text(errors="replace")[-3000:]
+                time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def litellm_proxy(config: str, variables: dict[str, str], folder: Path) -> Iterator[str]:
+    """LiteLLM's proxy with one of the configurations; gives its address."""
+    port = free_port()
+    command = [str(python_environment() / "litellm"), "--config", str(EXAMPLES / config)]
+    url = f"http://127.0.0.1:{port}"
+    with started(
+        [*command, "--host", "127.0.0.1", "--port", str(port)],
+        variables,
+        folder / "proxy.log",
+        f"{url}/health/liveliness",
+    ):
+        yield url
+
+
+def test_a_litellm_proxy_with_gates_as_upstreams(own_service: Service, tmp_path: Path) -> None:
+    site, _, endpoint = own_service
+    to_gate = environment(own_service, f"{endpoint.base}/v1")
+    with litellm_proxy("litellm_upstream.yaml", to_gate, tmp_path) as url:
+        to_proxy = environment(own_service, url, GATE_KEY=MASTER_KEY)
+        assert shown("openai_python.py", [SHIPS, HOLDS], to_proxy) == [AGREED, HOLD]
+        assert actions(site) == [(GATE, SHIPS, "ship"), (GATE, HOLDS, "abstain")]
+        endpoint.close()
+        assert shown("openai_python.py", [SHIPS], to_proxy) == [HOLD]
+
+
+def test_a_litellm_proxy_with_a_gate_as_its_generic_guardrail(own_service: Service, tmp_path: Path) -> None:
+    site, _, endpoint = own_service
+    port = free_port()
+    guardrail = f"http://127.0.0.1:{port}"
+    command = [str(python_environment() / "python"), str(EXAMPLES / "litellm_guardrail.py"), str(port)]
+    variables = environment(own_service, endpoint.base, GUARDRAIL_URL=guardrail)
+
+    def texts(made: openai.OpenAI, prompt: str, **options: Any) -> set[str | None]:
+        completion = made.chat.completions.create(
+            model="guarded", messages=[{"role": "user", "content": prompt}], **options
+        )
+        return {choice.message.content for choice in completion.choices}
+
+    with litellm_proxy("litellm_guardrail.yaml", variables, tmp_path) as url:
+        options: dict[str, Any] = {"api_key": MASTER_KEY, "timeout": PATIENCE, "max_retries": 0}
+        with openai.OpenAI(base_url=f"{url}/v1", **options) as made:
+            with started(command, variables, tmp_path / "guardrail.log", guardrail):
+                assert texts(made, SHIPS) == {AGREED}
+                with pytest.raises(openai.BadRequestError, match="held: scored"):
+                    texts(made, HOLDS)
+                with pytest.raises(openai.BadRequestError, match="held: too_few_responses"):
+                    texts(made, SHIPS, n=1)
+                assert [action for _, _, action in actions(site)] == ["ship", "abstain", "abstain"]
+            with pytest.raises(openai.InternalServerError, match="Generic Guardrail API failed"):
+                texts(made, SHIPS)
+            endpoint.close()
+            impatient = variables | {"GATE_SECONDS": "1"}
+            with (
+                started(command, impatient, tmp_path / "impatient.log", guardrail),
+                pytest.raises(openai.BadRequestError, match="held: connection_failed"),
+            ):
+                texts(made, SHIPS)

@@ -1,0 +1,96 @@
+"""What `examples/integrations` needs: an environment of its own for Python, a folder of its own for Node, by their locks.
+
+The first test that asks has them fetched into .services; runs beside it wait.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.services.requirements import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "integrations"
+_PATIENCE = 400.0
+
+
+def python_environment() -> Path:
+    """The folder `bin` of the environment of the Python examples; the test is skipped where there is none to be had."""
+    own = ROOT / ".uv" / "bin" / "uv"
+    uv = shutil.which("uv") or (str(own) if own.exists() else missing("no uv", "pip install uv"))
+    lock = EXAMPLES / "requirements.lock"
+
+    def install(folder: Path) -> None:
+        python = folder / "bin" / "python"
+        _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), env=_with_index())
+        _run(
+            *(uv, "pip", "sync", "--quiet", "--require-hashes", "--compile-bytecode"),
+            *("--python", str(python), str(lock)),
+            env=_with_index(),
+        )
+
+    return _installed("python", lock, install, sys.version) / "bin"
+
+
+def node_folder() -> Path:
+    """A folder whose `node_modules` has the package `openai`; the test is skipped where there is none to be had."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        missing("no node", "install Node 18 or newer, with npm (nodejs.org, or apt-get install nodejs npm)")
+    lock = EXAMPLES / "package-lock.json"
+
+    def install(folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(EXAMPLES / name, folder)
+        _run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", where=folder)
+
+    return _installed("node", lock, install)
+
+
+def _installed(kind: str, lock: Path, install: Callable[[Path], None], *of: str) -> Path:
+    """The folder that `install` has filled, once for each lock."""
+    digest = hashlib.sha256(b"\0".join([lock.read_bytes(), *(one.encode() for one in of)])).hexdigest()[:12]
+    folder = ROOT / ".services" / f"integrations-{kind}-{digest}"
+    done = folder / ".installed"
+    if not done.exists():
+        folder.parent.mkdir(exist_ok=True)
+        with folder.with_suffix(".lock").open("w") as guard:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            if not done.exists():
+                try:
+                    install(folder)
+                except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                    said = (str(error.stderr or "").strip() or str(error)).splitlines()[-1]
+                    missing(
+                        f"no packages for {kind}",
+                        f"those of {lock.relative_to(ROOT)} come from a registry ({said})",
+                    )
+                done.touch()
+    return folder
+
+
+def _with_index() -> dict[str, str]:
+    """The environment; a package mirror that is configured for pip alone serves uv too, as in the Makefile."""
+    if "UV_DEFAULT_INDEX" in os.environ:
+        return dict(os.environ)
+    mirror = os.environ.get("PIP_INDEX_URL") or subprocess.run(
+        ["python3", "-m", "pip", "config", "get", "global.index-url"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()  # fmt: skip
+    return os.environ | {"UV_PYTHON_DOWNLOADS": "never"} | ({"UV_DEFAULT_INDEX": mirror} if mirror else {})
+
+
+def _run(*command: str, where: Path | None = None, env: dict[str, str] | None = None) -> None:
+    subprocess.run(command, cwd=where, env=env, capture_output=True, text=True, check=True, timeout=_PATIENCE)
