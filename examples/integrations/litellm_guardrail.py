@@ -2,7 +2,7 @@
 
 LiteLLM asks twice: before the model with the prompt, after it with the texts of all choices. A gate compares several answers,
 so the model must give several (`n`). Where the gate ships one, every choice gets its text; otherwise the request is blocked.
-It cannot guard streams, whose text is out before LiteLLM asks: let callers that stream use a gate as the upstream.
+Let callers use chat completions only: LiteLLM holds back no stream of another form, and asks about no answer without text.
 
     python litellm_guardrail.py 8090
 """

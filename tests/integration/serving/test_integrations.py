@@ -19,6 +19,7 @@ from tests.faults.endpoint import GATE, PATIENCE, Site
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model, agreeing, differing
 from tests.services.integrations import EXAMPLES, ROOT, node_folder, python_environment
 from tests.services.node import node
+from tests.services.openai_server import ChatReply
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.faults.endpoint import Endpoint
-    from tests.services.openai_server import ChatReply, ChatRequest
+    from tests.services.openai_server import ChatRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.registry]
 
@@ -45,8 +46,27 @@ SCRIPTS = (
 
 
 def reply(request: ChatRequest) -> ChatReply:
-    """Answers that agree to one prompt, and differ to any other."""
-    return agreeing(request) if request.texts[-1] == SHIPS else differing(request)
+    """Answers that agree to one prompt, and differ to any other; word by word where a stream is wanted."""
+    whole = agreeing(request) if request.texts[-1] == SHIPS else differing(request)
+    return _streamed([whole.content, *whole.further]) if request.body.get("stream") else whole
+
+
+def _streamed(texts: list[str | None]) -> ChatReply:
+    split = [(index, (text or "").split(" ")) for index, text in enumerate(texts)]
+    deltas: list[tuple[int, dict[str, str], str | None]] = [
+        (index, {"role": "assistant", "content": (" " if place else "") + words[place]}, None)
+        for place in range(max(len(words) for _, words in split))
+        for index, words in split
+        if place < len(words)
+    ]
+    deltas += [(index, {}, "stop") for index, _ in split]
+    whole = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "small-2026"}
+    events = [
+        whole | {"choices": [{"index": index, "delta": delta, "finish_reason": reason}]}
+        for index, delta, reason in deltas
+    ]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    return ChatReply(raw=body.encode(), headers={"content-type": "text/event-stream"})
 
 
 class Service(NamedTuple):
@@ -229,6 +249,12 @@ def test_a_litellm_proxy_with_a_gate_as_its_generic_guardrail(own_service: Servi
         )
         return {choice.message.content for choice in completion.choices}
 
+    def streamed(made: openai.OpenAI, prompt: str) -> Iterator[str]:
+        for chunk in made.chat.completions.create(
+            model="guarded", messages=[{"role": "user", "content": prompt}], stream=True
+        ):
+            yield from (choice.delta.content or "" for choice in chunk.choices)
+
     with litellm_proxy("litellm_guardrail.yaml", variables, tmp_path) as url:
         options: dict[str, Any] = {"api_key": MASTER_KEY, "timeout": PATIENCE, "max_retries": 0}
         with openai.OpenAI(base_url=f"{url}/v1", **options) as made:
@@ -238,7 +264,14 @@ def test_a_litellm_proxy_with_a_gate_as_its_generic_guardrail(own_service: Servi
                     texts(made, HOLDS)
                 with pytest.raises(openai.BadRequestError, match="held: too_few_responses"):
                     texts(made, SHIPS, n=1)
-                assert [action for _, _, action in actions(site)] == ["ship", "abstain", "abstain"]
+                assert "".join(streamed(made, SHIPS)) == AGREED * ANSWERS
+                leaked: list[str] = []
+                with pytest.raises(openai.BadRequestError, match="held: scored"):
+                    leaked.extend(streamed(made, HOLDS))
+                assert leaked == []
+                assert [action for _, _, action in actions(site)] == [
+                    "ship", "abstain", "abstain", "ship", "abstain",
+                ]  # fmt: skip
             with pytest.raises(openai.InternalServerError, match="Generic Guardrail API failed"):
                 texts(made, SHIPS)
             endpoint.close()
