@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "integrations"
 _PATIENCE = 400.0
+_failed: dict[str, str] = {}
+"""What could not be fetched, and why: it is not tried again for each test."""
 
 
 def python_environment() -> Path:
@@ -62,20 +64,19 @@ def _installed(kind: str, lock: Path, install: Callable[[Path], None], *of: str)
     digest = hashlib.sha256(b"\0".join([lock.read_bytes(), *(one.encode() for one in of)])).hexdigest()[:12]
     folder = ROOT / ".services" / f"integrations-{kind}-{digest}"
     done = folder / ".installed"
-    if not done.exists():
+    if not done.exists() and kind not in _failed:
         folder.parent.mkdir(exist_ok=True)
         with folder.with_suffix(".lock").open("w") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)
-            if not done.exists():
-                try:
+            try:
+                if not done.exists():
                     install(folder)
-                except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-                    said = (str(error.stderr or "").strip() or str(error)).splitlines()[-1]
-                    missing(
-                        f"no packages for {kind}",
-                        f"those of {lock.relative_to(ROOT)} come from a registry ({said})",
-                    )
-                done.touch()
+                    done.touch()
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                _failed[kind] = (str(error.stderr or "").strip() or str(error)).splitlines()[-1].strip()
+    if kind in _failed:
+        remedy = f"a registry must give those of {lock.relative_to(ROOT)}, once ({_failed[kind]})"
+        missing(f"no packages for {kind}", remedy)
     return folder
 
 
