@@ -26,9 +26,8 @@ def gated(model: BaseChatModel, client: Client, gate: str) -> Runnable[str, str]
         return [message.text for message in model.batch([prompt] * ANSWERS)]
 
     def decide(batch: dict) -> str:
-        decision = client.decide(
-            gate, batch["prompt"], batch["answers"]
-        )  # holds within its deadline, raises nothing
+        # Within the deadline it holds whatever goes wrong, and raises nothing.
+        decision = client.decide(gate, batch["prompt"], batch["answers"])
         if decision.ships and decision.enforced:
             return decision.answer
         return hold(f"{decision.reason} {decision.detail}")

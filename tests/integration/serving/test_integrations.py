@@ -187,6 +187,12 @@ def test_an_example_holds_where_the_service_is_away(service: Service, script: st
     assert actions(service.site) == before
 
 
+@pytest.mark.parametrize("script", ["langchain_gate.py", "openai_agents_guardrail.py"])
+def test_an_example_holds_where_its_own_model_is_away(service: Service, script: str) -> None:
+    variables = environment(service, service.endpoint.base, OPENAI_BASE_URL=NOWHERE)
+    assert shown(script, [SHIPS], variables) == [HOLD]
+
+
 # -- LiteLLM's proxy
 
 
