@@ -48,14 +48,15 @@ export interface Decision {
   readonly batchId: string;
   readonly attempt: number;
   readonly action: "ship" | "mixed" | "abstain" | "regenerate" | "escalate" | "hold";
-  /** Everything may be shown that the gate's unit is about. */
+  /** Everything may be shown that the gate's unit is about; never in shadow mode. */
   readonly ships: boolean;
   /** Of the event, or a `TroubleReason`. */
   readonly reason: string;
   /** False in shadow mode alone: do what you would do without a gate. */
   readonly enforced: boolean;
-  /** The one answer that may be shown; null in a hold, and where the gate's unit selects none. */
+  /** The one answer that may be shown; null where nothing ships, and where the gate's unit selects none. */
   readonly answer: string | null;
+  /** Of the selected answer, in shadow mode too. */
   readonly responseId: string | null;
   /** Its place, from 0. */
   readonly index: number | null;
@@ -448,10 +449,10 @@ function readDecision(content: Uint8Array, asked: Identity, answers?: Pairs): De
   return {
     ...asked,
     action,
-    ships: action === "ship",
+    ships: action === "ship" && enforced,
     reason,
     enforced,
-    answer: answers?.find(([id]) => id === selected)?.[1] ?? null,
+    answer: (enforced && answers?.find(([id]) => id === selected)?.[1]) || null,
     responseId: selected,
     index: selected === null ? null : order.indexOf(selected),
     score: scores.length === 0 ? null : Math.max(...scores),

@@ -75,6 +75,14 @@ def in_groups(command: Callable[..., None]) -> Callable[..., None]:
     return with_parameters(run, parameters)
 
 
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain", help="Print the guarantee in full: basis, assumptions, and what is not promised."
+    ),
+]
+
+
 def who(by: str | None, option: str = "--by") -> str:
     """Name the person who acts: `by`, which `option` gives, or the login name.
 

@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from streamer.calibration.registry import every
 from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive, rule_to_json
 
 if TYPE_CHECKING:
@@ -11,7 +12,10 @@ if TYPE_CHECKING:
 
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Rule
+    from streamer.gates.settings import GateSettings
+    from streamer.recalibration.in_sample import InSample
 
+_UNITS = {"best": "prompts", "response": "responses", "batch": "batches"}
 _STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
 
 
@@ -108,6 +112,40 @@ def _what_ships(policy: "Policy") -> str:
 def guarantee_text(guarantee: str) -> str:
     """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
     return re.sub(r" (?=(?:Basis|Assumptions|Not promised|Besides): )", "\n", guarantee)
+
+
+EXPLAIN = "--explain says on what basis, under which assumptions, and what is not promised"
+
+
+def promise_text(guarantee: str, *, explain: bool) -> str:
+    """Return a guarantee in full, or what holds and a word on how to read the rest."""
+    parts = guarantee_text(guarantee)
+    if explain or "\n" not in parts:
+        return parts
+    return f"{parts.partition(chr(10))[0]}\n{EXPLAIN}."
+
+
+def sample_sentence(
+    now: "InSample | None", before: "InSample | None", settings: "GateSettings"
+) -> str | None:
+    """Say what a threshold does to the groups that it was calibrated on, and what another one did to the same."""
+    if now is None:
+        return None
+    from streamer.cli.console import counted, percent
+
+    def figures(one: "InSample") -> str:
+        wrong = "" if one.wrong is None else f", {percent(one.wrong, 1)} of these wrong"
+        of = "" if settings.unit == "best" else f" of {_UNITS[settings.unit]}"
+        return f"{percent(one.served, 1)}{of} served{wrong}, exposure {percent(one.exposure, 1)}"
+
+    budget = f" against a budget of {percent(settings.alpha)}"
+    if every()[settings.method].risk == "selective":
+        budget = f"; the budget of {percent(settings.alpha)} is on what is wrong among these"
+    said = (
+        f"On the {counted(now.groups, 'prompt', 'prompts')} that it was calibrated on: {figures(now)}{budget} "
+        f"({counted(now.labelled, 'labelled answer ships', 'labelled answers ship')})."
+    )
+    return said if before is None else f"{said} Before: {figures(before)}."
 
 
 def when(moment: datetime) -> str:

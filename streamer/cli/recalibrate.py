@@ -6,7 +6,7 @@ import typer
 
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.policies import cut_text, guarantee_text, own_cuts, threshold_text
+from streamer.cli.policies import cut_text, own_cuts, promise_text, sample_sentence, threshold_text
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def recalibrate(
     ] = False,
     reason: opt.ReasonOption = "recalibrated",
     by: opt.ByOption = None,
+    explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Calibrate from the audit sample and put the new threshold in force, or propose it.
@@ -74,24 +75,31 @@ def recalibrate(
         if json:
             print_json(report_json(done) | verdict_json(risk))
         else:
-            _print_report(done, headline(risk))
+            _print_report(done, headline(risk), explain=explain)
     if changed:
         announce_now(settings)
     if failed:
         raise typer.Exit(FAILED)
 
 
-def _print_report(done: "Recalibration", headline: str | None) -> None:
+def _print_report(done: "Recalibration", headline: str | None, *, explain: bool) -> None:
     from rich.text import Text
 
     from streamer.cli.console import counted, note, print_table, say, warn
     from streamer.recalibration.comparison import Reading
+    from streamer.recalibration.in_sample import in_sample
     from streamer.recalibration.skill import separation
 
     run = done.run
     if headline is not None:
         say(headline)
     name, settings = run.gate.gate, run.gate.settings
+    now, was_so = (
+        in_sample(one, settings.unit, run.sample)
+        for one in (Reading.of_run(run), Reading.of_policy(done.before))
+    )
+    if (sentence := sample_sentence(now, was_so, settings)) is not None:
+        say(sentence)
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(
         f"Gate {name}: {counted(len(run.groups), 'group (prompt)', 'groups (prompts)')}, "
@@ -116,7 +124,7 @@ def _print_report(done: "Recalibration", headline: str | None) -> None:
         say(f"Would change from {was} to {found}; nothing was recorded.")
     else:
         say(f"Was {was} (version {done.before.version}); is {found} (version {done.after.version}).")
-    say(guarantee_text(run.guarantee))
+    say(promise_text(run.guarantee, explain=explain))
     if run.decided.state == "closed" and not own_cuts(run.rule):
         say(why_closed(run))
         return

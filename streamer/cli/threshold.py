@@ -8,8 +8,9 @@ import typer
 from streamer.cli import options as opt
 from streamer.cli.policies import (
     cut_text,
-    guarantee_text,
     policy_json,
+    promise_text,
+    sample_sentence,
     segment_lines,
     status_text,
     styled_threshold,
@@ -86,6 +87,7 @@ def show(
         int | None,
         typer.Option("--version", metavar="N", min=1, help="This policy version; default: the newest."),
     ] = None,
+    explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
@@ -93,6 +95,8 @@ def show(
     from streamer.cli.console import note, print_fields, print_json, say, warn
     from streamer.cli.unread_labels import labels_fields, unread_json
     from streamer.cli.verdicts import headline, verdict_json
+    from streamer.recalibration.comparison import Reading
+    from streamer.recalibration.in_sample import in_sample
     from streamer.settings.settings import load_settings
     from streamer.signing.policies import REFUSAL_TEXTS
 
@@ -107,6 +111,8 @@ def show(
         waiting = store.calibration.waiting(gate)
         present = policy.version == newest.version
         risk = store.monitoring.judged(gate, now=wiring.now()) if present else None
+        run = policy.calibration_run
+        sample = [] if run is None or not policy.calibrated else store.calibration.sample(run)
     if json:
         unread_labels = {"unread_labels": unread_json(unread).get(gate)}
         print_json(_version_json(found, keys) | unread_labels | verdict_json(risk))
@@ -114,6 +120,9 @@ def show(
     if (verdict := headline(risk)) is not None:
         say(verdict)
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {status_text(policy)}")
+    figures = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
+    if (sentence := sample_sentence(figures, None, policy.settings)) is not None:
+        say(sentence)
     print_fields(
         {
             "threshold": styled_threshold(policy),
@@ -134,7 +143,8 @@ def show(
                 if keys.demanded or found.signature is not None
                 else {}
             ),
-            "guarantee": guarantee_text(policy.guarantee) or "none: nothing is promised and nothing ships",
+            "guarantee": promise_text(policy.guarantee, explain=explain)
+            or "none: nothing is promised and nothing ships",
         }
     )
     if (refusal := keys.refusal(found)) is not None:

@@ -63,8 +63,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action : ``ship``, ``mixed``, ``abstain``, ``regenerate`` or ``escalate``, of the event; ``hold`` where there is none.
     reason : of the event, or of a `Trouble`.
     enforced : False in shadow mode alone: do what you would do without a gate.
-    answer, response_id, index : the one answer that may be shown: its text, its id, its place from 0. None in a hold, and
-        where the gate's unit selects none. The text is None, too, where the answers were not at hand (`Client.decision`).
+    answer : the text of the one answer that may be shown. None where nothing ships, where the gate's unit selects none, and
+        where the answers were not at hand (`Client.decision`).
+    response_id, index : of the selected answer, in shadow mode too: its id, and its place from 0.
     score : of that answer, in a hold the highest; in [0, 1], None where nothing was scored.
     threshold : what scores were compared with; None where the policy is closed or open.
     policy_version : 1 or more.
@@ -89,8 +90,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ships(self) -> bool:
-        """Whether everything may be shown that the gate's unit is about."""
-        return self.action == "ship"
+        """Whether everything may be shown that the gate's unit is about; never in shadow mode."""
+        return self.action == "ship" and self.enforced
 
 
 class _Response(msgspec.Struct):
@@ -170,7 +171,7 @@ def read_decision(
         action=action.action,
         reason=action.reason,
         enforced=action.enforced,
-        answer=None if selected is None else texts.get(selected),
+        answer=texts.get(selected) if selected is not None and action.enforced else None,
         response_id=selected,
         index=None if selected is None else order.index(selected),
         score=max((one for one in scores.values() if one is not None), default=None)

@@ -447,6 +447,19 @@ class Calibrations:
             raise UsageError(f"there is no calibration run {run}")
         return found
 
+    def sample(self, run: int) -> list[SampledGroup]:
+        """Those of `inputs` that the run calibrated on, for it may have read newer ones; none where there is no such run."""
+        with self._database.reading() as connection:
+            older_than = connection.scalar(
+                sa.select(calibration_runs.c.older_than).where(calibration_runs.c.id == run)
+            )
+            found = inputs_of(connection, run)
+        return [
+            one
+            for one in found
+            if older_than is not None and (one.decided_at is None or one.decided_at < older_than)
+        ]
+
 
 def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""

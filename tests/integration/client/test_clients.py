@@ -175,7 +175,8 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller) -> None:
         None,
     )
     assert (held["score"], held["enforced"], held["policy_version"]) == (0.9, True, 7)
-    assert (shadow["action"], shadow["answer"], shadow["enforced"]) == ("ship", ANSWERS[1], False)
+    assert (shadow["action"], shadow["ships"], shadow["enforced"]) == ("ship", False, False)
+    assert (shadow["answer"], shadow["response_id"]) == (None, "1")
     assert (mixed["action"], mixed["ships"], mixed["answer"]) == ("mixed", False, None)
     assert (batch["action"], batch["ships"], batch["answer"], batch["index"]) == ("ship", True, None, None)
     names = [request.event["batch_id"] for request in server.requests]
