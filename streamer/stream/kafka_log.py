@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamer.errors import Unavailable
 from streamer.stream.tail import Tail
 from streamer.stream.topics import cluster_id, log_bounds
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.tail import TailedRecord
 
-_IDLE_SECONDS = 5.0
-"""Without another record for so long, nothing more comes."""
+_PATIENCE_SECONDS = 60.0
+"""A broker that gives nothing for so long, though there is more, is unavailable."""
 
 
 class KafkaLog:
@@ -39,15 +40,22 @@ class KafkaLog:
         return {number: ends for (_, number), ends in log_bounds(self._connection, [topic]).items()}
 
     def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[TailedRecord]:
-        """Yield what is committed, in order within a partition, up to these end offsets."""
+        """Yield what is committed, in order within a partition, up to these end offsets.
+
+        Raises
+        ------
+        Unavailable
+            When the broker does not give all of it: what was not read must not pass for what is not there.
+        """
         bounds = self.bounds(topic)
-        left = {number: end for number, end in ends.items() if end > bounds.get(number, (end, end))[0]}
-        if not left:
+        wanted = {number: end for number, end in ends.items() if end > bounds.get(number, (end, end))[0]}
+        if not wanted:
             return
         with Tail(self._connection, topic, from_beginning=True) as tail:
-            # A log may end with a hole, behind which no record comes.
-            for record in tail.records(idle=_IDLE_SECONDS, stop=lambda: not left):
-                if record.offset < ends.get(record.partition, 0):
+            readable = tail.ends()
+            wanted = {number: min(end, readable.get(number, end)) for number, end in wanted.items()}
+            for record in tail.records(idle=_PATIENCE_SECONDS, stop=lambda: tail.passed(wanted)):
+                if record.offset < wanted.get(record.partition, 0):
                     yield record
-                if record.offset + 1 >= ends.get(record.partition, 0):
-                    left.pop(record.partition, None)
+            if not tail.passed(wanted):
+                raise Unavailable(f"the broker gave nothing of {topic} for {_PATIENCE_SECONDS:g} seconds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
@@ -12,7 +13,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.stream.header_names import accept_any_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from streamer.journal import Headers
@@ -111,23 +112,16 @@ class Tail:
         seconds : end after this many seconds.
         stop : asked at least five times a second; True ends.
         """
-        if self._consumer is None:
-            raise RuntimeError("enter the context first")
         began = last = time.monotonic()
         seen = 0
         while not stop() and (limit is None or seen < limit):
             now = time.monotonic()
             if (idle is not None and now - last > idle) or (seconds is not None and now - began > seconds):
                 return
-            try:
-                polled = self._consumer.poll(timeout_ms=_POLL_MS)
-            except AuthorizationError as error:
-                raise UsageError(f"the broker does not permit us to read {self._topic}") from error
-            except (KafkaError, OSError) as error:
-                raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
+            with self._asking() as consumer:
+                polled = consumer.poll(timeout_ms=_POLL_MS)
             for records in polled.values():
                 for one in records:
-                    last = time.monotonic()
                     yield TailedRecord(
                         one.topic,
                         one.partition,
@@ -137,9 +131,33 @@ class Tail:
                         tuple(one.headers),
                         one.timestamp,
                     )
+                    last = time.monotonic()  # what the caller does with a record is no silence of the topic
                     seen += 1
                     if limit is not None and seen >= limit:
                         return
+
+    def ends(self) -> dict[int, int]:
+        """One past the last record of each partition that can be read: what an open transaction holds back is left out."""
+        with self._asking() as consumer:
+            ends = consumer.end_offsets(sorted(consumer.assignment()))
+        return {partition.partition: end for partition, end in ends.items()}
+
+    def passed(self, ends: Mapping[int, int]) -> bool:
+        """Whether `records` has yielded everything before these offsets; for between two polls. Holes count as passed."""
+        with self._asking() as consumer:
+            at = {number: consumer.position(TopicPartition(self._topic, number), 1000) for number in ends}
+        return all(at[number] is not None and at[number] >= end for number, end in ends.items())
+
+    @contextmanager
+    def _asking(self) -> Iterator[KafkaConsumer]:
+        if self._consumer is None:
+            raise RuntimeError("enter the context first")
+        try:
+            yield self._consumer
+        except AuthorizationError as error:
+            raise UsageError(f"the broker does not permit us to read {self._topic}") from error
+        except (KafkaError, OSError) as error:
+            raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
 
     def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
