@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from streamer.audit.verification import Fault
-from streamer.errors import BadMessage
+from streamer.audit.verification import UNREADABLE, Fault
+from streamer.errors import BadMessage, UsageError
 from streamer.events.actions import decode_action
 from streamer.events.labels import decode_label, label_revision
+from streamer.events.limits import Limits
 from streamer.events.oversize import TRUNCATED
 from streamer.events.responses import content_hash, decode_responses, embedding_rows
 from streamer.gates.batch_key import BatchKey
@@ -23,12 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from streamer.events.limits import Limits
     from streamer.events.topics import Topics
     from streamer.journal import Headers, OutboxMessage, RecordedOutcome
 
 _AT_ONCE = 500
+_BYTES_AT_ONCE = 8 * 1024 * 1024
+"""Of one partition; a query is due after so many records, or bytes of their values."""
+
 _MOST_FAULTS = 1_000
+
+_BOUNDLESS = Limits(max_responses=2**31, max_text_bytes=2**31, max_value_bytes=2**31, max_dimension=2**31)
+"""An event was decided within the limits of its time, which may have been wider than today's."""
 
 _CLOCKS_APART = timedelta(minutes=1)
 """How far the database's clock may be from a publisher's."""
@@ -39,6 +45,10 @@ class Rows(Protocol):
 
     def ends(self, log_id: str) -> dict[tuple[str, int], int]:
         """The next offset of each partition of a log that was ever read, by topic and number."""
+        ...
+
+    def topic_id(self, log_id: str, topic: str) -> str | None:
+        """The broker's id of a topic when it was read; None where it gave none."""
         ...
 
     def gaps(self, partition: Partition) -> list[tuple[int, int]]:
@@ -55,6 +65,10 @@ class Rows(Protocol):
 
     def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
         """Yield the batches whose action was sent to a topic, of decisions about a log's records, later than `since`."""
+        ...
+
+    def left_in_outbox(self) -> bool:
+        """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
         ...
 
 
@@ -83,6 +97,10 @@ class Log(Protocol):
         """The name by which the record knows them."""
         ...
 
+    def topic_id(self, topic: str) -> str | None:
+        """The broker's id of a topic, which a recreated one does not keep; None where it gives none."""
+        ...
+
     def bounds(self, topic: str) -> Mapping[int, tuple[int, int]]:
         """Earliest and end offset of each partition; empty for a topic that does not exist."""
         ...
@@ -108,14 +126,13 @@ class LogReport:
 
 
 def compare_with_log(
-    opened: Callable[[], AbstractContextManager[Rows]], log: Log, *, topics: Topics, limits: Limits
+    opened: Callable[[], AbstractContextManager[Rows]], log: Log, *, topics: Topics
 ) -> LogReport:
     """Compare the record with the topics `responses`, `labels` and `actions`.
 
     Parameters
     ----------
     opened : opens the record at the present moment.
-    limits : bounds for events, as the workers have them.
 
     Raises
     ------
@@ -131,40 +148,53 @@ def compare_with_log(
                 f"the record knows nothing of the log {log.id}: these topics were never read into this database"
             )
             return report
-        for topic in (topics.responses, topics.labels):
-            ends = {number: end for (name, number), end in recorded.items() if name == topic}
-            _Inputs(rows, log, report, topic, labels=topic == topics.labels, limits=limits).compare(ends)
-        _actions(rows, log, report, topics.actions, before)
+        try:
+            for topic in (topics.responses, topics.labels):
+                ends = {number: end for (name, number), end in recorded.items() if name == topic}
+                _Inputs(rows, log, report, topic, labels=topic == topics.labels).compare(ends)
+            _actions(rows, log, report, topics.actions, before)
+        except UsageError:
+            raise  # of the topics: the broker does not let us read one
+        except UNREADABLE as error:
+            report.fault("the record", f"a row cannot be read: {type(error).__name__}: {error}")
+            report.notes.append("whatever of the topics follows the row that cannot be read")
     return report
 
 
 class _Inputs:
     """One topic of events, compared with the outcomes of its offsets."""
 
-    def __init__(
-        self, rows: Rows, log: Log, report: LogReport, topic: str, *, labels: bool, limits: Limits
-    ) -> None:
+    def __init__(self, rows: Rows, log: Log, report: LogReport, topic: str, *, labels: bool) -> None:
         self._rows, self._log, self._report, self._topic = rows, log, report, topic
-        self._labels, self._limits = labels, limits
+        self._labels = labels
 
     def compare(self, recorded: Mapping[int, int]) -> None:
         """Compare every partition up to where the record has come, which `recorded` says."""
+        read, there = self._rows.topic_id(self._log.id, self._topic), self._log.topic_id(self._topic)
+        if read is not None and there is not None and read != there:
+            self._report.notes.append(
+                f"{self._topic}: it was deleted and recreated, and is another topic than the one that was read"
+            )
+            return
         bounds = self._log.bounds(self._topic)
         reached = {number: first for number, (first, _) in bounds.items()}
         waiting: dict[int, list[LogRecord]] = {number: [] for number in bounds}
+        sizes = dict.fromkeys(bounds, 0)
         for record in self._log.read(self._topic, {number: end for number, (_, end) in bounds.items()}):
             if record.offset >= recorded.get(record.partition, 0):
                 self._report.counts["events not decided yet"] += 1
                 continue
             waiting[record.partition].append(record)
-            if len(waiting[record.partition]) == _AT_ONCE:
+            sizes[record.partition] += len(record.value or b"")
+            if len(waiting[record.partition]) == _AT_ONCE or sizes[record.partition] >= _BYTES_AT_ONCE:
+                sizes[record.partition] = 0
                 some, waiting[record.partition] = waiting[record.partition], []
                 self._range(record.partition, some, reached[record.partition], record.offset + 1)
                 reached[record.partition] = record.offset + 1
         for number, end in sorted(recorded.items()):
             if number in bounds:
                 self._range(number, waiting[number], reached[number], end)
-                if (first := bounds[number][0]) > 0:
+                if (first := self._kept_from(number)) > 0:
                     self._report.notes.append(
                         f"{self._topic}[{number}] before offset {first}: the topic does not keep it any more"
                     )
@@ -192,23 +222,31 @@ class _Inputs:
                 )
             elif (wrong := self._contradiction(record, outcome)) is not None:
                 self._report.fault(place, wrong)
+        kept_from = self._kept_from(number) if found else 0
         for offset, outcome in sorted(found.items()):
+            if offset < kept_from:
+                continue
             self._report.fault(
                 f"{self._topic}[{number}], offset {offset}",
                 f"the record has a {outcome.kind}, and the topic has no event here",
             )
 
+    def _kept_from(self, number: int) -> int:
+        """The first offset that the topic has now: retention goes on while it is read."""
+        return self._log.bounds(self._topic).get(number, (0, 0))[0]
+
     def _contradiction(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         """Say how a recorded outcome contradicts its event; None where it does not."""
         if outcome.kind == "dead_letter":
-            if outcome.refused is None or (
-                outcome.refused_headers and outcome.refused_headers[-1][0] == TRUNCATED
-            ):
+            if outcome.refused is None or _is_excerpt(outcome.refused_headers):
                 self._report.counts["refused events that are not kept whole"] += 1
                 return None
             return None if outcome.refused == record.value else "it was refused, and other bytes are recorded"
         if (outcome.kind == "label") != self._labels:
             return f"the record has a {outcome.kind} of an event of this topic"
+        if _is_excerpt(record.headers):
+            self._report.counts["events too large to be read whole"] += 1
+            return None
         try:
             if outcome.kind == "label":
                 return self._of_label(record, outcome)
@@ -217,12 +255,12 @@ class _Inputs:
             return f"the record has a {outcome.kind}, and the event cannot be decoded: {bad.detail}"
 
     def _of_label(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
-        said = label_revision(decode_label(record.value, self._limits))
+        said = label_revision(decode_label(record.value, _BOUNDLESS))
         event = (*said.key, said.response_id, said.kind, said.labeller, said.severity)
         return None if outcome.label == event else f"the label is {event}, and {outcome.label} is recorded"
 
     def _of_batch(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
-        event = decode_responses(record.value, self._limits)
+        event = decode_responses(record.value, _BOUNDLESS)
         if outcome.key != event.key:
             return f"the event is batch {event.key}, and {outcome.key} is recorded"
         if outcome.content_hash is None:
@@ -237,6 +275,10 @@ class _Inputs:
             if same
             else f"a {outcome.kind} about other content is recorded"
         )
+
+
+def _is_excerpt(headers: Headers) -> bool:
+    return bool(headers) and headers[-1][0] == TRUNCATED
 
 
 def _actions(
@@ -285,6 +327,12 @@ def _actions(
         if len(waiting) == _AT_ONCE:
             compare()
     compare()
+    if rows.left_in_outbox():
+        report.notes.append(
+            "whether every action was published: the outbox of an earlier version has messages left"
+        )
+        return
+    bounds = log.bounds(topic)  # retention goes on while we read
     cut = [number for number, (first, _) in bounds.items() if first > 0]
     if any(number not in oldest for number in cut):
         report.notes.append(f"whether every action was published: a partition of {topic} keeps none")

@@ -147,12 +147,13 @@ def verify(
     if incremental is not None and report.reached is not None:
         write_reached(incremental, report.reached)
     if compared is not None:
+        both = Counter(report.counts)
+        both.update(compared.counts)  # unlike +, keeps what is 0
         report = replace(
             report,
             faults=(*report.faults, *compared.faults),
             notes=(*report.notes, *compared.notes),
-            counts=dict(sorted((Counter(report.counts) + compared.counts).items()))
-            | {"faults": report.counts["faults"] + compared.counts["faults"]},
+            counts=dict(sorted(both.items())),
         )
     if json:
         print_json(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable
 from streamer.stream.tail import Tail
-from streamer.stream.topics import cluster_id, log_bounds
+from streamer.stream.topics import cluster_id, log_bounds, topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,6 +34,10 @@ class KafkaLog:
     def __init__(self, connection: KafkaConnection, *, log_id: str | None = None) -> None:
         self._connection = connection
         self.id = log_id or cluster_id(connection)
+
+    def topic_id(self, topic: str) -> str | None:
+        """The broker's id of a topic, which a recreated one does not keep; None where it gives none."""
+        return topic_id(self._connection, topic)
 
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """Earliest and end offset of each partition; empty for a topic that does not exist."""

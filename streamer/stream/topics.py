@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,14 @@ def missing_topics(connection: KafkaConnection, names: Sequence[str]) -> list[st
     with _admin(connection) as admin:
         existing = set(admin.list_topics())
     return [name for name in names if name not in existing]
+
+
+def topic_id(connection: KafkaConnection, topic: str) -> str | None:
+    """The broker's id of a topic; None for a missing one, or where the broker knows no ids. Raises `Unavailable`."""
+    with _admin(connection) as admin:
+        (described,) = admin.describe_topics([topic])
+    found = described.get("topic_id")
+    return None if not found or described["error_code"] or not uuid.UUID(str(found)).int else str(found)
 
 
 def _differences(admin: KafkaAdminClient, plan: TopicPlan) -> Iterator[TopicDifference]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
-from streamer.wiring.parts import connection, limits, now, topics
+from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
     from streamer.audit.checkpointing import Checkpointer
@@ -97,7 +97,7 @@ def compared_with_log(settings: Settings, store: Store) -> LogReport:
     from streamer.stream.kafka_log import KafkaLog
 
     log = KafkaLog(connection(settings), log_id=settings.kafka.log_id)
-    return compare_with_log(store.evidence.logged, log, topics=topics(settings), limits=limits(settings))
+    return compare_with_log(store.evidence.logged, log, topics=topics(settings))
 
 
 def _from_topic(settings: Settings) -> list[bytes]:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from streamer.audit.logged import compare_with_log
 from streamer.events import dead_letters
 from streamer.events.actions import decode_action
-from streamer.events.limits import DEFAULT_LIMITS
 from streamer.gates.gate import gate_batch
 from streamer.stream.kafka_log import KafkaLog
 from streamer.stream.tail import Tail
@@ -204,9 +203,7 @@ def check(
     faults = store.verify_chain()
     assert not faults, f"O5: {faults}"
     assert store.reports.outbox_pending() == 0, "O6: the outbox still has messages"
-    compared = compare_with_log(
-        store.evidence.logged, KafkaLog(connection), topics=topics, limits=DEFAULT_LIMITS
-    )
+    compared = compare_with_log(store.evidence.logged, KafkaLog(connection), topics=topics)
     assert not compared.faults, f"O9: {compared.faults[:3]}"
     assert compared.counts["events compared with the log"] or not events, "O9: nothing was compared"
     return Findings(

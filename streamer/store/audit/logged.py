@@ -45,6 +45,12 @@ class LoggedRows:
         rows = self._connection.execute(query.where(progress.c.log_id == log_id))
         return {(topic, number): end for topic, number, end in rows}
 
+    def topic_id(self, log_id: str, topic: str) -> str | None:
+        """The broker's id of a topic when it was read; None where it gave none."""
+        query = sa.select(sa.func.max(progress.c.topic_id))
+        found = self._connection.scalar(query.where(progress.c.log_id == log_id, progress.c.topic == topic))
+        return None if found is None else str(found)
+
     def gaps(self, partition: Partition) -> list[tuple[int, int]]:
         """The offsets that are recorded as lost: first, and one past the last."""
         query = sa.select(data_gaps.c.from_offset, data_gaps.c.to_offset)
@@ -93,11 +99,8 @@ class LoggedRows:
     def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
         """Yield the batches whose action was sent to a topic, of decisions about a log's records, later than `since`.
 
-        Those whose action still waits, or was parked, are left out; so are all while the outbox of an earlier version has any.
+        Those whose action still waits, or was parked, are left out.
         """
-        left = sa.exists().where(outbox.c.source_topic.is_not(None), outbox.c.published_at.is_(None))
-        if self._connection.scalar(sa.select(left)):
-            return
         waits = sa.exists().where(pending_messages.c.batch == decisions.c.batch)
         query = (
             sa.select(decisions.c.batch, *(batches.c[name] for name in _KEY))
@@ -114,6 +117,11 @@ class LoggedRows:
             for row in page:
                 yield _key(row)
             after = page[-1]["batch"]
+
+    def left_in_outbox(self) -> bool:
+        """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
+        left = sa.exists().where(outbox.c.source_topic.is_not(None), outbox.c.published_at.is_(None))
+        return bool(self._connection.scalar(sa.select(left)))
 
 
 def _key(row: Any) -> BatchKey:

@@ -6,13 +6,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from kafka import KafkaAdminClient
 
 from streamer.errors import Unavailable, UsageError
 from streamer.stream.connection import KafkaConnection
 from streamer.stream.embedded_broker import EmbeddedBroker
 from streamer.stream.publisher import Publisher
 from streamer.stream.tail import Tail
-from streamer.stream.topics import TopicPlan, check_topics, cluster_id, create_topics, log_bounds
+from streamer.stream.topics import TopicPlan, check_topics, cluster_id, create_topics, log_bounds, topic_id
 
 if TYPE_CHECKING:
     from tests.integration.stream.brokers import TestedBroker
@@ -49,6 +50,28 @@ def test_topics_are_made_as_planned_and_differences_are_named(real: TestedBroker
 def test_a_topic_that_the_broker_refuses_is_a_usage_error(real: TestedBroker, name: str) -> None:
     with pytest.raises(UsageError, match="the broker refuses the topic"):
         create_topics(real.connection, [TopicPlan(name=name, partitions=1, max_message_bytes=LIMIT)])
+
+
+@pytest.mark.kafka
+def test_a_recreated_topic_has_another_id(real: TestedBroker) -> None:
+    plan = TopicPlan(name=real.prefix + "again", partitions=1, max_message_bytes=LIMIT, replication=1)
+    assert topic_id(real.connection, plan.name) is None
+    create_topics(real.connection, [plan])
+    before = topic_id(real.connection, plan.name)
+    assert before is not None
+    assert topic_id(real.connection, plan.name) == before
+    admin = KafkaAdminClient(**real.connection.for_kafka_python(KafkaAdminClient))
+    admin.delete_topics([plan.name])
+    admin.close()
+    until = time.monotonic() + 60
+    while topic_id(real.connection, plan.name) is not None and time.monotonic() < until:
+        time.sleep(0.1)
+    create_topics(real.connection, [plan])
+    assert topic_id(real.connection, plan.name) not in (None, before)
+
+
+def test_the_embedded_broker_gives_topics_no_ids(embedded: TestedBroker) -> None:
+    assert topic_id(embedded.connection, embedded.topic("t")) is None
 
 
 def test_what_is_published_can_be_followed_and_measured(broker: TestedBroker) -> None:
