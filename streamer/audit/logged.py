@@ -15,7 +15,7 @@ from streamer.errors import BadMessage, UsageError
 from streamer.events.actions import decode_action
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
-from streamer.events.oversize import TRUNCATED
+from streamer.events.oversize import TRUNCATED, Truncation
 from streamer.events.responses import content_hash, decode_responses, embedding_rows
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition
@@ -238,13 +238,15 @@ class _Inputs:
     def _contradiction(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         """Say how a recorded outcome contradicts its event; None where it does not."""
         if outcome.kind == "dead_letter":
-            if outcome.refused is None or _is_excerpt(outcome.refused_headers):
+            if outcome.refused is None or (
+                outcome.refused_headers and outcome.refused_headers[-1][0] == TRUNCATED
+            ):
                 self._report.counts["refused events that are not kept whole"] += 1
                 return None
             return None if outcome.refused == record.value else "it was refused, and other bytes are recorded"
         if (outcome.kind == "label") != self._labels:
             return f"the record has a {outcome.kind} of an event of this topic"
-        if _is_excerpt(record.headers):
+        if record.headers and isinstance(record.headers[-1], Truncation):
             self._report.counts["events too large to be read whole"] += 1
             return None
         try:
@@ -275,10 +277,6 @@ class _Inputs:
             if same
             else f"a {outcome.kind} about other content is recorded"
         )
-
-
-def _is_excerpt(headers: Headers) -> bool:
-    return bool(headers) and headers[-1][0] == TRUNCATED
 
 
 def _actions(

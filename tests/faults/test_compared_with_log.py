@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streamer import wiring
+from streamer.events.oversize import TRUNCATED
 from tests.faults.site import GATE, event, events, publish, wait_until
 from tests.integration.audit.attacker import breaking_in
 
@@ -112,6 +116,79 @@ def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site) -> N
     one(told, f"{named.responses}[{number}], offset {last + 100}", "the topic has no event here")
     one(told, named.labels, "is recorded")
     assert "the topic has no event here" in site.command("audit", "verify", "--log", status=3).stdout
+
+
+def test_an_honest_record_of_every_kind_has_no_fault(site: Site) -> None:
+    named = wiring.topics(site.settings)
+    numbers = [[0.25 * (one + k % 3) for k in range(16)] for one in range(1, 5)]
+    plain = json.loads(event(0))
+    packed = [base64.b64encode(np.asarray(numbers[n], dtype="<f4").tobytes()).decode() for n in range(4)]
+    envelope = {
+        "specversion": "1.0", "id": "e-1", "source": "/s", "type": "streamer.responses.v1",
+        "datacontenttype": "application/json",
+    }  # fmt: skip
+
+    def labelled(number: int, **changes: Any) -> bytes:
+        return json.dumps(json.loads(label(number)) | changes).encode()
+
+    with wiring.publisher(site.settings) as publisher:
+        for number in range(5):
+            publisher.send(named.responses, event(number), key=b"")
+        publisher.send(named.responses, event(5), headers=[("h", b"\xff"), ("h", b"2"), ("", b"")])
+        responses = [one | {"embedding": packed[n % 4]} for n, one in enumerate(plain["responses"])]
+        publisher.send(named.responses, event(6, responses=responses), key=b"k")
+        publisher.send(named.responses, json.dumps(envelope | {"data": json.loads(event(7))}).encode())
+        publisher.send(named.responses, json.dumps(envelope | {"data": plain | {"attempt": 2}}).encode())
+        publisher.send(named.responses, None, key=b"k")
+        publisher.send(named.responses, b"x" * 40_000, headers=[(TRUNCATED, b"said by the publisher")])
+        publisher.send(named.responses, b'{"schema": "streamer.responses.v1", "prompt": "\\ud800"}')
+        publisher.send(named.responses, b"rubbish")
+        publisher.send(named.labels, None, key=b"k")
+        publisher.send(named.labels, labelled(1, labeller="\ufb01nn \u2126\u00a0 x", severity=-0.0))
+        publisher.send(named.labels, labelled(1, labeller="\ufb01nn \u2126\u00a0 x", severity=0))
+        publisher.send(named.labels, labelled(2, severity=1))
+        publisher.send(named.labels, labelled(2, severity=5e-324, kind="judge"))
+        publisher.send(
+            named.labels, labelled(2, severity=0.1 + 0.2, labelled_at="2026-01-01T23:00:00.123456789-05:30")
+        )
+        publisher.send(named.labels, labelled(999_999, gate="nowhere"))
+        publisher.send(
+            named.labels,
+            json.dumps(envelope | {"type": "streamer.labels.v1", "data": json.loads(label(3))}).encode(),
+        )
+    total = 13 + 8
+    worker = site.start_worker()
+    until_recorded(site, total)
+
+    def honest(**counts: int) -> None:
+        found = wiring.compared_with_log(site.settings, site.store)
+        assert (found.faults, found.notes) == ([], [])
+        assert {name: found.counts[name] for name in counts} == counts
+
+    honest()
+    site.command("dead-letters", "replay", "--code", "not_json")
+    site.command("gate", "set", GATE, "--hashes-only")
+    with wiring.publisher(site.settings) as publisher:
+        for number in range(50, 55):
+            publisher.send(named.responses, event(number, prompt="secret"), key=b"k")
+        publisher.send(named.responses, event(50, prompt="other"), key=b"k")
+        publisher.send(named.responses, b"{")
+    until_recorded(site, total + 8)
+    honest()
+    site.command("db", "prune", "--older-than", "0s", "--sooner-than-six-months", "--yes")
+    honest()
+    with wiring.publisher(site.settings) as publisher:
+        publisher.send(named.responses, event(1, prompt="a repeat of what is erased"))
+    until_recorded(site, total + 9)
+    honest()
+    assert worker.terminate() == 0
+
+
+def until_recorded(site: Site, count: int) -> None:
+    wait_until(
+        lambda: site.recorded() == count and not site.store.reports.outbox_pending(), "all is recorded", 60,
+        progress=site.recorded,
+    )  # fmt: skip
 
 
 def rows(site: Site, query: str) -> list[Any]:

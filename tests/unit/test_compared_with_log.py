@@ -143,10 +143,13 @@ def test_an_event_within_the_limits_of_its_time_needs_no_room_in_those_of_today(
 
 
 def test_an_event_of_which_an_excerpt_was_read_is_counted() -> None:
-    cut = ((TRUNCATED, Truncation(TRUNCATED, b"value: 9 bytes").value),)
+    cut = (Truncation(TRUNCATED, b"value: 9 bytes"),)
     report = compare(MadeUpRows({0: decided(event(0))}), MadeUpLog(topics(b"{", headers=cut)))
     assert report.faults == []
     assert report.counts["events too large to be read whole"] == 1
+    said = ((TRUNCATED, b"by the publisher"),)
+    report = compare(MadeUpRows({0: decided(event(0))}), MadeUpLog(topics(event(1), headers=said)))
+    assert report.faults, "an event that was read whole is compared, whatever its publisher says"
 
 
 def test_messages_left_by_an_earlier_version_are_told_of() -> None:
