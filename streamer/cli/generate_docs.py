@@ -128,7 +128,9 @@ def _settings_by_group() -> dict[str, list[list[str]]]:
 def _default_text(leaf: Any) -> str:
     if leaf.is_required():
         return "needed"
-    return "-" if leaf.default is None else f"`{leaf.default}`"
+    if leaf.default is None:
+        return "-"
+    return "`[]`" if leaf.default == () else f"`{leaf.default}`"
 
 
 def _type_text(annotation: Any) -> str:
@@ -144,6 +146,8 @@ def _type_text(annotation: Any) -> str:
         return ", ".join(f"`{value}`" for value in arguments)
     if get_origin(annotation) is dict:
         return "names and texts"
+    if get_origin(annotation) is tuple:
+        return f"{_type_text(arguments[0])}s"
     return _type_text(arguments[0])
 
 

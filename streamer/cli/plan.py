@@ -331,13 +331,14 @@ def _plan_until_sure(
 def _print_until_sure(made: "UntilSure") -> None:
     from streamer.cli.console import print_table, say
 
+    *steps, most = made.sizes
     say(
         f"Sampling until sure, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} past prompts.\n"
-        f"With {made.sizes[-1]} answers each, {percent(made.all_served.mean, 1)} are served ({_range(made.all_served)})."
+        f"With {most} answers each, {percent(made.all_served.mean, 1)} are served ({_range(made.all_served)})."
     )
     say("")
     print_table(
-        ["keep", "stop_above", "stop_below", "answers", "served", "always as many"],
+        ["keep", "stop_above", "stop_below", "answers a prompt", "served", "same number for all"],
         [
             [
                 percent(one.kept, 0),
@@ -348,15 +349,19 @@ def _print_until_sure(made: "UntilSure") -> None:
             ]
             for one in made.rules
         ],
-        title=f"Rules for the steps {', '.join(map(str, made.sizes))}; - and -: never stop early",
+        title=f"What to stop for after {', '.join(map(str, steps))} answers, of {most} at most",
     )
     say("")
     say(
-        "keep: how much of the share served a rule is to keep. The figures beside it are of prompts that its choice had not seen: "
-        f"in each of {made.halvings} halvings one half chose a rule, and the other calibrated and was measured (ranges hold "
-        f"{percent(made.level, 0)} of them). The rule itself is chosen on all prompts.\n"
-        f"Set one in [upstreams.GATE] with answers = {made.sizes[-1]} and steps = {list(made.sizes[:-1])}, then calibrate on batches "
-        "that it sampled."
+        f"keep: how much of what {most} answers serve the rule is to keep.\n"
+        "stop_above, stop_below: the rule, chosen on all prompts; with - twice it never stops early.\n"
+        f"answers a prompt, served: what choosing a rule in this way gives on other prompts. In each of {made.halvings} random "
+        "halvings one half chose a rule of its own, and the other calibrated and was measured; the mean, and the range of "
+        f"{percent(made.level, 0)} of them.\n"
+        "same number for all: what is served if every prompt gets the mean number of answers. Where that is as much, set it as "
+        "answers, and no steps.\n"
+        f"To use a rule, set its levels in [upstreams.GATE] with answers = {most} and steps = {steps}, then calibrate on "
+        "batches that it sampled."
     )
 
 
