@@ -104,7 +104,7 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
     policy = site.store.policies.newest(NAME)
     assert policy.state == "cut", said.stdout + said.stderr
     assert policy.settings.method == method
-    told = " ".join(site.command("threshold", "show", NAME).stdout.split())
+    told = " ".join(site.command("threshold", "show", NAME, "--explain").stdout.split())
     assert f"Basis: method {method} " in told, told
     assert ("selective risk" if method == "selective" else "On average over calibrations") in told, told
 
