@@ -52,6 +52,9 @@ def test_an_owner_who_is_no_superuser_sets_up_and_upgrades_under_traffic(
         wait_until(lambda: site.decided() == 200, "all is decided")
         site.command("db", "upgrade", status=2, STREAMER_DATABASE_URL=worker_url)
         site.command("doctor", "--full", STREAMER_DATABASE_URL=worker_url)
+        wait_until(
+            lambda: not site.store.reports.outbox_pending(), "all is published while there is a worker"
+        )
         assert worker.terminate() == 0
         found = site.check()
         assert found.decisions == 200
