@@ -16,7 +16,7 @@ from streamer.events.actions import decode_action
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
 from streamer.events.oversize import TRUNCATED, Truncation
-from streamer.events.responses import content_hash, decode_responses, embedding_rows
+from streamer.events.responses import content_hash, decode_responses
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition
 
@@ -194,7 +194,10 @@ class _Inputs:
         for number, end in sorted(recorded.items()):
             if number in bounds:
                 self._range(number, waiting[number], reached[number], end)
-                if (first := self._kept_from(number)) > 0:
+        kept = self._log.bounds(self._topic)  # retention goes on while it is read
+        for number, end in sorted(recorded.items()):
+            if number in bounds:
+                if (first := kept.get(number, (0, 0))[0]) > 0:
                     self._report.notes.append(
                         f"{self._topic}[{number}] before offset {first}: the topic does not keep it any more"
                     )
@@ -222,7 +225,8 @@ class _Inputs:
                 )
             elif (wrong := self._contradiction(record, outcome)) is not None:
                 self._report.fault(place, wrong)
-        kept_from = self._kept_from(number) if found else 0
+        # Retention goes on while the topic is read.
+        kept_from = self._log.bounds(self._topic).get(number, (0, 0))[0] if found else 0
         for offset, outcome in sorted(found.items()):
             if offset < kept_from:
                 continue
@@ -230,10 +234,6 @@ class _Inputs:
                 f"{self._topic}[{number}], offset {offset}",
                 f"the record has a {outcome.kind}, and the topic has no event here",
             )
-
-    def _kept_from(self, number: int) -> int:
-        """The first offset that the topic has now: retention goes on while it is read."""
-        return self._log.bounds(self._topic).get(number, (0, 0))[0]
 
     def _contradiction(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         """Say how a recorded outcome contradicts its event; None where it does not."""
@@ -268,8 +268,7 @@ class _Inputs:
         if outcome.content_hash is None:
             self._report.counts["events whose content was erased"] += 1
             return None
-        given = [one.embedding for one in event.responses if one.embedding is not None]
-        same = content_hash(event, embedding_rows(given) if given else None) == outcome.content_hash
+        same = content_hash(event) == outcome.content_hash
         if same == (outcome.kind != "conflict"):
             return None
         return (

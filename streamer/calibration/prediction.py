@@ -227,14 +227,15 @@ def _prediction(split: Split, shipped: Floats, exposed: Floats, level: float) ->
     mean = float(shipped.mean())
     return Prediction(
         split=split,
-        ship_rate=_interval(shipped, level),
-        exposure_risk=_interval(exposed, level),
+        ship_rate=interval(shipped, level),
+        exposure_risk=interval(exposed, level),
         selective_risk=float(exposed.mean()) / mean if mean > 0 else None,
         nothing_ships=float((shipped == 0).mean()),
     )
 
 
-def _interval(values: Floats, level: float) -> Interval:
+def interval(values: Floats, level: float) -> Interval:
+    """Return the mean of some values, and bounds between which a share of at least `level` of further ones lies."""
     ranked = np.sort(values)
     outside = bounds_rank(len(values), level)
     return Interval(float(values.mean()), float(ranked[outside]), float(ranked[-1 - outside]))

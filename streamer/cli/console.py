@@ -174,6 +174,10 @@ def shown(value: object) -> str:
     return visible(str(value))
 
 
+SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
+"""What a gate of each unit serves."""
+
+
 def percent(share: float, decimals: int | None = None) -> str:
     """Write a share as a percentage, ``11.6 %``: with so many decimals, or three significant digits, and never an exponent.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamer.calibration.registry import every, promises, weighting_scheme, weighting_schemes
-from streamer.cli.console import percent
+from streamer.cli.console import SERVED, percent
 from streamer.cli.options import JsonOption, promised_method, share
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 _GUESS, _GATE, _SIMULATION = "Your guess about the answers", "The gate", "The simulation"
-_SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
 
 
 def plan(
@@ -246,7 +245,7 @@ def _plan_among_shipped(
         if method == "selective"
         else " on average (docs/guarantees.md says of what)"
     )
-    what = _SERVED[unit]
+    what = SERVED[unit]
     source = "a guess" if prompts.source == "guess" else "past answers"
     say(
         f"Plan for at most {percent(alpha, 1)} wrong among what ships{sure}: unit {unit}, method {method}, on {source}: "
@@ -490,7 +489,7 @@ def _needs(made: "Plan") -> dict[str, object]:
     from streamer.cli.console import counted
     from streamer.planning.plan import ENOUGH
 
-    what, served = _SERVED[made.unit], made.best.ship_rate
+    what, served = SERVED[made.unit], made.best.ship_rate
     steady = f"{percent((1 + made.level) / 2, 0)} of calibrations serve {percent(ENOUGH, 0)} or more of what unlimited labels would"
     if made.labels_enough:
         why = f"{'enough' if made.labels_named else 'the fewest below'} that {steady}"

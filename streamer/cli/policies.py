@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.in_sample import InSample
 
-_UNITS = {"best": "prompts", "response": "responses", "batch": "batches"}
 _STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
 
 
@@ -131,11 +130,11 @@ def sample_sentence(
     """Say what a threshold does to the groups that it was calibrated on, and what another one did to the same."""
     if now is None:
         return None
-    from streamer.cli.console import counted, percent
+    from streamer.cli.console import SERVED, counted, percent
 
     def figures(one: "InSample") -> str:
         wrong = "" if one.wrong is None else f", {percent(one.wrong, 1)} of these wrong"
-        of = "" if settings.unit == "best" else f" of {_UNITS[settings.unit]}"
+        of = "" if settings.unit == "best" else f" of {SERVED[settings.unit]}"
         return f"{percent(one.served, 1)}{of} served{wrong}, exposure {percent(one.exposure, 1)}"
 
     budget = f" against a budget of {percent(settings.alpha)}"

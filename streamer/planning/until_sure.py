@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha
-from streamer.calibration.loss_curve import LossCurve
-from streamer.calibration.prediction import Interval, bounds_rank
+from streamer.calibration.loss_curve import LossCurve, budget_limit
+from streamer.calibration.prediction import Interval, interval
 from streamer.errors import UsageError
 from streamer.scoring.steps import Steps
 
@@ -114,7 +114,7 @@ class _Bests(NamedTuple):
         able = np.sort(scores[shippable])
         served = 0
         for alpha in budgets:
-            limit = alpha * (len(prompts) + 1) - 1
+            limit = budget_limit(alpha, len(prompts))
             if limit >= 0:
                 cut = curve.first_over(limit * len(scores) / len(prompts))
                 served += len(able) - int(np.searchsorted(able, cut, side="right"))
@@ -172,19 +172,21 @@ def plan_until_sure(
         progress(done)
 
     def served(size: int) -> Interval:
-        return _interval([bests[size].share_served(half, alpha) for half in measured])
+        return interval(np.array([bests[size].share_served(half, alpha) for half in measured]), LEVEL)
 
     rules = []
     for place, (kept, final) in enumerate(zip(KEPT, _choose(tried, np.arange(prompts), alpha), strict=True)):
         halves = [(one[place], half) for one, half in zip(chosen, measured, strict=True)]
-        answers = _interval([float(one.answers[half].mean()) for one, half in halves])
+        answers = interval(np.array([float(one.answers[half].mean()) for one, half in halves]), LEVEL)
         fixed = min(bests, key=lambda size: (abs(size - answers.mean), size))
         rules.append(
             Stopping(
                 kept=kept,
                 rule=final.rule,
                 answers=answers,
-                served=_interval([one.bests.share_served(half, alpha) for one, half in halves]),
+                served=interval(
+                    np.array([one.bests.share_served(half, alpha) for one, half in halves]), LEVEL
+                ),
                 fixed=fixed,
                 fixed_served=served(fixed),
             )
@@ -247,8 +249,3 @@ def _choose(tried: list[_Followed], prompts: NDArray[np.intp], alpha: float) -> 
         while len(found) < len(left) and share >= left[len(found)] * wanted:
             found.append(one)
     return (*[everything] * (len(left) - len(found)), *reversed(found))
-
-
-def _interval(values: list[float]) -> Interval:
-    ranked, outside = np.sort(values), bounds_rank(len(values), LEVEL)
-    return Interval(float(ranked.mean()), float(ranked[outside]), float(ranked[-1 - outside]))
