@@ -41,7 +41,7 @@ async def check(request: Request) -> JSONResponse:
         return JSONResponse({"action": "NONE"})
     answers = asked["texts"]
     decision = await client.decide(GATE, prompts.pop(call), answers)
-    if decision.ships and decision.enforced:
+    if decision.ships:
         return JSONResponse({"action": "GUARDRAIL_INTERVENED", "texts": [decision.answer] * len(answers)})
     return JSONResponse({"action": "BLOCKED", "blocked_reason": f"held: {decision.reason}"})
 

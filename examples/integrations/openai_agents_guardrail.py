@@ -44,7 +44,7 @@ async def gate(context: RunContextWrapper[str], agent: Agent, output: str) -> Gu
         deadline=float(os.environ.get("GATE_SECONDS", "10")),
     ) as client:
         decision = await client.decide(GATE, prompt, [output, *(other.final_output for other in others)])
-    ships = decision.ships and decision.enforced
+    ships = decision.ships
     return GuardrailFunctionOutput(decision, tripwire_triggered=not (ships and decision.answer == output))
 
 
@@ -61,7 +61,7 @@ async def answer(prompt: str) -> str:
         return (await Runner.run(agent, prompt, context=prompt)).final_output
     except OutputGuardrailTripwireTriggered as tripped:
         decision = tripped.guardrail_result.output.output_info
-        if decision.ships and decision.enforced:  # another of the answers, which may be shown
+        if decision.ships:  # another of the answers, which may be shown
             return decision.answer
         print(f"held: {decision.reason} {decision.detail}", file=sys.stderr)
     except Exception as error:
