@@ -116,7 +116,7 @@ def predict(
     rng: np.random.Generator,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> tuple[Prediction, ...]:
-    """Simulate calibrations and return what they ship.
+    """Simulate calibrations and return what they ship, by split.
 
     All splits of a repetition use the same prompts as far as they go, so that differences between splits are exact to
     less than each split's own spread.
@@ -139,6 +139,70 @@ def predict(
     ValueError
         If an argument is not as described, or a split needs more items of a prompt than there are.
     """
+    found = _simulate(
+        population,
+        splits,
+        (-math.inf,),
+        alpha=alpha,
+        scheme=scheme,
+        repetitions=repetitions,
+        level=level,
+        resampled=resampled,
+        rng=rng,
+        progress=progress,
+    )
+    return tuple(
+        _prediction(split, of_split[0], level) for split, of_split in zip(splits, found, strict=True)
+    )
+
+
+def predict_with_floors(
+    population: Population,
+    split: Split,
+    floors: Sequence[float],
+    *,
+    alpha: float,
+    scheme: WeightingScheme,
+    repetitions: int,
+    level: float = 0.9,
+    resampled: bool = False,
+    rng: np.random.Generator,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> tuple[Prediction, ...]:
+    """Simulate the calibrations of one split with each of some label floors; the rest is as in `predict`.
+
+    What scores at or below a floor is not labelled and never ships, so that the threshold is no less; the same prompts are
+    drawn. `Prediction.split` counts their items, labelled or not.
+    """
+    (found,) = _simulate(
+        population,
+        (split,),
+        floors,
+        alpha=alpha,
+        scheme=scheme,
+        repetitions=repetitions,
+        level=level,
+        resampled=resampled,
+        rng=rng,
+        progress=progress,
+    )
+    return tuple(_prediction(split, of_floor, level) for of_floor in found)
+
+
+def _simulate(
+    population: Population,
+    splits: Sequence[Split],
+    floors: Sequence[float],
+    *,
+    alpha: float,
+    scheme: WeightingScheme,
+    repetitions: int,
+    level: float,
+    resampled: bool,
+    rng: np.random.Generator,
+    progress: Callable[[int], None],
+) -> Floats:
+    """Return ship rate and exposure of each calibration: shape (splits, floors, repetitions, 2)."""
     alpha = check_alpha(alpha)
     repetitions = whole_number("repetitions", repetitions, least=20)
     if not 0 < level < 1:
@@ -151,7 +215,7 @@ def predict(
     outcomes = _Outcomes(population)
     prompts = len(population.scores)
     most = max((split.groups for split in splits), default=0)
-    found = np.zeros((len(splits), repetitions, 2))
+    found = np.zeros((len(splits), len(floors), repetitions, 2))
     for repetition in range(repetitions):
         if resampled:
             weights = rng.standard_exponential(prompts)
@@ -172,12 +236,10 @@ def predict(
                 scheme=scheme,
                 seed=rng,
             )
-            found[i, repetition] = outcomes.at(threshold.value)
+            for j, floor in enumerate(floors):
+                found[i, j, repetition] = outcomes.at(max(threshold.value, floor))
         progress(repetition + 1)
-    return tuple(
-        _prediction(split, of_split[:, 0], of_split[:, 1], level)
-        for split, of_split in zip(splits, found, strict=True)
-    )
+    return found
 
 
 def best_ship_rate(population: Population, alpha: float) -> float:
@@ -223,7 +285,8 @@ def _drawn_items(split: Split, items: int, rng: np.random.Generator) -> NDArray[
     return np.argpartition(keys, split.per_group - 1, axis=1)[:, : split.per_group]
 
 
-def _prediction(split: Split, shipped: Floats, exposed: Floats, level: float) -> Prediction:
+def _prediction(split: Split, found: Floats, level: float) -> Prediction:
+    shipped, exposed = found[:, 0], found[:, 1]
     mean = float(shipped.mean())
     return Prediction(
         split=split,

@@ -187,7 +187,7 @@ def plan(
     if method not in weighting_schemes():
         raise UsageError(f"--method must be one of {', '.join(weighting_schemes())}, not {method!r}")
     prompts = _guessed(guessed, responses, seed) if data is None else _past(data, guessed, responses, seed)
-    rounds = repetitions * (2 + len(prompts.by_size))
+    rounds = repetitions * (2 + (unit != "batch") + len(prompts.by_size))
     with progress("Simulating calibrations", rounds) as advance:
         made = make_plan(
             prompts,
@@ -433,8 +433,11 @@ def plan_json(made: "Plan") -> dict[str, Any]:
         split = figures.pop("split")
         return {"labels": one.split.labels, **split, **figures}
 
+    floors = [{**asdict(one), "prediction": prediction(one.prediction)} for one in made.floors]
     return {
         **asdict(made),
+        "floors": floors,
+        "fewest": None if made.fewest is None else floors[made.floors.index(made.fewest)],
         "ladder": [prediction(one) for one in made.ladder],
         "splits": [prediction(one) for one in made.splits],
         "best": prediction(made.best),
@@ -461,6 +464,9 @@ def _print_plan(made: "Plan") -> None:
     else:
         _print_splits(made)
     say("")
+    if made.floors:
+        _print_floors(made)
+        say("")
     _print_sizes(made)
 
 
@@ -560,6 +566,28 @@ def _print_splits(made: "Plan") -> None:
     )
 
 
+def _print_floors(made: "Plan") -> None:
+    from streamer.cli.console import print_table, say
+
+    print_table(
+        ["highest", "labels", *_figure_heads(made)[:-1], ""],
+        [
+            [
+                percent(one.above, 0),
+                one.labels,
+                *_figures(one.prediction, marked=one is made.fewest)[:-1],
+                "fewest" if one is made.fewest else "",
+            ]
+            for one in made.floors
+        ],
+        title=f"Labelling only the highest scores of {made.labels} drawn prompts",
+    )
+    say(
+        "Nothing below them ships, so leave room above what is served. `gate set NAME\n"
+        "--label-above SHARE` sets it."
+    )
+
+
 def _print_sizes(made: "Plan") -> None:
     from rich.text import Text
 
@@ -574,7 +602,7 @@ def _print_sizes(made: "Plan") -> None:
             "served",
             f"{percent(made.level, 0)} range",
             "among served",
-            "endless",
+            "unlimited",
             "",
         ],
         [

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.history import level_above
 from streamer.calibration.plan import (
     MOST_LABELS,
     Split,
@@ -24,7 +25,7 @@ from streamer.calibration.plan import (
     least_held_share_selective,
     smallest_alpha,
 )
-from streamer.calibration.prediction import best_ship_rate, predict
+from streamer.calibration.prediction import best_ship_rate, predict, predict_with_floors
 from streamer.errors import UsageError
 from streamer.planning.score_quality import area_under_curve, intraclass_correlation
 
@@ -39,8 +40,23 @@ if TYPE_CHECKING:
 ENOUGH = 0.8
 """So much of what unlimited labels would ship must the lower bound of the ship rate be, where no labels are named."""
 
+ABOVE = (0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
+"""Shares of items, those with the highest scores, that a plan tries to label alone."""
+
 _CALIBRATIONS = 3
 _MEAN = Mean()
+
+
+class _How(TypedDict):
+    """The arguments that all simulations of a plan share; see `streamer.calibration.prediction.predict`."""
+
+    alpha: float
+    scheme: WeightingScheme
+    repetitions: int
+    level: float
+    resampled: bool
+    rng: np.random.Generator
+    progress: Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +145,22 @@ class SampleSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FloorPlan:
+    """What labelling the highest scores alone gives, on the prompts that the plan draws.
+
+    Attributes
+    ----------
+    above : the share of items that is labelled, at least, in (0, 1]; more where many score alike.
+    labels : what that costs on average, rounded up.
+    prediction : with the threshold no less than the floor.
+    """
+
+    above: float
+    labels: int
+    prediction: Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a budget needs, and what it would give.
 
@@ -150,6 +182,8 @@ class Plan:
     oracle_ship_rate : the ship rate of unlimited labels.
     ladder : what numbers of labels give, one a prompt.
     splits : ways to spend `labels`; `best` is the one of the highest mean ship rate.
+    floors : what label floors save on the prompts of `labels`, one label a prompt; none for the unit `batch`, which has none.
+    fewest : the one of these with the fewest labels that is as steady as `labels_enough` says; None if there is none.
     sizes : what other numbers of samples a prompt give.
     audit_probability : chance that a batch is drawn for labelling.
     prompts_to_collect : prompts that pass, on average, until those of `best` are drawn; None without an audit.
@@ -181,6 +215,8 @@ class Plan:
     ladder: tuple[Prediction, ...]
     splits: tuple[Prediction, ...]
     best: Prediction
+    floors: tuple[FloorPlan, ...]
+    fewest: FloorPlan | None
     sizes: tuple[SampleSize, ...]
     audit_probability: float
     prompts_to_collect: int | None
@@ -218,25 +254,24 @@ def make_plan(
     if not 0 <= audit_probability <= 1:
         raise ValueError(f"audit_probability must lie in [0, 1], not {audit_probability!r}")
     each, labels, repetitions = budget.alpha_per_attempt, budget.labels, simulation.repetitions
-    rounds = repetitions * (2 + len(prompts.by_size))
+    has_floor = unit != "batch"
+    rounds = repetitions * (2 + has_floor + len(prompts.by_size))
     done = 0
 
-    def simulate(population: Population, splits: tuple[Split, ...]) -> tuple[Prediction, ...]:
+    def how() -> _How:
         nonlocal done
-        predictions = predict(
-            population,
-            splits,
-            alpha=each,
-            scheme=scheme,
-            repetitions=repetitions,
-            level=simulation.level,
-            resampled=prompts.source == "data",
-            # the same for every number of samples, so that they are compared on the same prompts
-            rng=np.random.default_rng([simulation.seed, _CALIBRATIONS]),
-            progress=lambda repetition: progress(done + repetition, rounds),
-        )
+        before = done
         done += repetitions
-        return predictions
+        return {
+            "alpha": each,
+            "scheme": scheme,
+            "repetitions": repetitions,
+            "level": simulation.level,
+            "resampled": prompts.source == "data",
+            # the same each time, so that numbers of samples and floors are compared on the same prompts
+            "rng": np.random.default_rng([simulation.seed, _CALIBRATIONS]),
+            "progress": lambda repetition: progress(before + repetition, rounds),
+        }
 
     def sample_size(size: int) -> SampleSize:
         sampled = prompts.by_size[size]
@@ -246,18 +281,22 @@ def make_plan(
             auc=area_under_curve(sampled.scores, sampled.severities),
             mean_severity=of_size.mean_severity,
             oracle_ship_rate=best_ship_rate(of_size, each),
-            prediction=simulate(of_size, (Split(chosen, 1),))[0],
+            prediction=predict(of_size, (Split(chosen, 1),), **how())[0],
         )
 
     batches = prompts.by_size[prompts.responses]
     population = batches.population(unit)
     oracle = best_ship_rate(population, each)
-    ladder = simulate(
-        population, tuple(Split(n, 1) for n in label_ladder(budget.alpha, labels, budget.attempts))
+    ladder = predict(
+        population,
+        tuple(Split(n, 1) for n in label_ladder(budget.alpha, labels, budget.attempts)),
+        **how(),
     )
     enough = [one.split.labels for one in ladder if one.ship_rate.low >= ENOUGH * oracle]
     chosen = labels if labels is not None else enough[0] if enough else ladder[-1].split.labels
-    splits = simulate(population, label_splits(chosen, population.items))
+    splits = predict(population, label_splits(chosen, population.items), **how())
+    floors = _with_floors(population, chosen, how()) if has_floor else ()
+    steady = [one for one in floors if one.prediction.ship_rate.low >= ENOUGH * oracle]
     best = max(splits, key=lambda one: one.ship_rate.mean)
     served = best.ship_rate.mean * population.items
     return Plan(
@@ -285,6 +324,8 @@ def make_plan(
         ladder=ladder,
         splits=splits,
         best=best,
+        floors=floors,
+        fewest=min(steady, key=lambda one: one.labels, default=None),
         sizes=tuple(sample_size(size) for size in sorted(prompts.by_size)),
         audit_probability=audit_probability,
         prompts_to_collect=math.ceil(best.split.groups / audit_probability) if audit_probability else None,
@@ -292,4 +333,15 @@ def make_plan(
         level=simulation.level,
         repetitions=repetitions,
         seed=simulation.seed,
+    )
+
+
+def _with_floors(population: Population, labels: int, how: _How) -> tuple[FloorPlan, ...]:
+    """Predict what each of `ABOVE` costs and serves, on as many prompts as there are labels without a floor."""
+    scores = population.scores.ravel()
+    levels = [level_above(scores, above) for above in ABOVE]
+    found = predict_with_floors(population, Split(labels, 1), levels, **how)
+    return tuple(
+        FloorPlan(above=above, labels=math.ceil(labels * float((scores > level).mean())), prediction=one)
+        for above, level, one in zip(ABOVE, levels, found, strict=True)
     )

@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         for path in options.files:
-            prompts = _read(path, options.scores)
+            prompts = read_prompts(path, options.scores)
             drawn = [Drawn.from_prompts(prompts, options.labels, seed) for seed in range(options.repetitions)]
             table = markdown_table(prompts, options.alpha, drawn)
             sys.stdout.write(
@@ -200,7 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _read(path: Path, folder: Path) -> Prompts:
+def read_prompts(path: Path, folder: Path) -> Prompts:
+    """Score a file's clouds, or read the scores that `folder` keeps."""
     from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 
     scored = scored_file(

@@ -37,6 +37,32 @@ def test_json_has_every_figure_and_a_rerun_is_identical(capsys: pytest.CaptureFi
     assert plan["prompts_to_collect"] == 4000
 
 
+def test_labelling_the_highest_scores_alone_costs_their_share_and_serves_no_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = json.loads(run(capsys, "--alpha", "0.1", "--labels", "500", *FAST, "--json"))
+    (whole,) = plan["splits"]
+    floors = plan["floors"]
+    assert [one["above"] for one in floors] == [0.8, 0.7, 0.6, 0.5, 0.4, 0.3]
+    for one in floors:
+        assert one["labels"] == pytest.approx(one["above"] * 500, abs=2)
+        for bound in ("low", "mean", "high"):
+            served = one["prediction"]["ship_rate"][bound]
+            assert served <= min(whole["ship_rate"][bound], one["above"]) + 1e-3
+    # Below the cuts a floor changes nothing.
+    assert whole["ship_rate"]["low"] < 0.7
+    assert floors[0]["prediction"]["ship_rate"]["low"] == whole["ship_rate"]["low"]
+    steady = [
+        one for one in floors if one["prediction"]["ship_rate"]["low"] >= 0.8 * plan["oracle_ship_rate"]
+    ]
+    assert steady
+    assert plan["fewest"] == min(steady, key=lambda one: one["labels"])
+    of_batches = json.loads(
+        run(capsys, "--alpha", "0.1", "--labels", "500", "--unit", "batch", *FAST, "--json")
+    )
+    assert (of_batches["floors"], of_batches["fewest"]) == ([], None)
+
+
 @pytest.mark.parametrize("unit", ["best", "response", "batch"])
 def test_people_read_what_it_needs_and_what_it_gives(
     unit: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -52,6 +78,7 @@ def test_people_read_what_it_needs_and_what_it_gives(
     assert ("How to spend" in text) == (unit != "best")
     assert text.count("planned") == 2
     assert "How many responses to sample" in text
+    assert ("--label-above SHARE" in text) == (unit != "batch")
 
 
 def test_a_budget_that_needs_no_gate_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
