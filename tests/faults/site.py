@@ -49,7 +49,7 @@ class Site:
     workers: list[WorkerProcess] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def start_worker(self, *, program: Sequence[str] = ("-m", "streamer"), **settings: str) -> WorkerProcess:
+    def start_worker(self, *, program: Sequence[str] = (), **settings: str) -> WorkerProcess:
         """A new worker process; its settings are the site's, and those given."""
         log = self.directory / f"worker-{next(self._numbers)}.log"
         worker = WorkerProcess(self.environment | settings, log, program=program)

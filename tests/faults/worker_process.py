@@ -14,14 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.services.service_forks import FORKS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.services.service_forks import ForkedService
 
 
 class WorkerProcess:
     """`streamer worker`, or another service, with settings by environment; its log goes to a file.
 
-    `program` is what runs it, for a test that changes the process first; `arguments` follow the service's name.
+    It is forked from a process that has imported it. `program` is what runs it instead, for a test that changes the process
+    first or measures it; `arguments` follow the service's name.
     """
 
     def __init__(
@@ -29,20 +34,28 @@ class WorkerProcess:
         settings: dict[str, str],
         log: Path,
         *,
-        program: Sequence[str] = ("-m", "streamer"),
+        program: Sequence[str] = (),
         service: str = "worker",
         arguments: Sequence[str] = (),
     ) -> None:
         self._log = log
         environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
+        environment |= {"STREAMER_HTTP_PORT": "0"} | settings
+        words = [service, *arguments, "--json"]
+        self.process: subprocess.Popen[bytes] | ForkedService
         with log.open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, *program, service, *arguments, "--json"],
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                cwd=log.parent,
-                env=environment | {"STREAMER_HTTP_PORT": "0"} | settings,
-            )
+            if program:
+                self.process = subprocess.Popen(
+                    [sys.executable, *program, *words],
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    cwd=log.parent,
+                    env=environment,
+                )
+            else:
+                self.process = FORKS.start(
+                    words, environment=environment, folder=log.parent, stderr=stderr.fileno()
+                )
         assert self.process.stdout is not None
         first = self.process.stdout.readline()
         assert first, f"the {service} ended at once:\n{log.read_text()[-3000:]}"

@@ -1,0 +1,196 @@
+"""Starts services of ours by fork from a process that has imported them: importing is half of what a start costs.
+
+The fork becomes `python -m streamer ...` with an environment, a folder and files of its own; from there on all is as after
+a plain start. Run as a program this module is the process that is forked, with one end of a socket as its standard input.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PRELOADED = (
+    "ctranslate2",
+    "faust",
+    "faust.assignor.leader_assignor",
+    "faust.tables.manager",
+    "tokenizers",
+    "streamer.cli.app",
+    "streamer.cli.serve",
+    "streamer.cli.services",
+    "streamer.deciding.decider",
+    "streamer.recalibration.service",
+    "streamer.risk.rounds.watch",
+    "streamer.scoring.encoders.ctranslate2_encoder",
+    "streamer.serving.app",
+    "streamer.serving.chat.routes",
+    "streamer.serving.service",
+    "streamer.store.store",
+    "streamer.store.calibration.calibration_runs",
+    "streamer.stream.faust_driver",
+    "streamer.stream.relay",
+    "streamer.stream.threshold_follower",
+    "streamer.stream.worker",
+    "streamer.telemetry.http",
+    "streamer.telemetry.recalibrator_metrics",
+    "streamer.telemetry.risk_metrics",
+    "streamer.wiring.encoders",
+    "streamer.wiring.recalibrator",
+    "streamer.wiring.serving",
+    "streamer.wiring.worker",
+    "streamer.web.server",
+)
+
+_MOST_BYTES = 1 << 20
+
+
+class ForkedService:
+    """A process that was forked, as far as `subprocess.Popen` has what tests ask of it."""
+
+    def __init__(self, forks: ServiceForks, pid: int, stdout: int) -> None:
+        self.pid = pid
+        self.stdout = os.fdopen(stdout, "rb")
+        self.returncode: int | None = None
+        self._forks = forks
+        self._ends = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal; None while it runs."""
+        if self.returncode is None:
+            status = self._forks.ask({"poll": self.pid})["status"]
+            if status is not None:
+                self.returncode = os.waitstatus_to_exitcode(status)
+                os.close(self._ends)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended. Raises `subprocess.TimeoutExpired`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (ended := self.poll()) is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            select.select([self._ends], [], [], left)
+        return ended
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._ends, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+
+class ServiceForks:
+    """The process that is forked, from its first use to the end of this one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(
+        self, arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, stderr: int
+    ) -> ForkedService:
+        """Start `streamer` with these arguments and nothing but this environment; its standard output is a pipe."""
+        reading, writing = os.pipe()
+        request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder)}
+        try:
+            answer = self.ask(request, (writing, stderr))
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        return ForkedService(self, answer["pid"], reading)
+
+    def ask(self, request: Mapping[str, Any], files: tuple[int, ...] = ()) -> Any:
+        """Send a request, with open files, and return the answer."""
+        with self._lock:
+            if self._socket is None:
+                self._socket = self._started()
+            socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+            answer = self._socket.recv(_MOST_BYTES)
+        if not answer:
+            raise RuntimeError("the process that services are forked from has ended")
+        return json.loads(answer)
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.services.service_forks"],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+            )
+        return ours
+
+
+FORKS = ServiceForks()
+"""Those of this process; started when a service is."""
+
+
+def _serve(requests: socket.socket) -> dict[str, Any]:
+    """Answer requests until this is a fork: then return what it was asked to become."""
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 2)
+        if not message:
+            os._exit(0)  # whoever asked is gone; nothing here is to be finished
+        request = json.loads(message)
+        if "poll" in request:
+            pid, status = os.waitpid(request["poll"], os.WNOHANG)
+            requests.send(json.dumps({"status": status if pid else None}).encode())
+            continue
+        pid = os.fork()
+        if pid == 0:
+            requests.close()
+            for file, number in zip(files, (1, 2), strict=True):
+                os.dup2(file, number)
+                os.close(file)
+            return request
+        for file in files:
+            os.close(file)
+        requests.send(json.dumps({"pid": pid}).encode())
+
+
+def _become(request: Mapping[str, Any]) -> None:
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.path[0] = request["folder"]
+    sys.argv = ["streamer", *request["arguments"]]
+    runpy.run_module("streamer", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    asked = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    # A fork has one thread: what others do here would be half done there.
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads != 1:
+        raise RuntimeError(f"importing the services has started {threads - 1} threads: they cannot be forked")
+    gc.freeze()
+    _become(_serve(asked))
