@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from streamer.store.policies.policy_writer import PolicyMessage
     from streamer.store.risk.alerts import AlertMessage
     from streamer.store.risk.monitoring_state import Monitoring
+    from streamer.store.risk.past_decisions import PastDecisions
 
 
 def _default_alert_message(event: AlertsV1) -> OutboxMessage:
@@ -68,7 +69,7 @@ class Store:
     Attributes
     ----------
     gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, checkpoints, evidence,
-    alerts, monitoring, api_keys : the parts, by subject.
+    alerts, monitoring, past, api_keys : the parts, by subject.
     """
 
     def __init__(
@@ -185,6 +186,13 @@ class Store:
             alert_message=self._alert_message,
             read=self._read,
         )
+
+    @cached_property
+    def past(self) -> PastDecisions:
+        """What was decided, for asking what another policy would have made of it."""
+        from streamer.store.risk.past_decisions import PastDecisions
+
+        return PastDecisions(self._database, read=self._read)
 
     def under(self, lease: ProcessLease) -> Store:
         """The same store for the holder of this lease: each transaction that writes raises `LeaseLost` once it is lost.

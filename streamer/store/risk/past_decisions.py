@@ -1,0 +1,232 @@
+"""The recorded past of a gate, for asking what another policy would have made of it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from streamer.audit.standalone.verify_bundle import decided_as_blank
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy_gate import segment_of
+from streamer.gates.rule import Cut
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import batches, decisions, responses
+from streamer.store.labels.revisions import Severities
+from streamer.store.policies.policy_rows import read_versions
+from streamer.whatif.past import MOST, Past, PastText
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from datetime import datetime
+
+    from streamer.gates.policy import Policy
+    from streamer.store.db.engine import Database
+    from streamer.store.labels.read_labels import ReadLabels
+
+_PAGE = 5_000
+_SEEN = "."
+"""Stands for a text that has a score above 0, and so is not blank: texts are long, and only the others are asked for."""
+
+_DECIDED = (
+    decisions.c.batch,
+    batches.c.batch_id,
+    decisions.c.decided_at,
+    decisions.c.policy_version,
+    decisions.c.unit,
+    decisions.c.sampled,
+    decisions.c.sampling_probability,
+    decisions.c.selected,
+    decisions.c.cut_state,
+    decisions.c.cut_threshold,
+    decisions.c.segment,
+)
+_ANSWERED = (
+    responses.c.batch,
+    responses.c.response_id,
+    responses.c.score,
+    responses.c.uniform,
+    responses.c.raw_energy,
+    responses.c.action,
+    responses.c.drawn,
+    sa.case((responses.c.score > 0, _SEEN), else_=responses.c.text).label("text"),
+)
+_BATCH = itemgetter(0)
+
+
+class PastDecisions:
+    """Implements `streamer.whatif.past.PastReader`."""
+
+    def __init__(self, database: Database, *, read: ReadLabels) -> None:
+        self._database = database
+        self._read = read
+
+    def read(
+        self,
+        gate: str,
+        *,
+        since: datetime,
+        until: datetime,
+        kind: str,
+        keys: Collection[str] = (),
+        most: int = MOST,
+    ) -> Past:
+        """The newest `most` first attempts decided from `since` on and before `until`, with labels of a kind."""
+        with self._database.reading(snapshot=True) as connection:
+            self._database.take_time(connection)
+            wanted = [
+                decisions.c.gate == gate,
+                batches.c.attempt == 1,
+                decisions.c.decided_at >= since,
+                decisions.c.decided_at < until,
+            ]
+            joined = decisions.join(batches, batches.c.id == decisions.c.batch)
+            count = connection.execute(
+                sa.select(sa.func.count()).select_from(joined).where(*wanted)
+            ).scalar_one()
+            if count > most:
+                last = (
+                    sa.select(decisions.c.batch)
+                    .select_from(joined)
+                    .where(*wanted)
+                    .order_by(decisions.c.batch.desc())
+                    .offset(most - 1)
+                    .limit(1)
+                )
+                wanted.append(decisions.c.batch >= connection.execute(last).scalar_one())
+            severities = Severities.read(connection, self._read.table(connection, gate), gate, kind)
+            columns = _Columns(gate, severities, sorted(keys))
+            query = sa.select(*_DECIDED, *((batches.c.metadata,) if keys else ())).select_from(joined)
+            after = -1
+            while True:
+                rows = connection.execute(
+                    query.where(*wanted, decisions.c.batch > after).order_by(decisions.c.batch).limit(_PAGE)
+                ).all()
+                if not rows:
+                    break
+                after = rows[-1].batch
+                answers = connection.execute(
+                    sa.select(*_ANSWERED)
+                    .join_from(decisions, responses, responses.c.batch == decisions.c.batch)
+                    .where(decisions.c.gate == gate, decisions.c.batch.between(rows[0].batch, rows[-1].batch))
+                    .order_by(responses.c.batch, responses.c.position)
+                )
+                columns.add(rows, {batch: list(of) for batch, of in groupby(answers, key=_BATCH)})
+            versions = sorted(set(columns.versions))
+            found = read_versions(connection, [(gate, version) for version in versions])
+            policies = {one.version: one.active.policy for one in found if one.active is not None}
+        return columns.past(policies, earlier=max(0, count - most))
+
+    def texts(self, gate: str, numbers: Sequence[int]) -> Iterator[PastText]:
+        """The texts of these batches, in the order of their numbers."""
+        query = sa.select(
+            responses.c.batch, responses.c.position, responses.c.response_id, responses.c.text
+        ).join_from(decisions, responses, responses.c.batch == decisions.c.batch)
+        wanted = sorted(numbers)
+        for start in range(0, len(wanted), _PAGE):
+            keys = [(number,) for number in wanted[start : start + _PAGE]]
+            with self._database.reading() as connection:
+                rows = bulk_insert.look_up_rows(
+                    connection, query.where(decisions.c.gate == gate), [responses.c.batch], keys
+                )
+            for number, found in groupby(sorted(rows, key=itemgetter(0, 1)), key=_BATCH):
+                ids, texts = zip(*((row[2], row[3]) for row in found), strict=True)
+                yield PastText(
+                    number=number,
+                    response_ids=ids,
+                    texts=None if any(one is None for one in texts) else texts,
+                )
+
+
+class _Columns:
+    """The columns of a past, as its pages come in."""
+
+    def __init__(self, gate: str, severities: Severities, keys: Sequence[str]) -> None:
+        self._gate = gate
+        self._severities = severities
+        self._of_batches: list[tuple[Any, ...]] = []
+        self._of_responses: list[tuple[Any, ...]] = []
+        self._sizes: list[int] = []
+        self._cuts: dict[int, Cut] = {}
+        self._named: dict[str, list[str | None]] = {key: [] for key in keys}
+        self.versions: list[int] = []
+
+    def add(self, rows: Sequence[Any], answers: dict[int, list[Any]]) -> None:
+        """Take a page of decisions, and the responses of each."""
+        for row in rows:
+            if row.cut_state is not None:
+                self._cuts[len(self._sizes)] = Cut(row.cut_state, row.cut_threshold)
+            for name, segments in self._named.items():
+                segments.append(None if row.metadata is None else segment_of(row.metadata, name))
+            self.versions.append(row.policy_version)
+            self._of_batches.append(
+                (
+                    row.batch,
+                    row.batch_id,
+                    row.decided_at,
+                    row.sampled,
+                    row.sampling_probability,
+                    row.selected,
+                    row.segment,
+                )
+            )
+            found = answers[row.batch]
+            self._sizes.append(len(found))
+            key = BatchKey(self._gate, row.batch_id, 1)
+            for one, blank in zip(found, _blank(found, row.unit), strict=True):
+                self._of_responses.append(
+                    (
+                        one.response_id,
+                        one.score,
+                        one.uniform,
+                        blank,
+                        one.action == "ship",
+                        one.drawn,
+                        self._severities.get(key, one.response_id) if one.drawn else None,
+                    )
+                )
+
+    def past(self, policies: dict[int, Policy], *, earlier: int) -> Past:
+        """All of it."""
+        numbers, batch_ids, decided_at, sampled, probability, selected, segments = (
+            zip(*self._of_batches, strict=True) if self._of_batches else ((),) * 7
+        )
+        ids, scores, uniforms, blank, shipped, drawn, severities = (
+            zip(*self._of_responses, strict=True) if self._of_responses else ((),) * 7
+        )
+        return Past(
+            gate=self._gate,
+            numbers=np.array(numbers, dtype=np.int64),
+            batch_ids=batch_ids,
+            decided_at=decided_at,
+            versions=np.array(self.versions, dtype=np.int64),
+            policies=policies,
+            sampled=np.array(sampled, dtype=np.bool_),
+            probability=np.array(probability, dtype=np.float64),
+            selected=selected,
+            cuts=self._cuts,
+            segments=segments,
+            named=self._named,
+            starts=np.concatenate(([0], np.cumsum(self._sizes))).astype(np.int64),
+            response_ids=ids,
+            scores=np.array(scores, dtype=np.float64),  # NaN for None
+            uniforms=np.array(uniforms, dtype=np.float64),
+            blank=np.array(blank, dtype=np.bool_),
+            shipped=np.array(shipped, dtype=np.bool_),
+            drawn=np.array(drawn, dtype=np.bool_),
+            severities=np.array(severities, dtype=np.float64),
+            earlier=earlier,
+        )
+
+
+def _blank(answers: Sequence[Any], unit: str) -> list[bool]:
+    """Say which answers the decision took for blank, as the audit of the record does."""
+    texts = [one.text for one in answers]
+    if any(text is None for text in texts):
+        # A blank text scores 0; which of those was blank is unknown without texts.
+        return [one.score == 0 and one.action != "ship" for one in answers]
+    said = [(one.response_id, one.score, one.raw_energy, one.action, one.drawn) for one in answers]
+    return decided_as_blank(texts, said, unit)

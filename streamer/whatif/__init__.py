@@ -1,0 +1,27 @@
+"""What if another budget, method, scorer or threshold had decided the recorded past? Pure, but for the ports that it reads by.
+
+    asking = WhatIf(gate, past=store.past, sample=store.calibration, policies=store.policies, since=since, now=now)
+    answer = asking.ask(Change(settings={"alpha": 0.1}))
+    answer = asking.ask(Change(cut=Cut.at(0.7)))  # the past is read once: a slider may ask as often as it likes
+
+`past` holds what is read, `replay` decides it again by `streamer.gates`, `figures` weighs labels by the audit draw, `asking`
+puts them together.
+"""
+
+from streamer.whatif.asking import Answer, Basis, Change, Changed, Scores, WhatIf
+from streamer.whatif.figures import Figures
+from streamer.whatif.past import Past, PastReader
+from streamer.whatif.replay import Difference
+
+__all__ = [
+    "Answer",
+    "Basis",
+    "Change",
+    "Changed",
+    "Difference",
+    "Figures",
+    "Past",
+    "PastReader",
+    "Scores",
+    "WhatIf",
+]

@@ -1,0 +1,663 @@
+"""One question about the past: which threshold would have served, over which prompts, and what would have come of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.errors import TryLater, UsageError
+from streamer.gates.rule import Chance, Cut, Indicator, Rank
+from streamer.recalibration import age_cut
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.run import AuditSample, NothingToCalibrate, calibrate_gate
+from streamer.whatif.figures import figures, risk, watched
+from streamer.whatif.past import MOST
+from streamer.whatif.remembered import RememberedSample
+from streamer.whatif.replay import replay, replay_record, segments_under
+from streamer.whatif.rescored import RescoredSample, rescored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.calibration.specification import Risk
+    from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.rule import Rule
+    from streamer.gates.settings import GateSettings
+    from streamer.recalibration.age_cut import AgeCut
+    from streamer.recalibration.run import CalibrationRun, Since
+    from streamer.risk.states import RiskInterval
+    from streamer.whatif.figures import Figures
+    from streamer.whatif.past import Past, PastReader
+    from streamer.whatif.replay import Difference
+
+Flags = NDArray[np.bool_]
+
+SETTINGS = (
+    "alpha",
+    "method",
+    "shape",
+    "scorer",
+    "encoder",
+    "segment_by",
+    "segment_fallback",
+    "label_floor",
+    "max_attempts",
+    "pending",
+    "window",
+)
+"""The settings that may be asked about, beside the parameters of methods and shapes."""
+
+
+class NothingToJudge(TryLater):
+    """Nothing was decided in the period that could be judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is asked about; nothing at all asks for the gate's own settings, calibrated anew.
+
+    Attributes
+    ----------
+    settings : to put in place of the gate's, by the names of `GateSettings` (see `SETTINGS`; alpha in (0, 1)). The threshold
+        is what a calibration finds for them.
+    cut : a threshold on the score in place of a calibrated one: `Cut.at(0.7)`, `Cut("open", None)`, `Cut("closed", None)`. It
+        serves every segment alike.
+    policy : the version of an earlier policy in place of both.
+    proposal : the threshold that waits for a person in place of all.
+    """
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    cut: Cut | None = None
+    policy: int | None = None
+    proposal: bool = False
+
+    def __post_init__(self) -> None:
+        named = (self.cut is not None) + (self.policy is not None) + self.proposal
+        if named > 1:
+            raise ValueError("ask about a threshold, a policy or the proposal, one at a time")
+        if self.settings and (self.policy is not None or self.proposal):
+            raise ValueError(
+                "a policy and a proposal have settings of their own: ask about these without others"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """Where the threshold comes from, and whether the labels that chose it also judge it.
+
+    Attributes
+    ----------
+    source : `calibrated` now, `given` by whoever asks, or that of a `policy` or `proposal`.
+    before : labels of prompts decided from here on had no part in it; None: no labels had, or see `in_sample`.
+    prompts, labelled : of the calibration that was made now; 0 where none was.
+    drawn, missing : responses of these prompts, and those that counted as severity 1 for want of a label.
+    in_sample : it is judged on the prompts that chose it, and so looks better than it is.
+    moved : the period begins later than was asked for, so that it is not.
+    guarantee : what the calibration, policy or proposal promises; empty for a given threshold.
+    """
+
+    source: Literal["calibrated", "given", "policy", "proposal"]
+    before: datetime | None = None
+    prompts: int = 0
+    labelled: int = 0
+    drawn: int = 0
+    missing: int = 0
+    in_sample: bool = False
+    moved: bool = False
+    guarantee: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedAnswer:
+    """An answer that one of the two ships and the other holds.
+
+    Attributes
+    ----------
+    score : its score, in [0, 1], by the scorer that was asked about.
+    severity : by its label, in [0, 1]; None where it has none.
+    drawn : by the audit; other labels enter no figure.
+    """
+
+    batch_id: str
+    response_id: str
+    decided_at: datetime
+    score: float
+    severity: float | None
+    drawn: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """The answers that would have got through, or would have been held instead.
+
+    Attributes
+    ----------
+    answers : in the order of decisions.
+    prompts : how many prompts they are of.
+    selective : the error rate among them, by the audit draw.
+    """
+
+    answers: tuple[ChangedAnswer, ...]
+    prompts: int
+    selective: RiskInterval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What would have come of it.
+
+    Attributes
+    ----------
+    settings : that were asked about.
+    reading : the threshold that would have served.
+    basis : where that comes from.
+    since, until : the first and the last prompt that is counted.
+    prompts : that are counted.
+    judged : those of them old enough for their labels: intervals are over these.
+    age : from which age on they are.
+    unscored : prompts held without scores, in the record and here.
+    closed : prompts that the record decided while the gate shipped nothing.
+    unaudited : prompts that are counted, and that no interval is about because the audit could not draw them.
+    left_out : prompts of the period that are not counted, by reason.
+    versions : the oldest and the newest policy among those that decided.
+    recorded, asked : the figures of the record, and of what was asked about.
+    more, less : what would have got through, and what would have been held instead.
+    differences : decisions of the record that their own policies do not come to again; there should be none.
+    delta : chance that an interval is wrong, for one question; the two intervals of a column fail together.
+    """
+
+    gate: GateRevision
+    settings: GateSettings
+    reading: Reading
+    basis: Basis
+    since: datetime
+    until: datetime
+    prompts: int
+    judged: int
+    age: AgeCut | None
+    unscored: int
+    closed: int
+    unaudited: int
+    left_out: Mapping[str, int]
+    versions: tuple[int, int]
+    recorded: Figures
+    asked: Figures
+    more: Changed
+    less: Changed
+    differences: tuple[Difference, ...]
+    delta: float
+
+    @property
+    def budget(self) -> float:
+        """The budget of one attempt under what was asked about."""
+        return budget_of(self.settings)
+
+    @property
+    def promised(self) -> Risk:
+        """What that budget is on: `exposure` or `selective` risk."""
+        return self.settings.calibrator.risk
+
+
+def budget_of(settings: GateSettings) -> float:
+    """The budget of one attempt, in (0, 1)."""
+    return round(settings.alpha / settings.max_attempts, 15)
+
+
+class Sample(AuditSample, Protocol):
+    """Where calibrations read."""
+
+    def alarm_closure(self, gate: str) -> Since | None:
+        """Return where the newest alarm that closed the gate, or should have, restarts its sample; None: nowhere."""
+        ...
+
+    def proposal(self, gate: str) -> Proposed | None:
+        """Return the threshold that waits for a person; None: there is none."""
+        ...
+
+
+class Proposed(Protocol):
+    """A threshold that a run found and that is not in force."""
+
+    @property
+    def run(self) -> int: ...
+    @property
+    def settings(self) -> GateSettings: ...
+    @property
+    def cut(self) -> Cut: ...
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def guarantee(self) -> str: ...
+
+
+class Policies(Protocol):
+    """Where policies are."""
+
+    def get(self, gate: str, version: int) -> Policy:
+        """Return one version. Raises `UsageError` when it does not exist."""
+        ...
+
+    def list(self, gate: str) -> Sequence[Policy]:
+        """Return every version that is trusted, the oldest first."""
+        ...
+
+
+class Scores(Protocol):
+    """Scores stored texts again."""
+
+    @property
+    def encoder(self) -> str:
+        """The encoder that it embeds with, ``name@hash``."""
+        ...
+
+    def score(self, scorer: str, batches: Sequence[Sequence[str]]) -> Sequence[tuple[float, ...] | None]:
+        """Score batches of texts; None for one that cannot be scored. A blank text scores 0."""
+        ...
+
+
+class WhatIf:
+    """Questions about one gate's past. What is read is kept, so that further questions cost a replay only.
+
+    Parameters
+    ----------
+    gate : as it is now.
+    past, sample, policies : where the record is read.
+    since : the period begins here.
+    now : the present moment; the period ends here.
+    most : prompts that are looked at, the newest.
+    scores : scores texts again where another scorer is asked about; None: such questions are refused. Called once at most.
+    """
+
+    def __init__(
+        self,
+        gate: GateRevision,
+        *,
+        past: PastReader,
+        sample: Sample,
+        policies: Policies,
+        since: datetime,
+        now: datetime,
+        most: int = MOST,
+        scores: Callable[[], Scores] | None = None,
+    ) -> None:
+        self._gate = gate
+        self._reader = past
+        self._sample = RememberedSample(sample)
+        self._closure = sample.alarm_closure
+        self._proposal = sample.proposal
+        self._policies = policies
+        self._since = since
+        self._now = now
+        self._most = most
+        self._load_scores = scores
+        self._scores: Scores | None = None
+        self._pasts: dict[str | None, Past] = {}
+        self._rescored: dict[tuple[str | None, str], tuple[Past, Flags]] = {}
+        self._differences: tuple[Difference, ...] | None = None
+
+    def ask(self, change: Change, *, in_sample: bool = False, delta: float | None = None) -> Answer:
+        """Say what would have come of a change.
+
+        A threshold is judged on prompts that had no part in finding it. One that is calibrated now reads the prompts decided
+        before the period and is judged on the period; where there are too few of these (`least_groups` of the gate, or what
+        the method needs to open at all), the older half of the period's decisions calibrates and the newer half is judged.
+        An earlier policy is judged from its calibration on.
+
+        Parameters
+        ----------
+        in_sample : calibrate on everything and judge on the whole period all the same; the answer says so.
+        delta : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. Who compares k settings gives
+            each delta / k: then all their intervals hold together.
+
+        Raises
+        ------
+        UsageError
+            For what no gate can have, what the record cannot answer, and an unknown policy.
+        NothingToJudge
+            When nothing was decided in the period.
+        """
+        settings = self._settings(change)
+        past, usable, left_out = self._usable(settings)
+        if not usable.any():
+            raise NothingToJudge(self._nothing(left_out))
+        reading, basis = self._threshold(change, settings, past, usable, in_sample=in_sample)
+        if basis.before is not None and not basis.in_sample:
+            usable = usable & _from(past, basis.before)
+            if not usable.any():
+                raise NothingToJudge(
+                    f"nothing was decided after {basis.before:%Y-%m-%d %H:%M:%SZ}, up to where the labels go that chose this "
+                    "threshold; --in-sample judges it on those all the same"
+                )
+        kept = past.where(usable)
+        cut = self._age_cut(settings, kept)
+        judged = np.ones(len(kept), dtype=np.bool_)
+        if cut is not None and cut.seconds > 0:
+            judged = ~_from(kept, self._now - timedelta(seconds=cut.seconds))
+        ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
+        unit, budget = settings.unit, budget_of(settings)
+        chance = self._gate.settings.monitor_delta if delta is None else delta
+
+        def changed(flags: Flags) -> Changed:
+            interval = risk(kept, flags, unit=unit, alpha=budget, delta=chance, judged=judged).selective()
+            return _changed(kept, flags, interval)
+
+        return Answer(
+            gate=self._gate,
+            settings=settings,
+            reading=reading,
+            basis=basis,
+            since=min(kept.decided_at),
+            until=max(kept.decided_at),
+            prompts=len(kept),
+            judged=int(judged.sum()),
+            age=cut,
+            unscored=int((~kept.scored).sum()),
+            closed=int((~kept.could_ship).sum()),
+            unaudited=int((~watched(kept)).sum()),
+            left_out=MappingProxyType(dict(left_out)),
+            versions=(int(kept.versions.min()), int(kept.versions.max())),
+            recorded=figures(kept, kept.shipped, unit=unit, alpha=budget, delta=chance, judged=judged),
+            asked=figures(kept, ships, unit=unit, alpha=budget, delta=chance, judged=judged),
+            more=changed(ships & ~kept.shipped),
+            less=changed(kept.shipped & ~ships),
+            differences=self.differences(),
+            delta=chance,
+        )
+
+    def differences(self) -> tuple[Difference, ...]:
+        """Decide the whole period again by the policies that decided it, and say what differs from the record."""
+        if self._differences is None:
+            self._differences = tuple(replay_record(self._past(self._gate.settings.segment_by)))
+        return self._differences
+
+    # -- what is asked ---------------------------------------------------------------------------------------
+
+    def _settings(self, change: Change) -> GateSettings:
+        present = self._gate.settings
+        if change.policy is not None:
+            wanted = self._policies.get(self._gate.gate, change.policy).settings
+        elif change.proposal:
+            wanted = self._proposed().settings
+        else:
+            try:
+                wanted = replace(present, **change.settings)  # type: ignore[arg-type]
+            except (ValueError, TypeError) as error:
+                raise UsageError(str(error)) from None
+        if wanted.unit != present.unit:
+            raise UsageError(
+                f"the audit drew answers to label for the unit {present.unit}: what the unit {wanted.unit} would have cost "
+                "does not follow from their labels"
+            )
+        return wanted
+
+    def _proposed(self) -> Proposed:
+        found = self._proposal(self._gate.gate)
+        if found is None:
+            raise UsageError(f"nothing is proposed for gate {self._gate.gate!r}")
+        return found
+
+    def _threshold(
+        self, change: Change, settings: GateSettings, past: Past, usable: Flags, *, in_sample: bool
+    ) -> tuple[Reading, Basis]:
+        if change.cut is not None:
+            return Reading(change.cut, _plain(settings)), Basis(source="given")
+        if change.policy is not None:
+            return self._of_policy(self._policies.get(self._gate.gate, change.policy), in_sample=in_sample)
+        if change.proposal:
+            found = self._proposed()
+            basis = self._known("proposal", found.at, found.guarantee, in_sample=in_sample)
+            return Reading(found.cut, found.rule), basis
+        return self._calibrated(settings, past, usable, in_sample=in_sample)
+
+    def _of_policy(self, policy: Policy, *, in_sample: bool) -> tuple[Reading, Basis]:
+        """An earlier policy: whatever its run had read was decided before the first policy of that run came into force."""
+        if policy.calibration_run is None:
+            return Reading.of_policy(policy), Basis(source="policy")
+        first = min(
+            one.valid_from
+            for one in (*self._policies.list(self._gate.gate), policy)
+            if one.calibration_run == policy.calibration_run
+        )
+        return Reading.of_policy(policy), self._known("policy", first, policy.guarantee, in_sample=in_sample)
+
+    def _known(
+        self,
+        source: Literal["policy", "proposal"],
+        moment: datetime,
+        guarantee: str,
+        *,
+        in_sample: bool,
+    ) -> Basis:
+        inside = moment > self._since
+        return Basis(
+            source=source,
+            before=moment,
+            in_sample=in_sample and inside,
+            moved=inside and not in_sample,
+            guarantee=guarantee,
+        )
+
+    def _calibrated(
+        self, settings: GateSettings, past: Past, usable: Flags, *, in_sample: bool
+    ) -> tuple[Reading, Basis]:
+        boundary = self._since
+        if in_sample:
+            boundary = self._now
+        elif past.earlier:
+            boundary = min(past.decided_at)
+        run = self._run(settings, boundary)
+        enough = max(settings.calibrator.groups_needed(budget_of(settings)), settings.least_groups)
+        moved = False
+        if not in_sample and (run is None or len(run.sample) < enough):
+            middle = _middle(past, usable)
+            if middle > boundary:
+                boundary, moved = middle, True
+                run = self._run(settings, boundary) or run
+        if run is None:
+            raise NothingToJudge(
+                f"gate {self._gate.gate!r} has no audit-sampled batch decided before {boundary:%Y-%m-%d %H:%M:%SZ} to "
+                "calibrate on; label what `streamer label queue` shows, or ask about a --threshold"
+            )
+        basis = Basis(
+            source="calibrated",
+            before=boundary,
+            prompts=len(run.sample),
+            labelled=sum(group.labelled for group in run.sample),
+            drawn=run.drawn,
+            missing=run.missing,
+            in_sample=in_sample,
+            moved=moved,
+            guarantee=run.guarantee,
+        )
+        return Reading.of_run(run), basis
+
+    def _run(self, settings: GateSettings, before: datetime) -> CalibrationRun | None:
+        """Calibrate as the gate would, on prompts decided before a moment; None where there are none."""
+        since = self._closure(self._gate.gate)
+        if since is not None and since.moment >= before:
+            since = None  # that alarm was still to come
+        sample: AuditSample = self._sample
+        if self._other_scores(settings):
+            sample = RescoredSample(
+                self._sample, self._reader.texts, self._scorer(settings), self._gate.settings
+            )
+        try:
+            return calibrate_gate(
+                sample,
+                replace(self._gate, settings=settings),
+                now=before,
+                since=since,
+                diagnostics=False,
+            )
+        except NothingToCalibrate:
+            return None
+
+    # -- what is read ----------------------------------------------------------------------------------------
+
+    def _past(self, key: str | None) -> Past:
+        if key not in self._pasts:
+            self._pasts[key] = self._reader.read(
+                self._gate.gate,
+                since=self._since,
+                until=self._now,
+                kind=self._gate.settings.severity_kind,
+                keys=() if key is None else (key,),
+                most=self._most,
+            )
+        return self._pasts[key]
+
+    def _usable(self, settings: GateSettings) -> tuple[Past, Flags, Counter[str]]:
+        """The past with the scores that are asked about, which prompts can be decided by them, and why others cannot."""
+        past = self._past(settings.segment_by)
+        left_out: Counter[str] = Counter()
+        if past.earlier:
+            left_out[f"only the newest {len(past)} are looked at"] += past.earlier
+        unit, kept = settings.unit, np.ones(len(past), dtype=np.bool_)
+
+        def leave_out(rows: Flags, why: str) -> None:
+            if count := int((kept & rows).sum()):
+                left_out[why] += count
+                kept[rows] = False
+
+        known = np.isin(past.versions, list(past.policies))
+        leave_out(~known, "their policy is not on record, or of a later version")
+        leave_out(
+            ~_decided_by(past, lambda one: one.unit == unit),
+            f"they were decided by another unit than {unit}",
+        )
+        if self._other_scores(settings):
+            past, scored = self._score_again(past, settings)
+            leave_out(
+                ~scored, "their texts are erased or were never kept, so that they cannot be scored again"
+            )
+        else:
+            leave_out(
+                ~_decided_by(
+                    past, lambda one: (one.scorer, one.encoder) == (settings.scorer, settings.encoder)
+                ),
+                f"they were scored otherwise than by {settings.scorer}",
+            )
+        if settings.segment_by is not None:
+            names = segments_under(past, settings.segment_by)
+            leave_out(
+                np.array([name is None for name in names], dtype=np.bool_) & past.scored,
+                "their metadata are erased, so that their segment is not known",
+            )
+        return past, kept, left_out
+
+    def _other_scores(self, settings: GateSettings) -> bool:
+        present = self._gate.settings
+        return (settings.scorer, settings.encoder) != (present.scorer, present.encoder)
+
+    def _score_again(self, past: Past, settings: GateSettings) -> tuple[Past, Flags]:
+        key = (settings.segment_by, settings.scorer)
+        if key not in self._rescored:
+            self._rescored[key] = rescored(past, self._reader.texts, self._scorer(settings))
+        return self._rescored[key]
+
+    def _scorer(
+        self, settings: GateSettings
+    ) -> Callable[[Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]:
+        """Return what scores texts as these settings ask for."""
+        from streamer.scoring.registry import EVERY
+
+        if EVERY[settings.scorer].of_event:
+            raise UsageError(
+                f"scores of the scorer {settings.scorer} come with the events, and the record of gate "
+                f"{self._gate.gate!r} has those of {self._gate.settings.scorer}: they cannot be computed"
+            )
+        if self._load_scores is None:
+            raise UsageError("scoring stored texts again needs an encoder, and there is none here")
+        if self._scores is None:
+            self._scores = self._load_scores()
+        scores = self._scores
+        if settings.encoder != scores.encoder:
+            raise UsageError(
+                f"the embeddings of {settings.encoder} are not on record, and this process has the encoder "
+                f"{scores.encoder}: set STREAMER_ENCODER_NAME to score the stored texts again"
+            )
+        return lambda batches: scores.score(settings.scorer, batches)
+
+    def _age_cut(self, settings: GateSettings, past: Past) -> AgeCut | None:
+        """Choose from which age on labels are waited for no more, as a calibration run does; None without a draw."""
+        drawn = past.sampled & watched(past)
+        if not drawn.any():
+            return None
+        unlabelled = past.drawn & np.isnan(past.severities)
+        floor = self._gate.settings.label_floor
+        if floor is not None:
+            unlabelled &= past.scores > floor
+        waits = past.by_batch(unlabelled) > 0
+        places = np.flatnonzero(drawn).tolist()
+        earlier: Sequence[float | None] = ()
+        if waits[drawn].any():
+            earlier = self._sample.label_delays(
+                self._gate.gate,
+                settings=self._gate.settings,
+                before=past.decided_at[places[0]],
+                most=age_cut.MOST_DELAYS,
+            )
+        return age_cut.choose(
+            [(self._now - past.decided_at[one]).total_seconds() for one in places],
+            waits[drawn].tolist(),
+            pending="age",
+            earlier=earlier,
+            label_deadline=settings.label_deadline_seconds,
+            deadline=settings.monitor_deadline_seconds,
+        )
+
+    def _nothing(self, left_out: Mapping[str, int]) -> str:
+        said = "; ".join(f"{count} prompts are left out: {why}" for why, count in left_out.items())
+        return (
+            f"gate {self._gate.gate!r} decided nothing since {self._since:%Y-%m-%d %H:%M:%SZ} that could be judged"
+            + (f" ({said})" if said else "; give an earlier --since")
+        )
+
+
+def _plain(settings: GateSettings) -> Rule:
+    """How a threshold that somebody names is read: as the gate's shape reads one, alike for all batches."""
+    if settings.shape.name in ("smooth", "ramp"):
+        return Chance(settings.shape.name, float(settings.parameter("width")))  # type: ignore[arg-type]
+    return Rank() if settings.shape.of_ranks else Indicator()
+
+
+def _decided_by(past: Past, says: Callable[[GateSettings], bool]) -> Flags:
+    """Which prompts were decided under settings of which this is true: shape (n,)."""
+    return np.isin(past.versions, [one for one, policy in past.policies.items() if says(policy.settings)])
+
+
+def _from(past: Past, moment: datetime) -> Flags:
+    """Which prompts were decided from this moment on: shape (n,)."""
+    return np.array([one >= moment for one in past.decided_at], dtype=np.bool_)
+
+
+def _middle(past: Past, usable: Flags) -> datetime:
+    """When the middle one of the usable decisions was made: by number, drawn or not, so that no draw decides it."""
+    places = np.flatnonzero(usable)
+    return sorted(past.decided_at[one] for one in places.tolist())[len(places) // 2]
+
+
+def _changed(past: Past, flags: Flags, selective: RiskInterval) -> Changed:
+    batches = np.repeat(np.arange(len(past)), past.sizes)
+    places = np.flatnonzero(flags).tolist()
+    answers = tuple(
+        ChangedAnswer(
+            batch_id=past.batch_ids[batch],
+            response_id=past.response_ids[one],
+            decided_at=past.decided_at[batch],
+            score=float(past.scores[one]),
+            severity=None if np.isnan(past.severities[one]) else float(past.severities[one]),
+            drawn=bool(past.drawn[one]),
+        )
+        for one, batch in zip(places, batches[places].tolist(), strict=True)
+    )
+    return Changed(answers=answers, prompts=len(set(batches[places].tolist())), selective=selective)

@@ -1,0 +1,135 @@
+"""What a way of deciding would have shipped, and what that would have cost, by inverse propensity of the audit draw.
+
+The audit draws batches before anyone knows what becomes of them, held ones too, each with a probability that is on record.
+So the labels of the drawn ones, each with weight 1/p, estimate without bias what *any* way of deciding the same batches
+costs. The interval is that of the risk in service (`streamer.risk.states.exposure`): valid at all times at once, also where
+the audit was raised while labels looked bad. A label that is missing counts 0 in its lower and 1 in its upper bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence
+
+if TYPE_CHECKING:
+    from streamer.gates.settings import Unit
+    from streamer.risk.states import RiskInterval
+    from streamer.whatif.past import Past
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One way of deciding the past.
+
+    Attributes
+    ----------
+    prompts : decided, at least one.
+    served : share of them of which something ships, in [0, 1]: counted, so exact.
+    shipped : share of the responses that ships, in [0, 1], each prompt counting once; with the units `best` and `batch` it
+        is `served`.
+    answers : responses that ship.
+    exposure : average harm per prompt, held ones counting 0, over the prompts old enough for their labels.
+    selective : error rate among what ships, over the same prompts. Both intervals hold together.
+    """
+
+    prompts: int
+    served: float
+    shipped: float
+    answers: int
+    exposure: RiskInterval
+    selective: RiskInterval
+
+
+def figures(
+    past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, judged: Flags | None = None
+) -> Figures:
+    """Say what shipping these responses would have meant.
+
+    Parameters
+    ----------
+    ships : shape (m,); which responses of the past would ship.
+    unit : what ships as one; it says which responses of a batch the audit asks labels for.
+    alpha : the budget of one attempt, in (0, 1): where the interval is to be narrow, nothing else.
+    delta : chance that an interval is wrong, in (0, 1).
+    judged : shape (n,); which prompts the intervals are over, chosen without a look at labels. None: all.
+    """
+    shares = shares_shipped(past, ships, unit)
+    answers = int(ships.sum())
+    sequence = risk(past, ships, unit=unit, alpha=alpha, delta=delta, judged=judged)
+    return Figures(
+        prompts=len(past),
+        served=float((shares > 0).mean()) if len(past) else 0.0,
+        shipped=float(shares.mean()) if len(past) else 0.0,
+        answers=answers,
+        exposure=sequence.exposure(),
+        selective=sequence.selective(),
+    )
+
+
+def shares_shipped(past: Past, ships: Flags, unit: Unit) -> NDArray[np.float64]:
+    """The share of each batch that ships: shape (n,); 0 or 1 with the units `best` and `batch`."""
+    counts = past.by_batch(ships)
+    return counts / past.sizes if unit == "response" else (counts > 0).astype(np.float64)
+
+
+def risk(
+    past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, judged: Flags | None = None
+) -> ExposureSequence:
+    """Read the judged prompts into an interval; parameters as for `figures`."""
+    rows = watched(past) if judged is None else watched(past) & judged
+    decisions = audited(past, ships, unit).where(rows)
+    base = past.base_probability[rows]
+    plan = ExposurePlan(
+        delta=delta,
+        # By the gate's own probability, which knows no label: a raised one is higher and follows the labels.
+        least_probability=float(base.min()) if len(base) else 1.0,
+        planned_labels=max(1, round(float(base.sum()))),
+        prior_mean=alpha,
+    )
+    return ExposureSequence(plan=plan).observe(decisions)
+
+
+def watched(past: Past) -> Flags:
+    """Which prompts the audit could have drawn, or were held without scores while there was an audit: shape (n,).
+
+    Nothing is known of the others. One that was certain to be drawn and was not is left out as well, as monitoring does.
+    """
+    certain = (past.probability == 1) & ~past.sampled
+    at_least = past.base_probability <= past.probability
+    found: Flags = (past.base_probability > 0) & ~certain & (~past.scored | at_least)
+    return found
+
+
+def audited(past: Past, ships: Flags, unit: Unit) -> AuditedDecisions:
+    """The past as monitoring reads decisions, had these responses shipped: n rows.
+
+    A loss is the mean over the drawn responses of severity where they ship and 0 where not. It is unknown where one of
+    those that ship has no label, and with the unit `best` where what ships is not what was drawn.
+    """
+    needed = ships & past.drawn
+    missing = needed & np.isnan(past.severities)
+    if unit == "best":
+        missing |= ships & ~past.drawn
+    unknown = past.by_batch(missing) > 0
+    harm = np.where(needed & ~np.isnan(past.severities), past.severities, 0.0)
+    drawn = past.by_batch(past.drawn)
+    sums = np.add.reduceat(harm, past.starts[:-1]) if len(past) else np.zeros(0)
+    shares = shares_shipped(past, ships, unit)
+    known = past.sampled & ~unknown & ((drawn > 0) | (shares == 0))
+    # Not up for the draw and held: as monitoring has it, one that was not drawn, or where all are, one that was.
+    always = ~past.scored & (past.base_probability == 1)
+    probability = np.where(past.scored, past.probability, past.base_probability)
+    return AuditedDecisions.of(
+        probability=np.where(probability > 0, probability, 0.5),  # of rows that `watched` leaves out
+        sampled=(past.sampled & past.scored) | always | (probability == 1),
+        labelled=(known & past.scored) | always,
+        loss=np.where(known & past.scored, np.minimum(1.0, sums / np.maximum(1, drawn)), 0.0),
+        shipped=shares,
+    )

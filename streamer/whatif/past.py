@@ -1,0 +1,168 @@
+"""The recorded past of a gate in columns: what came, what was decided, what was drawn, and what labels say. Pure values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.gates.policy import Policy
+    from streamer.gates.rule import Cut
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Places = NDArray[np.int64]
+
+MOST = 100_000
+"""First attempts that are looked at, the newest of the period: more take long and make no interval much narrower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastText:
+    """The answers of one batch, in event order; no texts where they are erased or were never kept."""
+
+    number: int
+    response_ids: tuple[str, ...]
+    texts: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Past:
+    """First attempts of one gate in the order of the record, n of them with m responses in all.
+
+    Attributes
+    ----------
+    gate : its name.
+    numbers : shape (n,), rising; what the store calls each.
+    batch_ids : n of them.
+    decided_at : n moments.
+    versions : shape (n,); the policy that decided each.
+    policies : by version; one that this program cannot read is missing.
+    sampled : shape (n,); whether the audit drew it.
+    probability : shape (n,), in [0, 1]; logged with the decision, 0 where it was not up for the draw.
+    selected : n of them; the response that was shown, with the unit `best`.
+    cuts : what cut each, as far as that was recorded, by place.
+    segments : n of them; as recorded by the policy that decided, None without segments.
+    named : by metadata key the segment that each batch names; None where its metadata are erased.
+    starts : shape (n + 1,); the responses of batch i are `starts[i]` to `starts[i + 1]`, in event order, at least one.
+    response_ids : m of them.
+    scores : shape (m,), in [0, 1]; NaN where the batch was not scored.
+    uniforms : shape (m,), in (0, 1); NaN where the gate was not random.
+    blank, shipped, drawn : shape (m,).
+    severities : shape (m,), in [0, 1]; the present mean over labellers, NaN where there is no label.
+    earlier : decisions of the period that are left out because there are more than were asked for.
+    """
+
+    gate: str
+    numbers: Places
+    batch_ids: Sequence[str]
+    decided_at: Sequence[datetime]
+    versions: Places
+    policies: Mapping[int, Policy]
+    sampled: Flags
+    probability: Floats
+    selected: Sequence[str | None]
+    cuts: Mapping[int, Cut]
+    segments: Sequence[str | None]
+    named: Mapping[str, Sequence[str | None]]
+    starts: Places
+    response_ids: Sequence[str]
+    scores: Floats
+    uniforms: Floats
+    blank: Flags
+    shipped: Flags
+    drawn: Flags
+    severities: Floats
+    earlier: int = 0
+
+    def __len__(self) -> int:
+        return len(self.batch_ids)
+
+    @cached_property
+    def scored(self) -> Flags:
+        """Which batches have scores: shape (n,). The others were held for a reason that no policy changes."""
+        return ~np.isnan(self.scores[self.starts[:-1]])
+
+    @cached_property
+    def sizes(self) -> Places:
+        """Responses of each batch: shape (n,)."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def base_probability(self) -> Floats:
+        """The audit probability of the gate when each was decided, whatever raised it: shape (n,), in [0, 1]."""
+        return self._of_policy(lambda policy: policy.settings.audit_probability, 0.0)
+
+    @cached_property
+    def could_ship(self) -> Flags:
+        """Which were decided by a policy that ships something: shape (n,)."""
+        return self._of_policy(lambda policy: float(not policy.ships_nothing), 0.0) > 0
+
+    def by_batch(self, of_responses: Flags) -> Places:
+        """Count the marked responses of each batch: shape (n,)."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        return np.add.reduceat(of_responses, self.starts[:-1], dtype=np.int64)
+
+    def of_batch(self, place: int) -> slice:
+        """The responses of one batch."""
+        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+
+    def where(self, rows: Flags) -> Past:
+        """Return the marked batches, in their order."""
+        if rows.all():
+            return self
+        places, kept = np.flatnonzero(rows).tolist(), np.repeat(rows, self.sizes)
+        moved = {old: new for new, old in enumerate(places)}
+        changes: dict[str, Any] = {
+            "cuts": {moved[old]: cut for old, cut in self.cuts.items() if old in moved},
+            "named": {key: [names[one] for one in places] for key, names in self.named.items()},
+            "starts": np.concatenate(([0], np.cumsum(self.sizes[rows]))).astype(np.int64),
+            "response_ids": [self.response_ids[one] for one in np.flatnonzero(kept).tolist()],
+        }
+        for name in ("numbers", "versions", "sampled", "probability"):
+            changes[name] = getattr(self, name)[rows]
+        for name in ("batch_ids", "decided_at", "selected", "segments"):
+            values = getattr(self, name)
+            changes[name] = [values[one] for one in places]
+        for name in ("scores", "uniforms", "blank", "shipped", "drawn", "severities"):
+            changes[name] = getattr(self, name)[kept]
+        return replace(self, **changes)
+
+    def _of_policy(self, says: Callable[[Policy], float], otherwise: float) -> Floats:
+        versions, places = np.unique(self.versions, return_inverse=True)
+        values = [
+            says(self.policies[one]) if one in self.policies else otherwise for one in versions.tolist()
+        ]
+        return np.array(values, dtype=np.float64)[places] if len(values) else np.zeros(0)
+
+
+class PastReader(Protocol):
+    """Where the past is read."""
+
+    def read(
+        self,
+        gate: str,
+        *,
+        since: datetime,
+        until: datetime,
+        kind: str,
+        keys: Collection[str] = (),
+        most: int = MOST,
+    ) -> Past:
+        """Read the newest `most` first attempts decided from `since` on and before `until`, with labels of a kind.
+
+        `keys` : the metadata keys of `Past.named`.
+        """
+        ...
+
+    def texts(self, gate: str, numbers: Sequence[int]) -> Iterator[PastText]:
+        """Read the texts of these batches again, in the order of their numbers."""
+        ...
