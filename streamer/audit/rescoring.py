@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.audit.standalone.verify_bundle import decided_as_blank
 from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import EVERY
 
 if TYPE_CHECKING:
@@ -23,6 +24,33 @@ with the same libraries the vectors are the same to the bit; another processor's
 and a score moves by no more than the cosines that it is the mean square of."""
 
 _BATCHES_A_CALL = 64
+
+
+class StoredTexts:
+    """Scores stored texts by any scorer that computes its scores; implements `streamer.whatif.asking.Scores`.
+
+    Parameters
+    ----------
+    encoder : its id, ``name@hash``.
+    embed : as for `Rescorer`.
+    """
+
+    def __init__(
+        self, *, encoder: str, embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
+    ) -> None:
+        self.encoder = encoder
+        self._embed = embed
+
+    def score(self, scorer: str, batches: Sequence[Sequence[str]]) -> list[tuple[float, ...] | None]:
+        """Score batches of texts, all in one call of the encoder; None for one that has no scores."""
+        found: list[tuple[float, ...] | None] = []
+        for texts, vectors in zip(batches, self._embed(batches), strict=True):
+            try:
+                scores = EVERY[scorer].score(answer_batch(texts, vectors, [is_blank(text) for text in texts]))
+                found.append(tuple(scores.tolist()))
+            except ValueError:
+                found.append(None)
+        return found
 
 
 class Rescorer:

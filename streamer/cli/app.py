@@ -84,6 +84,12 @@ _COMMANDS = {
             "Calibrate from the audit sample and put the new threshold in force, or propose it.",
         ),
         (
+            "what-if",
+            "what_if:what_if",
+            "service",
+            "Say what another budget, method, scorer or threshold would have shipped of the recorded past, and what that would have cost.",
+        ),
+        (
             "risk",
             "risk:risk",
             "service",

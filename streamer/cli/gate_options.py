@@ -29,7 +29,7 @@ from streamer.gates.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 _POLICY, _METHODS, _AUDIT, _BY_ITSELF, _WATCH = (
     "What and how the gate decides",
@@ -51,6 +51,9 @@ SHOWN = (
 )
 """What `--help` shows; `--help-all` shows everything."""
 
+
+ASKED_FIRST = ("alpha", "method", "scorer", "shape")
+"""The same of a command that asks about settings."""
 
 _SILENT: Any = object()
 """The help says nothing of what new gates have."""
@@ -94,10 +97,10 @@ class SettingOption:
             return None
         return given if self.read is None else self.read(given, self.option)
 
-    def annotation(self) -> Any:
-        """What Typer makes the option from."""
+    def annotation(self, *, of_new_gates: bool = True) -> Any:
+        """What Typer makes the option from; the help says what new gates have, or nothing of it."""
         text = self.help
-        if self.default is not _SILENT:
+        if of_new_gates and self.default is not _SILENT:
             said = opt.duration(self.default) if self.field.endswith("_seconds") else self.default
             text += f" New gates: {'none' if self.default is None else said}."
         return Annotated[
@@ -107,7 +110,7 @@ class SettingOption:
                 metavar=None if self.flag else self.metavar,
                 rich_help_panel=self.panel,
                 help=text,
-                hidden=self.field not in SHOWN,
+                hidden=self.field not in (SHOWN if of_new_gates else ASKED_FIRST),
                 show_default=False,
                 parser=opt.share if self.kind is float else None,
             ),
@@ -454,14 +457,20 @@ HelpAllOption = Annotated[
 ]
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each setting; it gets the given ones as `given`, by the names of `GateSettings`."""
+def with_settings(
+    command: Callable[..., None], *, only: Collection[str] | None = None
+) -> Callable[..., None]:
+    """Give a command an option for each setting; it gets the given ones as `given`, by the names of `GateSettings`.
+
+    `only` : the settings that a command asks about which changes no gate; None: all of one that makes or changes gates.
+    """
+    offered = [one for one in SETTINGS if only is None or one.field in only]
 
     @wraps(command)
     def run(**values: Any) -> None:
         values.pop("help_all", None)
         given = {
-            one.field: one.value(value) for one in SETTINGS if (value := values.pop(one.name)) is not None
+            one.field: one.value(value) for one in offered if (value := values.pop(one.name)) is not None
         }
         command(given=given, **values)
 
@@ -471,7 +480,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
         for one in inspect.signature(command).parameters.values()
         if one.name != "given"
     ]
-    options = [opt.keyword(one.name, one.annotation(), None) for one in SETTINGS]
+    options = [opt.keyword(one.name, one.annotation(of_new_gates=only is None), None) for one in offered]
     everything = opt.keyword("help_all", HelpAllOption, False)
     first, rest = own[:1], [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own[1:]]
     parameters = [*first, *options, *rest, everything]

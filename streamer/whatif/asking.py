@@ -309,7 +309,8 @@ class WhatIf:
 
         A threshold is judged on prompts that had no part in finding it. One that is calibrated now reads the prompts decided
         before the period and is judged on the period; where there are too few of these (`least_groups` of the gate, or what
-        the method needs to open at all), the older half of the period's decisions calibrates and the newer half is judged.
+        the method needs to open at all), the older half of those of the period that are old enough for their labels calibrates,
+        and what was decided later is judged.
         An earlier policy is judged from its calibration on.
 
         Parameters
@@ -329,7 +330,12 @@ class WhatIf:
         past, usable, left_out = self._usable(settings)
         if not usable.any():
             raise NothingToJudge(self._nothing(left_out))
-        reading, basis = self._threshold(change, settings, past, usable, in_sample=in_sample)
+        # Before the period is divided and before a severity is looked at.
+        cut = self._age_cut(settings, past.where(usable))
+        old = np.ones(len(past), dtype=np.bool_)
+        if cut is not None and cut.seconds > 0:
+            old = ~_from(past, self._now - timedelta(seconds=cut.seconds))
+        reading, basis = self._threshold(change, settings, past, usable & old, in_sample=in_sample)
         if basis.before is not None and not basis.in_sample:
             usable = usable & _from(past, basis.before)
             if not usable.any():
@@ -337,11 +343,7 @@ class WhatIf:
                     f"nothing was decided after {basis.before:%Y-%m-%d %H:%M:%SZ}, up to where the labels go that chose this "
                     "threshold; --in-sample judges it on those all the same"
                 )
-        kept = past.where(usable)
-        cut = self._age_cut(settings, kept)
-        judged = np.ones(len(kept), dtype=np.bool_)
-        if cut is not None and cut.seconds > 0:
-            judged = ~_from(kept, self._now - timedelta(seconds=cut.seconds))
+        kept, judged = past.where(usable), old[usable]
         ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
         unit, budget = settings.unit, budget_of(settings)
         chance = self._gate.settings.monitor_delta if delta is None else delta
@@ -406,7 +408,7 @@ class WhatIf:
         return found
 
     def _threshold(
-        self, change: Change, settings: GateSettings, past: Past, usable: Flags, *, in_sample: bool
+        self, change: Change, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool
     ) -> tuple[Reading, Basis]:
         if change.cut is not None:
             return Reading(change.cut, _plain(settings)), Basis(source="given")
@@ -416,7 +418,7 @@ class WhatIf:
             found = self._proposed()
             basis = self._known("proposal", found.at, found.guarantee, in_sample=in_sample)
             return Reading(found.cut, found.rule), basis
-        return self._calibrated(settings, past, usable, in_sample=in_sample)
+        return self._calibrated(settings, past, old, in_sample=in_sample)
 
     def _of_policy(self, policy: Policy, *, in_sample: bool) -> tuple[Reading, Basis]:
         """An earlier policy: whatever its run had read was decided before the first policy of that run came into force."""
@@ -447,7 +449,7 @@ class WhatIf:
         )
 
     def _calibrated(
-        self, settings: GateSettings, past: Past, usable: Flags, *, in_sample: bool
+        self, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool
     ) -> tuple[Reading, Basis]:
         boundary = self._since
         if in_sample:
@@ -458,8 +460,8 @@ class WhatIf:
         enough = max(settings.calibrator.groups_needed(budget_of(settings)), settings.least_groups)
         moved = False
         if not in_sample and (run is None or len(run.sample) < enough):
-            middle = _middle(past, usable)
-            if middle > boundary:
+            middle = _middle(past, old)
+            if middle is not None and middle > boundary:
                 boundary, moved = middle, True
                 run = self._run(settings, boundary) or run
         if run is None:
@@ -640,10 +642,10 @@ def _from(past: Past, moment: datetime) -> Flags:
     return np.array([one >= moment for one in past.decided_at], dtype=np.bool_)
 
 
-def _middle(past: Past, usable: Flags) -> datetime:
-    """When the middle one of the usable decisions was made: by number, drawn or not, so that no draw decides it."""
-    places = np.flatnonzero(usable)
-    return sorted(past.decided_at[one] for one in places.tolist())[len(places) // 2]
+def _middle(past: Past, rows: Flags) -> datetime | None:
+    """When the middle one of these decisions was made, drawn or not, so that no draw decides it; None for none."""
+    moments = sorted(past.decided_at[one] for one in np.flatnonzero(rows).tolist())
+    return moments[len(moments) // 2] if moments else None
 
 
 def _changed(past: Past, flags: Flags, selective: RiskInterval) -> Changed:

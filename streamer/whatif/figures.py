@@ -35,6 +35,7 @@ class Figures:
     shipped : share of the responses that ships, in [0, 1], each prompt counting once; with the units `best` and `batch` it
         is `served`.
     answers : responses that ship.
+    labelled : drawn ones among them with a label, of the prompts that the intervals are over.
     exposure : average harm per prompt, held ones counting 0, over the prompts old enough for their labels.
     selective : error rate among what ships, over the same prompts. Both intervals hold together.
     """
@@ -43,6 +44,7 @@ class Figures:
     served: float
     shipped: float
     answers: int
+    labelled: int
     exposure: RiskInterval
     selective: RiskInterval
 
@@ -61,13 +63,16 @@ def figures(
     judged : shape (n,); which prompts the intervals are over, chosen without a look at labels. None: all.
     """
     shares = shares_shipped(past, ships, unit)
-    answers = int(ships.sum())
+    known = ships & past.drawn & ~np.isnan(past.severities)
+    if judged is not None:
+        known &= np.repeat(judged, past.sizes)
     sequence = risk(past, ships, unit=unit, alpha=alpha, delta=delta, judged=judged)
     return Figures(
         prompts=len(past),
         served=float((shares > 0).mean()) if len(past) else 0.0,
         shipped=float(shares.mean()) if len(past) else 0.0,
-        answers=answers,
+        answers=int(ships.sum()),
+        labelled=int(known.sum()),
         exposure=sequence.exposure(),
         selective=sequence.selective(),
     )

@@ -23,6 +23,7 @@ from streamer.wiring.policy_keys import policy_keys
 from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.review import run_review
 from streamer.wiring.serving import run_serving
+from streamer.wiring.what_if import what_if
 from streamer.wiring.worker import run_worker
 
 __all__ = [
@@ -55,4 +56,5 @@ __all__ = [
     "tail",
     "topics",
     "trusted_keys",
+    "what_if",
 ]
