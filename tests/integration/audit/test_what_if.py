@@ -1,0 +1,419 @@
+"""`streamer what-if` on real records: the past comes out again, whatever gate decided it, and what does not is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from streamer import wiring
+from streamer.audit.rescoring import StoredTexts
+from streamer.cli import main
+from streamer.errors import UsageError
+from streamer.gates.rule import Cut
+from streamer.recalibration.comparison import Reading
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.whatif import Change, WhatIf
+from streamer.whatif.asking import NothingToJudge
+from streamer.whatif.replay import replay
+from streamer.whatif.rescored import rescored
+from tests.integration.audit.attacker import batch_of, breaking_in
+from tests.integration.audit.history import Scribe, event, label_event, settings_for
+from tests.integration.audit.test_clean_histories import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streamer.scoring.encoders.encoder import Encoder
+    from streamer.settings.settings import Settings
+    from streamer.store import Store
+    from tests.integration.audit.conftest import Record
+
+_HOUR = timedelta(hours=1)
+
+
+def _labels(gate: str, numbers: range) -> list[bytes]:
+    return [
+        label_event(gate, n, response=f"r{i}", severity=float((n + i) % 4 == 0))
+        for n in numbers
+        for i in range(4)
+    ]
+
+
+def _live(scribe: Scribe, name: str) -> None:
+    """Closed at first, then open, closed by a person, rolled back, with another budget closed again, and open again."""
+    store = scribe.store
+    scribe.deliver(event(name, n) for n in range(16))
+    scribe.deliver(_labels(name, range(16)), topic="labels")
+    scribe.recalibrate(name)
+    scribe.deliver(event(name, n) for n in range(16, 28))
+    scribe.deliver([event(name, 90, responses=[{"id": "a", "text": "alone"}]), event(name, 91, attempt=2)])
+    store.policies.close(name, by="ana", reason="an incident")
+    scribe.deliver(event(name, n) for n in range(28, 32))
+    store.policies.rollback(name, 2, by="ana", reason="it is over")
+    scribe.deliver(event(name, n) for n in range(32, 36))
+    store.gates.revise(name, {"alpha": 0.9}, by="ana", reason="bold")
+    scribe.deliver(event(name, n) for n in range(36, 40))
+    scribe.deliver(_labels(name, range(16, 36)), topic="labels")
+    scribe.recalibrate(name)
+    scribe.deliver(event(name, n) for n in range(40, 44))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
+    """A gate for each rule, with all that a gate goes through; and one without an audit for a while."""
+    directory = tmp_path_factory.mktemp("past")
+    settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
+    wiring.migrate(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        for name, chosen in RULES.items():
+            scribe.gate(name, **{"alpha": 0.3} | chosen)
+            _live(scribe, name)
+        scribe.gate("plain", unit="best", alpha=0.4, least_groups=5)
+        _live(scribe, "plain")
+        store.gates.revise("plain", {"audit_probability": 0.0}, by="ana", reason="no more labels")
+        scribe.deliver(event("plain", n) for n in range(50, 60))
+    return settings, directory
+
+
+@pytest.fixture
+def store(written: tuple[Settings, Path]) -> Iterator[Store]:
+    with wiring.open_store(written[0]) as opened:
+        yield opened
+
+
+def _asking(written: tuple[Settings, Path], store: Store, gate: str) -> WhatIf:
+    now = wiring.now()
+    return wiring.what_if(written[0], store, gate, since=now - _HOUR, now=now)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_past_comes_out_again_bit_for_bit(
+    written: tuple[Settings, Path], store: Store, name: str
+) -> None:
+    asking = _asking(written, store, name)
+    assert asking.differences() == ()
+    gate = store.gates.get(name)
+    now = wiring.now()
+    key = gate.settings.segment_by
+    past = store.past.read(
+        name, since=now - _HOUR, until=now, kind="human", keys=() if key is None else (key,)
+    )
+    assert len(past) == 45
+    blank = 16 if gate.settings.unit == "batch" else 0  # such a batch is held unscored
+    assert (~past.scored).sum() == 1 + blank
+    assert set(past.versions.tolist()) >= {1, 2, 3, 4}
+    # By the way in which other policies are tried, with random numbers drawn again and segments as they are named.
+    for version in sorted(set(past.versions.tolist())):
+        policy = store.policies.get(name, version)
+        by_it = past.where(past.versions == version)
+        again = replay(by_it, policy.settings, Reading.of_policy(policy), salt=gate.audit_salt)
+        assert (again == by_it.shipped).all()
+    if not name.startswith(("smooth", "ramp")):
+        assert past.shipped.any(), "nothing ships: it shows nothing"
+    answer = asking.ask(Change(cut=Cut("closed", None)))
+    assert answer.asked.served == 0
+    assert len(answer.less.answers) == past.shipped.sum()
+    assert answer.asked.exposure.upper < 1
+
+
+def test_a_given_threshold_says_which_answers_get_through(
+    written: tuple[Settings, Path], store: Store
+) -> None:
+    asking = _asking(written, store, "plain")
+    opened = asking.ask(Change(cut=Cut("open", None)))
+    assert opened.prompts == 55
+    assert opened.unscored == 1
+    assert opened.unaudited == 10
+    assert opened.asked.served == 54 / 55
+    assert opened.closed == 24  # versions 1, 3 and 5
+    # All was drawn, and all of the first 36 labelled.
+    past = store.past.read("plain", since=wiring.now() - _HOUR, until=wiring.now(), kind="human")
+    first = past.where(np.array([n < 36 for n in range(55)]))
+    known = first.severities[first.drawn]
+    assert not np.isnan(known).any()
+    at = asking.ask(Change(cut=Cut.at(0.7)))
+    through = {(one.batch_id, one.response_id) for one in at.more.answers}
+    assert through
+    best = {
+        (
+            past.batch_ids[i],
+            past.response_ids[past.of_batch(i).start + int(np.argmax(past.scores[past.of_batch(i)]))],
+        )
+        for i in np.flatnonzero(past.scored)
+    }
+    assert through <= best
+    assert all(one.score > 0.7 for one in at.more.answers)
+    assert all(one.score <= 0.7 for one in at.less.answers)
+
+
+def test_a_calibration_reads_what_was_decided_before_what_it_is_judged_on(
+    written: tuple[Settings, Path], store: Store
+) -> None:
+    asking = _asking(written, store, "plain")
+    answer = asking.ask(Change(settings={"alpha": 0.6}))
+    assert answer.basis.source == "calibrated"
+    assert answer.basis.moved
+    assert answer.basis.before is not None
+    assert answer.since >= answer.basis.before
+    now = wiring.now()
+    past = store.past.read("plain", since=now - _HOUR, until=now, kind="human")
+    before = sum(
+        moment < answer.basis.before and bool(drawn)
+        for moment, drawn in zip(past.decided_at, past.sampled, strict=True)
+    )
+    assert answer.basis.prompts == before
+    inside = asking.ask(Change(settings={"alpha": 0.6}), in_sample=True)
+    assert inside.basis.in_sample
+    assert inside.prompts == 55
+
+
+def test_an_earlier_policy_is_judged_from_its_calibration_on(
+    written: tuple[Settings, Path], store: Store
+) -> None:
+    asking = _asking(written, store, "plain")
+    answer = asking.ask(Change(policy=2))
+    second, rolled_back = (store.policies.get("plain", version) for version in (2, 4))
+    assert answer.basis.before == second.valid_from
+    assert answer.prompts == 55 - 16
+    assert answer.versions[0] == 2
+    assert asking.ask(Change(policy=4)).basis.before == second.valid_from < rolled_back.valid_from
+    assert asking.ask(Change(policy=3)).asked.served == 0
+    with pytest.raises(UsageError, match="no policy 99"):
+        asking.ask(Change(policy=99))
+    with pytest.raises(UsageError, match="nothing is proposed"):
+        asking.ask(Change(proposal=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"unit": "response"}, "drew answers to label for the unit best"),
+        (
+            {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None},
+            "come with the events",
+        ),
+        ({"scorer": "mean-cosine"}, "embeddings of external:made-up are not on record"),
+        ({"alpha": 2.0}, "alpha must be"),
+        ({"alphabet": 2.0}, "alphabet"),
+    ],
+)
+def test_what_the_record_cannot_answer_is_refused(
+    written: tuple[Settings, Path], store: Store, change: dict[str, Any], says: str
+) -> None:
+    class Encoder:
+        encoder = "all-MiniLM-L6-v2@53aa5117"
+
+        def score(self, _scorer: str, _batches: object) -> Any:
+            raise AssertionError
+
+    now = wiring.now()
+    asking = WhatIf(
+        store.gates.get("plain"), past=store.past, sample=store.calibration, policies=store.policies,
+        since=now - _HOUR, now=now, scores=Encoder,
+    )  # fmt: skip
+    with pytest.raises(UsageError, match=says):
+        asking.ask(Change(settings=change))
+
+
+def test_nothing_in_the_period_is_said(written: tuple[Settings, Path], store: Store) -> None:
+    now = wiring.now() + _HOUR
+    asking = wiring.what_if(written[0], store, "plain", since=now, now=now + _HOUR)
+    with pytest.raises(NothingToJudge, match="decided nothing since"):
+        asking.ask(Change(cut=Cut.at(0.5)))
+
+
+@pytest.mark.parametrize("unit", ["best", "response", "batch"])
+def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path: Path, unit: str) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    wiring.migrate(settings)
+    encoder = CachedEncoder(real_encoder)
+    with wiring.open_store(settings) as store:
+        store.encoders.register(encoder.identity)
+        scribe = Scribe(store, settings, encoder)
+        scribe.gate("texts", encoder=encoder.identity.id, unit=unit, alpha=0.5, audit_draws=4)
+        scribe.deliver(_priced(n, unit) for n in range(24))
+        # Two who agree word for word are right, a blank and a long answer are not.
+        right = {"r1": 0.0, "r2": 0.0}
+        scribe.deliver(
+            (
+                label_event("texts", n, response=f"r{i}", severity=right.get(f"r{i}", 1.0))
+                for n in range(24)
+                for i in range(4)
+            ),
+            topic="labels",
+        )
+        texts = StoredTexts(encoder=encoder.identity.id, embed=encoder.embed)
+        now = wiring.now()
+        asking = WhatIf(
+            store.gates.get("texts"), past=store.past, sample=store.calibration, policies=store.policies,
+            since=now - _HOUR, now=now, scores=lambda: texts,
+        )  # fmt: skip
+        past = store.past.read("texts", since=now - _HOUR, until=now, kind="human")
+        again, known = rescored(past, store.past.texts, lambda batches: texts.score("gram", batches))
+        assert known.all()
+        assert np.array_equal(again.scores, past.scores, equal_nan=True), "gram scores what it scored"
+        plain = asking.ask(Change(cut=Cut.at(0.3)))
+        other = asking.ask(Change(settings={"scorer": "exact-match"}, cut=Cut.at(0.3)))
+        calibrated = asking.ask(Change(settings={"scorer": "exact-match", "least_groups": 5}))
+        store.gates.revise("texts", {"keep_texts": False}, by="ana", reason="private")
+        scribe.deliver(_priced(n, unit) for n in range(24, 30))
+        later = wiring.what_if(settings, store, "texts", since=now - _HOUR, now=wiring.now())
+        assert later.ask(Change(cut=Cut.at(0.3))).prompts == 30
+        with_less = WhatIf(
+            store.gates.get("texts"), past=store.past, sample=store.calibration, policies=store.policies,
+            since=now - _HOUR, now=wiring.now(), scores=lambda: texts,
+        ).ask(Change(settings={"scorer": "exact-match"}, cut=Cut.at(0.3)))  # fmt: skip
+    assert plain.prompts == other.prompts == 24
+    assert calibrated.basis.prompts == 12
+    assert with_less.prompts == 24
+    assert sum(with_less.left_out.values()) == 6
+    if unit == "response":  # exactly the two that agree, all of them labelled
+        assert {one.response_id for one in other.more.answers} <= {"r1", "r2"}
+        assert other.asked.shipped == 0.5
+        assert other.asked.selective.estimate == 0
+        assert other.asked.exposure.overdue == 0
+    if unit == "best":
+        # The label is of the answer that gram ranked first: where r1 is another one nobody knows how bad it is.
+        drawn = {
+            past.batch_ids[i]: past.response_ids[
+                past.of_batch(i).start + int(np.argmax(past.drawn[past.of_batch(i)]))
+            ]
+            for i in range(24)
+        }
+        assert other.asked.served == 1
+        assert other.asked.exposure.overdue == sum(one != "r1" for one in drawn.values())
+    if unit == "batch":
+        assert other.asked.served == 0, "a mean of a sixth"
+
+
+def _priced(number: int, unit: str) -> bytes:
+    texts = [
+        f"That is a long story, and it begins in {number}.",
+        f"It costs {number} euros.",
+        f"It costs {number} euros.",
+        "No idea." if unit == "batch" else " ",  # a blank one would hold the whole batch
+    ]
+    content: dict[str, Any] = {
+        "schema": "streamer.responses.v1",
+        "gate": "texts",
+        "batch_id": f"batch-{number}",
+        "prompt": "What does it cost?",
+        "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
+    }
+    return json.dumps(content).encode()
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(written: tuple[Settings, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(written[1] / "record.db", tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_begins_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", "plain", "--threshold", "0.5"]) == 0
+    printed = capsys.readouterr()
+    first, second, *_ = printed.out.splitlines()
+    assert first.startswith("plain with the threshold Q > 0.5: ")
+    assert "would have shipped in place of" in first
+    assert "exposure" in first
+    assert second.startswith("The threshold was given.")
+    assert "bit for bit" in printed.out
+    assert "10 prompts" in printed.err
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", "plain", "--alpha", "60%", "--method", "crc", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["asked"]["settings"] == {"alpha": 0.6, "method": "crc"}
+    assert said["basis"]["source"] == "calibrated"
+    assert said["what_if"]["prompts"] == said["in_force"]["prompts"] == said["prompts"]
+    assert said["replay"] == {"as_recorded": True, "differences": []}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nobody"], "there is no gate 'nobody'"),
+        (["plain", "--threshold", "much"], "--threshold must be a score"),
+        (["plain", "--threshold", "nan"], "--threshold must be a score"),
+        (["plain", "--since", "soon"], "--since must be a time"),
+        (["plain", "--since", "0"], "--since must be above 0"),
+        (["plain", "--monitor-delta", "1"], "--monitor-delta must be between"),
+        (["plain", "--against", "2", "--proposal"], "one at a time"),
+        (["plain", "--against", "2", "--alpha", ".1"], "settings of their own"),
+        (["plain", "--alpha", "0"], "alpha must be"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said(
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    assert main(["what-if", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_decision_that_does_not_come_out_again_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here.exists()
+    with breaking_in("sqlite:///record.db") as connection:
+        batch = batch_of(connection, "plain", 3)
+        connection.execute(
+            sa.text("UPDATE responses SET action = 'ship' WHERE batch = :batch AND position = 1"),
+            {"batch": batch},
+        )
+    assert main(["what-if", "plain", "--threshold", "0.5"]) == 3
+    printed = capsys.readouterr()
+    assert "batch batch-3, policy 1: r1 shipped and is held" in printed.out
+    assert "1 decision differs" in printed.err
+    assert main(["what-if", "plain", "--threshold", "0.5", "--json"]) == 3
+    (difference,) = json.loads(capsys.readouterr().out)["replay"]["differences"]
+    assert (difference["batch_id"], difference["what"]) == ("batch-3", "ships")
+
+
+# -- both databases ------------------------------------------------------------------------------------------
+
+
+def test_the_past_is_the_same_on_every_database(record: Record) -> None:
+    now = wiring.now()
+    with wiring.open_store(record.settings) as store:
+        for gate in ("best", "each"):
+            asking = wiring.what_if(record.settings, store, gate, since=now - 24 * _HOUR, now=now)
+            assert asking.differences() == ()
+            answer = asking.ask(Change(cut=Cut("open", None)))
+            shipped, _ = store.reports.decided_and_shipped(gate)
+            assert answer.prompts + 1 * (gate == "best") == shipped, "attempt 7 is no first one"
+        past = store.past.read(
+            "best", since=now - 24 * _HOUR, until=now, kind="human", keys=["kind"], most=10
+        )
+        assert len(past) == 10
+        assert past.earlier == answer_count(store) - 10
+        assert past.named["kind"][-1] in ("odd", "even")
+        every = store.past.read("best", since=now - 24 * _HOUR, until=now, kind="human")
+        assert every.batch_ids[-10:] == past.batch_ids
+        (first, *_) = store.past.texts("best", every.numbers.tolist())
+        assert first.number == every.numbers[0]
+        assert len(first.response_ids) == len(first.texts or ()) == 4
+
+
+def answer_count(store: Store) -> int:
+    return store.reports.decided_and_shipped("best")[0] - 1

@@ -1,0 +1,279 @@
+"""What another threshold would have cost is known without bias from the audit draw, and its interval holds.
+
+A month is a gate's decisions in good and bad phases; how often they are drawn follows what was drawn before, late. The record
+ships little, and what is asked about ships much more: most of what that would have let through was held.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.calibration.history import NO_HISTORY
+from streamer.calibration.threshold import Threshold
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.gate import decide
+from streamer.gates.policy import GateRevision, Policy
+from streamer.gates.rule import INDICATOR, Cut
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.whatif import Change, Past, WhatIf
+from streamer.whatif.figures import figures
+from streamer.whatif.replay import replay, replay_record
+from tests.validity.known_risk import most_violations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+P, FACTOR, LAG, DELTA = 0.2, 4.0, 40, 0.1
+MONTHS, LENGTH, PHASE, BAD = 1000, 2400, 600, 150
+RECORDED, ASKED = 0.85, 0.3
+START = datetime(2026, 11, 1, tzinfo=UTC)
+SETTINGS = GateSettings(encoder="none@00000000", audit_probability=P, alpha=0.2, monitor_delta=DELTA)
+POLICY = Policy(
+    gate="tests",
+    version=1,
+    gate_revision=1,
+    settings=SETTINGS,
+    state="cut",
+    threshold=RECORDED,
+    calibrated=True,
+    calibration_run=None,
+    seed=1,
+    valid_from=START,
+    guarantee="",
+    created_by="tests",
+    reason="tests",
+)
+
+
+ALL_DRAWN = {1: replace(POLICY, settings=replace(SETTINGS, audit_probability=1.0))}
+
+
+@functools.cache
+def names(count: int) -> tuple[list[str], list[datetime]]:
+    return [f"b{i}" for i in range(count)], [START + timedelta(seconds=i) for i in range(count)]
+
+
+def a_past(scores: np.ndarray, severities: np.ndarray, drawn: np.ndarray, probability: np.ndarray) -> Past:
+    """Decisions of one answer each by `POLICY`, all labelled that were drawn: shapes (n,)."""
+    count = len(scores)
+    return Past(
+        gate="tests",
+        numbers=np.arange(count),
+        batch_ids=names(count)[0],
+        decided_at=names(count)[1],
+        versions=np.ones(count, dtype=np.int64),
+        policies={1: POLICY},
+        sampled=drawn,
+        probability=probability,
+        selected=["r" if ships else None for ships in (scores > RECORDED).tolist()],
+        cuts={},
+        segments=[None] * count,
+        named={},
+        starts=np.arange(count + 1),
+        response_ids=["r"] * count,
+        scores=scores,
+        uniforms=np.full(count, np.nan),
+        blank=np.zeros(count, dtype=np.bool_),
+        shipped=scores > RECORDED,
+        drawn=drawn,
+        severities=np.where(drawn, severities, np.nan),
+    )
+
+
+@dataclass(frozen=True)
+class Month:
+    past: Past
+    ships: np.ndarray
+    truth: float
+    """The exposure of all its decisions at the threshold that is asked about."""
+    true_severities: np.ndarray
+
+
+@functools.cache
+def months() -> tuple[Month, ...]:
+    rng = np.random.default_rng(20261123)
+    scores = rng.random((MONTHS, LENGTH)).round(6)
+    u = rng.random((MONTHS, LENGTH))
+    bad = (np.arange(LENGTH) % PHASE) < BAD
+    severities = (rng.random((MONTHS, LENGTH)) < np.where(bad, 0.9, 0.05) * (1 - scores / 2)).astype(float)
+    probability = np.full((MONTHS, LENGTH), P)
+    heat = np.zeros(MONTHS)
+    for i in range(LENGTH):
+        probability[:, i] = np.where(heat >= 2, FACTOR * P, P)
+        if i >= LAG:
+            then = i - LAG
+            heat = 0.95 * heat + (u[:, then] < probability[:, then]) * severities[:, then]
+    found = []
+    for row in range(MONTHS):
+        past = a_past(scores[row], severities[row], u[row] < probability[row], probability[row])
+        ships = decide(scores[row], Threshold.at(ASKED, alpha=0.2, method="mean", groups=0, guarantee=""))
+        found.append(Month(past, ships, float((severities[row] * ships).mean()), severities[row]))
+    return tuple(found)
+
+
+def bias(estimates: list[float], truths: list[float]) -> float:
+    """The mean error in standard errors."""
+    errors = np.array(estimates) - np.array(truths)
+    print(
+        f"mean error {errors.mean():+.5f}, {errors.mean() / (errors.std() / np.sqrt(len(errors))):+.1f} standard errors"
+    )
+    return float(errors.mean() / (errors.std() / np.sqrt(len(errors))))
+
+
+def test_the_months_are_what_they_should_be() -> None:
+    for month in months()[:10]:
+        again = replay(month.past, SETTINGS, Reading(Cut.at(ASKED), INDICATOR), salt=b"")
+        assert (again == month.ships).all(), "the gate decides batches as it decides columns"
+        assert replay_record(month.past) == []
+    raised = np.array([month.past.probability > P for month in months()])
+    assert 0.1 < raised.mean() < 0.9, "the audit is raised now and then"
+    held = np.mean([(month.ships & ~month.past.shipped).sum() / month.ships.sum() for month in months()])
+    assert held > 0.7, "most of what would ship was held"
+
+
+def test_estimates_are_unbiased_and_intervals_hold() -> None:
+    estimates, rates, widths = [], [], []
+    outside = outside_rate = 0
+    for month in months():
+        found = figures(month.past, month.ships, unit="best", alpha=0.2, delta=DELTA)
+        assert found.served == month.ships.mean()
+        assert found.exposure.estimate is not None
+        assert found.selective.estimate is not None
+        estimates.append(found.exposure.estimate)
+        rate = month.truth / month.ships.mean()
+        rates.append(rate)
+        widths.append(found.exposure.upper - found.exposure.lower)
+        outside += not found.exposure.lower <= month.truth <= found.exposure.upper
+        outside_rate += not found.selective.lower <= rate <= found.selective.upper
+    print(f"outside: {outside} and {outside_rate} of {MONTHS}; width {np.median(widths):.3f}")
+    assert abs(bias(estimates, [month.truth for month in months()])) < 4
+    assert outside <= most_violations(MONTHS, DELTA)
+    assert outside_rate <= most_violations(MONTHS, DELTA)
+    assert np.median(widths) < 0.15, "an interval that says nothing holds always"
+
+
+def test_labels_without_their_weights_are_caught() -> None:
+    """What is labelled alone, as if every decision had been as likely to be drawn."""
+    estimates, outside = [], 0
+    for month in months():
+        labelled = month.past.where(month.past.sampled)
+        labelled = replace(labelled, probability=np.ones(len(labelled)), policies=ALL_DRAWN)
+        found = figures(
+            labelled, month.ships[month.past.sampled], unit="best", alpha=0.2, delta=DELTA
+        ).exposure
+        assert found.estimate is not None
+        estimates.append(found.estimate)
+        outside += not found.lower <= month.truth <= found.upper
+    print(f"outside: {outside} of {MONTHS}")
+    assert abs(bias(estimates, [month.truth for month in months()])) > 10
+    assert outside > most_violations(MONTHS, DELTA)
+
+
+def test_the_base_probability_in_place_of_the_logged_one_is_caught() -> None:
+    estimates, outside = [], 0
+    for month in months():
+        wrong = replace(month.past, probability=np.full(LENGTH, P))
+        found = figures(wrong, month.ships, unit="best", alpha=0.2, delta=DELTA)
+        assert found.exposure.estimate is not None
+        estimates.append(found.exposure.estimate)
+        outside += not found.exposure.lower <= month.truth <= found.exposure.upper
+    print(f"outside: {outside} of {MONTHS}")
+    assert abs(bias(estimates, [month.truth for month in months()])) > 10
+    assert outside > most_violations(MONTHS, DELTA)
+
+
+def test_what_shipped_alone_says_nothing_of_what_was_held() -> None:
+    """Weighted, but of shipped answers alone, as if held ones had never been drawn."""
+    estimates = []
+    for month in months():
+        drawn = month.past.sampled & month.past.shipped
+        weights = drawn / month.past.probability
+        estimates.append(float((weights * month.true_severities).sum() / weights.sum()) * month.ships.mean())
+    assert abs(bias(estimates, [month.truth for month in months()])) > 4
+
+
+# -- a threshold that is calibrated is not judged on the labels that chose it ---------------------------------
+
+
+class Record:
+    """One past, as the ports give it."""
+
+    def __init__(self, past: Past) -> None:
+        self.past = past
+
+    def read(self, _gate: str, **_asked: object) -> Past:
+        return self.past
+
+    def texts(self, _gate: str, _numbers: object) -> Iterator[object]:
+        raise AssertionError("no text is asked for")
+
+    def audit_sample(self, gate: str, *, older_than: datetime, **_asked: object) -> list[SampledGroup]:
+        past = self.past
+        return [
+            SampledGroup(
+                key=BatchKey(gate, past.batch_ids[i], 1),
+                probability=float(past.probability[i]),
+                items=(
+                    SampledItem(
+                        response_id="r", score=float(past.scores[i]), severity=float(past.severities[i])
+                    ),
+                ),
+                decided_at=past.decided_at[i],
+                labelled_at=past.decided_at[i],
+                row=i,
+            )
+            for i in np.flatnonzero(past.sampled).tolist()
+            if past.decided_at[i] < older_than
+        ]
+
+    def label_delays(self, _gate: str, **_asked: object) -> list[float | None]:
+        return []
+
+    def undrawn_history(self, _gate: str, **_asked: object) -> object:
+        return NO_HISTORY
+
+    def alarm_closure(self, _gate: str) -> None:
+        return None
+
+    def proposal(self, _gate: str) -> None:
+        return None
+
+
+def test_a_calibrated_threshold_is_judged_on_others_than_those_that_chose_it() -> None:
+    rng = np.random.default_rng(7)
+    gate = GateRevision(
+        gate="tests", revision=1, settings=replace(SETTINGS, audit_probability=1.0), seed=1, audit_salt=b"", created_at=START,
+        created_by="tests", reason="tests",
+    )  # fmt: skip
+    errors: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(400):
+        scores = rng.random(40).round(6)
+        severities = (rng.random(40) < 0.6).astype(float)  # the score is worth nothing
+        everything = np.ones(40, dtype=np.bool_)
+        past = a_past(scores, severities, everything, np.ones(40))
+        record = Record(replace(past, policies=ALL_DRAWN))
+        asking = WhatIf(
+            gate, past=record, sample=record, policies=record,  # type: ignore[arg-type]
+            since=START, now=START + timedelta(days=2),
+        )  # fmt: skip
+        for in_sample in (False, True):
+            answer = asking.ask(Change(settings={"alpha": 0.2}), in_sample=in_sample)
+            assert answer.basis.in_sample is in_sample
+            assert answer.basis.moved is not in_sample
+            assert answer.prompts == (40 if in_sample else 20)
+            assert answer.differences == ()
+            # On new prompts it would lose .6 wherever it ships.
+            truth = 0.6 * (1 - answer.reading.cut.value) if answer.reading.cut.state == "cut" else 0.0
+            assert answer.asked.exposure.estimate is not None
+            errors[in_sample].append(answer.asked.exposure.estimate - truth)
+    outside = bias(errors[False], [0.0] * 400)
+    inside = bias(errors[True], [0.0] * 400)
+    assert abs(outside) < 4
+    assert inside < -4, "on the labels that chose it a threshold looks better than it is"
