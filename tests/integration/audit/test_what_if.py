@@ -28,7 +28,7 @@ from tests.integration.audit.history import Scribe, event, label_event, settings
 from tests.integration.audit.test_clean_histories import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streamer.scoring.encoders.encoder import Encoder
@@ -39,31 +39,45 @@ if TYPE_CHECKING:
 _HOUR = timedelta(hours=1)
 
 
-def _labels(gate: str, numbers: range) -> list[bytes]:
-    return [
-        label_event(gate, n, response=f"r{i}", severity=float((n + i) % 4 == 0))
-        for n in numbers
-        for i in range(4)
-    ]
-
-
-def _live(scribe: Scribe, name: str) -> None:
+def _live(scribe: Scribe, names: Sequence[str]) -> None:
     """Closed at first, then open, closed by a person, rolled back, with another budget closed again, and open again."""
     store = scribe.store
-    scribe.deliver(event(name, n) for n in range(16))
-    scribe.deliver(_labels(name, range(16)), topic="labels")
-    scribe.recalibrate(name)
-    scribe.deliver(event(name, n) for n in range(16, 28))
-    scribe.deliver([event(name, 90, responses=[{"id": "a", "text": "alone"}]), event(name, 91, attempt=2)])
-    store.policies.close(name, by="ana", reason="an incident")
-    scribe.deliver(event(name, n) for n in range(28, 32))
-    store.policies.rollback(name, 2, by="ana", reason="it is over")
-    scribe.deliver(event(name, n) for n in range(32, 36))
-    store.gates.revise(name, {"alpha": 0.9}, by="ana", reason="bold")
-    scribe.deliver(event(name, n) for n in range(36, 40))
-    scribe.deliver(_labels(name, range(16, 36)), topic="labels")
-    scribe.recalibrate(name)
-    scribe.deliver(event(name, n) for n in range(40, 44))
+
+    def decide(numbers: range) -> None:
+        scribe.deliver(event(name, n) for name in names for n in numbers)
+
+    def label(numbers: range) -> None:
+        scribe.deliver(
+            (
+                label_event(name, n, response=f"r{i}", severity=float((n + i) % 4 == 0))
+                for name in names
+                for n in numbers
+                for i in range(4)
+            ),
+            topic="labels",
+        )
+
+    decide(range(16))
+    label(range(16))
+    for name in names:
+        scribe.recalibrate(name)
+    decide(range(16, 28))
+    for name in names:
+        scribe.deliver(
+            [event(name, 90, responses=[{"id": "a", "text": "alone"}]), event(name, 91, attempt=2)]
+        )
+        store.policies.close(name, by="ana", reason="an incident")
+    decide(range(28, 32))
+    for name in names:
+        store.policies.rollback(name, 2, by="ana", reason="it is over")
+    decide(range(32, 36))
+    for name in names:
+        store.gates.revise(name, {"alpha": 0.9}, by="ana", reason="bold")
+    decide(range(36, 40))
+    label(range(16, 36))
+    for name in names:
+        scribe.recalibrate(name)
+    decide(range(40, 44))
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +90,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
         scribe = Scribe(store, settings)
         for name, chosen in RULES.items():
             scribe.gate(name, **{"alpha": 0.3} | chosen)
-            _live(scribe, name)
         scribe.gate("plain", unit="best", alpha=0.4, least_groups=5)
-        _live(scribe, "plain")
+        _live(scribe, [*RULES, "plain"])
         store.gates.revise("plain", {"audit_probability": 0.0}, by="ana", reason="no more labels")
         scribe.deliver(event("plain", n) for n in range(50, 60))
     return settings, directory
