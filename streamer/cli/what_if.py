@@ -140,7 +140,7 @@ def sentence(answer: "Answer", change: Change) -> str:
     unit = answer.settings.unit
     share, shared = (asked.shipped, was.shipped) if unit == "response" else (asked.served, was.served)
     return (
-        f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} would have shipped in place of "
+        f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
         f"{percent(shared)}; error rate among shipped answers {_bounded(asked, 'selective')} (it was "
         f"{_estimate(was, 'selective')}), exposure {_bounded(asked, 'exposure')} (it was {_estimate(was, 'exposure')})."
     )
@@ -305,6 +305,11 @@ def caveats(answer: "Answer") -> list[str]:
         )
     if answer.closed:
         said.append(f"{answer.closed} of these prompts were decided while the gate was closed.")
+    if answer.shadow:
+        said.append(
+            f"{counted(answer.shadow, 'prompt was', 'prompts were')} decided in shadow mode: in force means what the gate said, and "
+            "consumers acted as if there were none."
+        )
     if answer.unscored:
         said.append(
             f"{counted(answer.unscored, 'prompt was', 'prompts were')} held without scores: no policy ships these."
@@ -350,6 +355,7 @@ def answer_json(answer: "Answer", change: Change) -> dict[str, Any]:
         "age_cut": None if answer.age is None else answer.age.to_json(),
         "unscored": answer.unscored,
         "while_closed": answer.closed,
+        "in_shadow": answer.shadow,
         "unaudited": answer.unaudited,
         "left_out": dict(answer.left_out),
         "policies": list(answer.versions),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
 from streamer.gates.rule import Chance, Cut, Indicator, Rank
+from streamer.gates.settings import PARAMETERS
 from streamer.recalibration import age_cut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.run import AuditSample, NothingToCalibrate, calibrate_gate
@@ -53,6 +54,10 @@ SETTINGS = (
     "window",
 )
 """The settings that may be asked about, beside the parameters of methods and shapes."""
+
+
+_ASKED = frozenset({*SETTINGS, *PARAMETERS, "unit", "embeddings", "dimension", "least_groups"})
+"""With those that go with an encoder, that which is refused with a reason, and that which says when few prompts are too few."""
 
 
 class NothingToJudge(TryLater):
@@ -164,6 +169,7 @@ class Answer:
     age : from which age on they are.
     unscored : prompts held without scores, in the record and here.
     closed : prompts that the record decided while the gate shipped nothing.
+    shadow : prompts that were decided in shadow mode.
     unaudited : prompts that are counted, and that no interval is about because the audit could not draw them.
     left_out : prompts of the period that are not counted, by reason.
     versions : the oldest and the newest policy among those that decided.
@@ -184,6 +190,7 @@ class Answer:
     age: AgeCut | None
     unscored: int
     closed: int
+    shadow: int
     unaudited: int
     left_out: Mapping[str, int]
     versions: tuple[int, int]
@@ -364,6 +371,7 @@ class WhatIf:
             age=cut,
             unscored=int((~kept.scored).sum()),
             closed=int((~kept.could_ship).sum()),
+            shadow=int(_decided_by(kept, lambda one: one.mode == "shadow").sum()),
             unaudited=int((~watched(kept)).sum()),
             left_out=MappingProxyType(dict(left_out)),
             versions=(int(kept.versions.min()), int(kept.versions.max())),
@@ -390,6 +398,11 @@ class WhatIf:
         elif change.proposal:
             wanted = self._proposed().settings
         else:
+            if other := sorted(change.settings.keys() - _ASKED):
+                raise UsageError(
+                    f"what-if knows nothing of {', '.join(other)}; it asks about {', '.join(SETTINGS)} and the parameters of methods "
+                    "and shapes"
+                )
             try:
                 wanted = replace(present, **change.settings)  # type: ignore[arg-type]
             except (ValueError, TypeError) as error:

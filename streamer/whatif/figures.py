@@ -90,10 +90,12 @@ def risk(
     """Read the judged prompts into an interval; parameters as for `figures`."""
     rows = watched(past) if judged is None else watched(past) & judged
     decisions = audited(past, ships, unit).where(rows)
-    base = past.base_probability[rows]
+    # By the gate's own probability, which knows no label: a raised one is higher and follows the labels.
+    base = np.where(past.scored, np.minimum(past.base_probability, past.probability), past.base_probability)[
+        rows
+    ]
     plan = ExposurePlan(
         delta=delta,
-        # By the gate's own probability, which knows no label: a raised one is higher and follows the labels.
         least_probability=float(base.min()) if len(base) else 1.0,
         planned_labels=max(1, round(float(base.sum()))),
         prior_mean=alpha,
@@ -107,8 +109,7 @@ def watched(past: Past) -> Flags:
     Nothing is known of the others. One that was certain to be drawn and was not is left out as well, as monitoring does.
     """
     certain = (past.probability == 1) & ~past.sampled
-    at_least = past.base_probability <= past.probability
-    found: Flags = (past.base_probability > 0) & ~certain & (~past.scored | at_least)
+    found: Flags = (past.base_probability > 0) & ~certain & (~past.scored | (past.probability > 0))
     return found
 
 

@@ -345,7 +345,7 @@ def test_the_command_begins_with_one_sentence(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr()
     first, second, *_ = printed.out.splitlines()
     assert first.startswith("plain with the threshold Q > 0.5: ")
-    assert "would have shipped in place of" in first
+    assert "of prompts served in place of" in first
     assert "exposure" in first
     assert second.startswith("The threshold was given.")
     assert "bit for bit" in printed.out
