@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer.cli import options as opt
-from streamer.cli.policies import when
+from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.store.risk.alerts import RaisedAlert

@@ -251,8 +251,8 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
 def _gates(settings: "Settings") -> Iterator[Finding]:
     from streamer import wiring
     from streamer.cli.console import counted
-    from streamer.cli.policies import cut_text, status_text
     from streamer.gates.settings import NO_ENCODER
+    from streamer.wording.policies import cut_text, status_text
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}

@@ -9,14 +9,7 @@ import typer
 from streamer.calibration import registry
 from streamer.cli import options as opt
 from streamer.cli.gate_options import with_settings
-from streamer.cli.policies import (
-    gate_json,
-    guarantee_text,
-    status_text,
-    styled_threshold,
-    threshold_text,
-    when,
-)
+from streamer.cli.policies import gate_json, styled_threshold
 from streamer.gates.settings import (
     EXTERNAL_PREFIX,
     FIRST_PARAMETERS,
@@ -27,6 +20,8 @@ from streamer.gates.settings import (
     calibrated_for_another,
     unread,
 )
+from streamer.wording.numbers import when
+from streamer.wording.policies import guarantee_text, status_text, threshold_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -265,10 +260,10 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
 
     from streamer import wiring
     from streamer.cli.console import print_fields, print_json, say
-    from streamer.cli.risk import drawing_text
     from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.risk.rounds.report import Drawing
     from streamer.settings.settings import load_settings
+    from streamer.wording.verdicts import drawing_text
 
     with wiring.open_store(load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)

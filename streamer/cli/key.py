@@ -7,7 +7,7 @@ import typer
 
 from streamer.cli import options as opt
 from streamer.cli.gate_names import gate_names
-from streamer.cli.policies import when
+from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.security.api_keys import ApiKey

@@ -1,59 +1,16 @@
 """How gates and policies look in a terminal and in JSON."""
 
-import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streamer.calibration.registry import every
-from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive, rule_to_json
+from streamer.gates.rule import rule_to_json
+from streamer.wording.policies import guarantee_text, own_cuts, threshold_text
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from streamer.gates.policy import GateRevision, Policy
-    from streamer.gates.rule import Rule
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.in_sample import InSample
 
 _STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
-
-
-def cut_text(cut: Cut, rule: "Rule") -> str:
-    """Write a cut as its rule reads it: ``closed``, ``open``, ``Q > 0.83``, ``by batch, at most 0.83``."""
-    if isinstance(rule, Segments):
-        rest = cut_text(cut, INDICATOR)
-        return f"{len(rule.own)} segments, the rest {rest}"
-    if cut.threshold is None:
-        return cut.state
-    level = f"{cut.threshold:.6g}"
-    if isinstance(rule, Transductive):
-        return f"by batch, at most {level}"
-    if isinstance(rule, Chance):
-        return f"{rule.kind} at {level}, width {rule.width:g}"
-    if isinstance(rule, Quantile) and rule.quantile is not None:
-        return f"Q > {level} (quantile {rule.quantile:.4g})"
-    return f"rank > {level}" if isinstance(rule, Rank) else f"Q > {level}"
-
-
-def own_cuts(rule: "Rule") -> bool:
-    """Whether something may ship though the policy's own cut is closed: segments have cuts of their own."""
-    return isinstance(rule, Segments) and any(cut.state != "closed" for _, cut in rule.own)
-
-
-def threshold_text(policy: "Policy") -> str:
-    """Write the threshold of a policy, or that it was never calibrated."""
-    if not policy.calibrated:
-        return "closed, not calibrated"
-    return cut_text(Cut(policy.state, policy.threshold), policy.rule)
-
-
-def segment_lines(rule: "Rule") -> str | None:
-    """Write the cut of each segment, one a line; None for a rule without segments."""
-    if not isinstance(rule, Segments):
-        return None
-    return (
-        "\n".join(f"{name or '(none named)'}: {cut_text(cut, INDICATOR)}" for name, cut in rule.own) or "none"
-    )
 
 
 def styled_threshold(policy: "Policy") -> "Text":
@@ -62,55 +19,6 @@ def styled_threshold(policy: "Policy") -> "Text":
 
     state = "cut" if own_cuts(policy.rule) else policy.state
     return Text(threshold_text(policy), style=_STYLES[state])
-
-
-def status_text(policy: "Policy") -> str:
-    """Say in one sentence whether the gate ships, and if not, why and what opens it."""
-    shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
-    if not policy.calibrated:
-        return (
-            f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"
-        )
-    if isinstance(policy.rule, Segments) and not own_cuts(policy.rule) and policy.state == "closed":
-        return (
-            f"closed, holds everything: no segment by {policy.rule.key!r} has enough labels to keep the budget "
-            f"{policy.settings.alpha:g}; more labels or a larger budget open it{shadow}"
-        )
-    if isinstance(policy.rule, Segments):
-        return (
-            f"{len(policy.rule.own)} segments by {policy.rule.key!r} ship by thresholds of their own, budget "
-            f"{policy.settings.alpha:g} each; every other: {cut_text(Cut(policy.state, policy.threshold), INDICATOR)}{shadow}"
-        )
-    if policy.state == "closed":
-        if policy.calibration_run is None:
-            return f"closed, holds everything: {policy.reason}{shadow}"
-        return (
-            "closed, holds everything: no threshold keeps the budget "
-            f"{policy.settings.alpha:g} on the present labels; more labels or a larger budget open it{shadow}"
-        )
-    if policy.state == "open":
-        return (
-            f"open, ships everything: the labels allow it within the budget {policy.settings.alpha:g}{shadow}"
-        )
-    return f"{_what_ships(policy)}, budget {policy.settings.alpha:g}{shadow}"
-
-
-def _what_ships(policy: "Policy") -> str:
-    rule, level = policy.rule, f"{policy.threshold:.6g}"
-    if isinstance(rule, Transductive):
-        return f"cuts each batch by a threshold of its own, none above {level}"
-    if isinstance(rule, Chance):
-        return f"ships with a probability that rises with the score ({rule.kind}, width {rule.width:g}, at {level})"
-    if isinstance(rule, Rank):
-        return f"ships what ranks above {level} within its batch"
-    if policy.threshold is not None and policy.threshold >= 1:
-        return "ships nothing, because no score is above 1: the labels allow no more"
-    return f"ships what scores above {level}"
-
-
-def guarantee_text(guarantee: str) -> str:
-    """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
-    return re.sub(r" (?=(?:Basis|Assumptions|Not promised|Besides): )", "\n", guarantee)
 
 
 EXPLAIN = "--explain says on what basis, under which assumptions, and what is not promised"
@@ -122,34 +30,6 @@ def promise_text(guarantee: str, *, explain: bool) -> str:
     if explain or "\n" not in parts:
         return parts
     return f"{parts.partition(chr(10))[0]}\n{EXPLAIN}."
-
-
-def sample_sentence(
-    now: "InSample | None", before: "InSample | None", settings: "GateSettings"
-) -> str | None:
-    """Say what a threshold does to the groups that it was calibrated on, and what another one did to the same."""
-    if now is None:
-        return None
-    from streamer.cli.console import SERVED, counted, percent
-
-    def figures(one: "InSample") -> str:
-        wrong = "" if one.wrong is None else f", {percent(one.wrong, 1)} of these wrong"
-        of = "" if settings.unit == "best" else f" of {SERVED[settings.unit]}"
-        return f"{percent(one.served, 1)}{of} served{wrong}, exposure {percent(one.exposure, 1)}"
-
-    budget = f" against a budget of {percent(settings.alpha)}"
-    if every()[settings.method].risk == "selective":
-        budget = f"; the budget of {percent(settings.alpha)} is on what is wrong among these"
-    said = (
-        f"On the {counted(now.groups, 'prompt', 'prompts')} that it was calibrated on: {figures(now)}{budget} "
-        f"({counted(now.labelled, 'labelled answer ships', 'labelled answers ship')})."
-    )
-    return said if before is None else f"{said} Before: {figures(before)}."
-
-
-def when(moment: datetime) -> str:
-    """Write a moment to the second, in UTC."""
-    return moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def policy_json(policy: "Policy") -> dict[str, Any]:

@@ -6,8 +6,9 @@ import typer
 
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.policies import cut_text, own_cuts, promise_text, sample_sentence, threshold_text
+from streamer.cli.policies import promise_text
 from streamer.gates.rule import Cut, Indicator, rule_to_json
+from streamer.wording.policies import cut_text, own_cuts, sample_sentence, threshold_text
 
 if TYPE_CHECKING:
     from streamer.calibration import Threshold
@@ -42,9 +43,10 @@ def recalibrate(
     from streamer import wiring
     from streamer.cli.console import complain, note, print_json
     from streamer.cli.outbox import announce_now
-    from streamer.cli.verdicts import headline, verdict_json
+    from streamer.cli.verdicts import verdict_json
     from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
+    from streamer.wording.verdicts import headline
 
     actor = opt.who(by)
     settings = load_settings()

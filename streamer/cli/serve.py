@@ -48,8 +48,8 @@ def serve(
     Exit status: 0 stopped, and answered what it had taken; 1 crashed; 70 another process took its number; 124 it did
     not stop in time.
     """
-    from streamer.cli.verdicts import sentence
     from streamer.wiring import run_serving
+    from streamer.wording.verdicts import sentence
 
     run = partial(
         run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait, sentence=sentence

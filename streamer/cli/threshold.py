@@ -6,18 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer.cli import options as opt
-from streamer.cli.policies import (
-    cut_text,
-    policy_json,
-    promise_text,
-    sample_sentence,
-    segment_lines,
-    status_text,
-    styled_threshold,
-    threshold_text,
-    when,
-)
+from streamer.cli.policies import policy_json, promise_text, styled_threshold
 from streamer.cli.signatures import signature_json, styled_signature
+from streamer.wording.numbers import when
+from streamer.wording.policies import cut_text, sample_sentence, segment_lines, status_text, threshold_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,11 +86,12 @@ def show(
     from streamer import wiring
     from streamer.cli.console import note, print_fields, print_json, say, warn
     from streamer.cli.unread_labels import labels_fields, unread_json
-    from streamer.cli.verdicts import headline, verdict_json
+    from streamer.cli.verdicts import verdict_json
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.in_sample import in_sample
     from streamer.settings.settings import load_settings
     from streamer.signing.policies import REFUSAL_TEXTS
+    from streamer.wording.verdicts import headline
 
     settings = load_settings()
     keys = wiring.policy_keys(settings)

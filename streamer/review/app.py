@@ -15,8 +15,8 @@ from starlette.routing import Route
 from streamer.errors import Unavailable, UsageError
 from streamer.review import messages
 from streamer.review.access import Session, labeller_name
-from streamer.review.guard import Guard
 from streamer.review.items import Mark, Reviewer, UnknownItem
+from streamer.web.guard import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

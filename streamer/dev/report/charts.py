@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration import LossCurve
 from streamer.clouds.sentence import UNIT_WORDS, budget, percent
+from streamer.web.plot import Plot, ceiling, percent_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,108 +18,7 @@ if TYPE_CHECKING:
     from streamer.clouds.measurement import Floats, Units
     from streamer.gates.settings import Unit
 
-WIDTH, HEIGHT = 720, 340
-LEFT, RIGHT, TOP, BOTTOM = 72, 16, 30, 50
 BINS = 25
-
-
-@dataclass(slots=True)
-class Plot:
-    """A picture over scores in [0, 1] along x; `low` and `high` bound y."""
-
-    title: str
-    description: str
-    x_label: str
-    low: float
-    high: float
-    parts: list[str] = field(default_factory=list)
-
-    def x(self, value: float) -> float:
-        """Return the horizontal place of a score; beyond [0, 1] at the edge."""
-        return LEFT + min(max(value, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
-
-    def y(self, value: float) -> float:
-        """Return the vertical place of a value; beyond the bounds at the edge."""
-        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
-
-    def frame(self, ticks: Sequence[tuple[float, str]]) -> None:
-        """Draw the axes, with `ticks` (value, text) along y and tenths along x."""
-        for value, text in ticks:
-            y = self.y(value)
-            self.parts.append(
-                f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            )
-            self.text(LEFT - 8, y + 4, text, anchor="end", css="tick")
-        for tenth in range(0, 11, 2):
-            self.text(
-                self.x(tenth / 10), HEIGHT - BOTTOM + 18, f"{tenth / 10:g}", anchor="middle", css="tick"
-            )
-        self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, self.x_label, anchor="middle", css="axis")
-
-    def text(self, x: float, y: float, words: str, *, anchor: str = "start", css: str = "note") -> None:
-        """Write `words` at a place in the picture's own units."""
-        self.parts.append(
-            f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
-        )
-
-    def steps(self, starts: Sequence[float], values: Sequence[float], css: str) -> None:
-        """Draw a step function: `values[i]` from `starts[i]` up to the next start, the last one up to 1.
-
-        A NaN breaks the line.
-        """
-        path, drawing = [], False
-        ends = [*starts[1:], 1.0]
-        for start, end, value in zip(starts, ends, values, strict=True):
-            if math.isnan(value):
-                drawing = False
-                continue
-            path.append(f"{'L' if drawing else 'M'}{self.x(start):.1f},{self.y(value):.1f}")
-            path.append(f"H{self.x(end):.1f}")
-            drawing = True
-        self.parts.append(f'<path class="line {css}" d="{"".join(path)}"/>')
-
-    def level(self, value: float, words: str, *, at_left: bool = False) -> None:
-        """Draw a dashed line across at `value`, with words above it at one end."""
-        y = self.y(value)
-        self.parts.append(
-            f'<line class="budget" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
-        if at_left:
-            self.text(LEFT + 6, y - 6, words, css="note strong")
-        else:
-            self.text(WIDTH - RIGHT - 4, y - 6, words, anchor="end", css="note strong")
-
-    def cut(self, threshold: float, words: str) -> None:
-        """Draw a line up at `threshold`, with words at its top on the side where there is room."""
-        x = self.x(threshold)
-        self.parts.append(
-            f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{HEIGHT - BOTTOM}"/>'
-        )
-        left = x > (LEFT + WIDTH) / 2
-        self.text(
-            x - 6 if left else x + 6, TOP + 4, words, anchor="end" if left else "start", css="note strong"
-        )
-
-    def dot(self, x: float, y: float, css: str) -> None:
-        """Mark a point."""
-        self.parts.append(f'<circle class="dot {css}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="5"/>')
-
-    def bar(self, left: float, right: float, value: float, css: str) -> None:
-        """Draw a bar from 0 to `value` over a range of scores."""
-        top, bottom = sorted((self.y(value), self.y(0)))
-        self.parts.append(
-            f'<rect class="{css}" x="{self.x(left) + 0.75:.1f}" width="{self.x(right) - self.x(left) - 1.5:.1f}" '
-            f'y="{top:.1f}" height="{bottom - top:.1f}"/>'
-        )
-
-    def svg(self) -> str:
-        """Return the whole picture."""
-        return (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(self.title)}. '
-            f'{escape(self.description)}" xmlns="http://www.w3.org/2000/svg">'
-            f"<title>{escape(self.title)}</title><desc>{escape(self.description)}</desc>{''.join(self.parts)}</svg>"
-        )
 
 
 def threshold_words(threshold: float) -> str:
@@ -149,9 +47,9 @@ def calibration_chart(groups: Sequence[LabelledGroup], *, alpha: float, threshol
         f"when nothing does. The budget is {budget(alpha)}; {threshold_words(threshold)}.",
         "threshold: ship what scores above it",
         0.0,
-        _ceiling(max(*values, alpha)),
+        ceiling(max(*values, alpha)),
     )
-    plot.frame(_percent_ticks(plot.high))
+    plot.frame(percent_ticks(plot.high))
     plot.steps(starts, values, "exposure")
     plot.level(alpha, f"budget {budget(alpha)}")
     plot.cut(threshold, threshold_words(threshold))
@@ -239,15 +137,6 @@ def tradeoff(units: Units) -> tuple[Floats, Floats, Floats, Floats]:
 
 def _median(scores: Floats) -> str:
     return f"{np.median(scores):.2f}" if len(scores) else "none"
-
-
-def _ceiling(value: float) -> float:
-    return min(1.0, math.ceil(value * 1.15 * 20) / 20)
-
-
-def _percent_ticks(high: float) -> list[tuple[float, str]]:
-    step = 0.05 if high <= 0.3 else 0.1 if high <= 0.6 else 0.2
-    return [(i * step, f"{100 * i * step:.0f} %") for i in range(int(high / step + 1e-9) + 1)]
 
 
 def _round_step(value: float) -> int:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-STYLE = """
-:root { color-scheme: light dark;
-  --page: #fbfaf7; --card: #ffffff; --ink: #1d2329; --soft: #59636e; --rule: #dfe2e6; --code: #f0efea;
-  --fine: #1f6fb2; --wrong: #d1570f; --held-fine: #b9d3ea; --held-wrong: #f4cbae; --selective: #8a4fa8;
-  --on-fine: #ffffff; --on-wrong: #ffffff; --on-held: #1d2329; }
-@media (prefers-color-scheme: dark) { :root {
-  --page: #14181d; --card: #1c2128; --ink: #e6e9ed; --soft: #a1abb6; --rule: #343c46; --code: #262d36;
-  --fine: #6cb2ee; --wrong: #f59a57; --held-fine: #29486a; --held-wrong: #6b3f1d; --selective: #cf9be8;
-  --on-fine: #0c1720; --on-wrong: #201004; --on-held: #e6e9ed; } }
-* { box-sizing: border-box; }
+from streamer.web.look import CHARTS, COLOURS
+
+STYLE = (
+    COLOURS
+    + CHARTS
+    + """* { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; }
 main { max-width: 62rem; margin: 0 auto; padding: 2.2rem 1.4rem 4rem; }
@@ -40,17 +36,6 @@ figcaption { color: var(--soft); margin-top: .5rem; max-width: 46rem; }
   vertical-align: -.08rem; }
 .key i.l { height: .28rem; width: 1.3rem; vertical-align: .2rem; border-radius: 2px; }
 .k-wrong { background: var(--wrong); } .k-ship, .k-fine { background: var(--fine); } .k-selective { background: var(--selective); } .k-exposure { background: var(--wrong); }
-svg text { font: 13px system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; fill: var(--ink); }
-svg .tick, svg .axis { fill: var(--soft); } svg .strong { font-weight: 650; }
-svg .note { paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round; }
-svg .grid { stroke: var(--rule); stroke-width: 1; }
-svg .line { fill: none; stroke-width: 2.4; stroke-linejoin: round; }
-svg .ship { stroke: var(--fine); } svg .selective { stroke: var(--selective); } svg .exposure { stroke: var(--wrong); }
-svg .dot { stroke: var(--card); stroke-width: 2; } svg .dot.ship { fill: var(--fine); }
-svg .dot.selective { fill: var(--selective); } svg .dot.exposure { fill: var(--wrong); }
-svg .budget { stroke: var(--ink); stroke-width: 1.4; stroke-dasharray: 6 5; }
-svg .cut { stroke: var(--ink); stroke-width: 1.4; }
-svg rect.fine { fill: var(--fine); } svg rect.wrong { fill: var(--wrong); }
 .scroll { overflow-x: auto; } .scroll table { min-width: 38rem; }
 table { border-collapse: collapse; width: 100%; font-size: .97rem; }
 caption { text-align: left; color: var(--soft); padding: 0 0 .5rem; }
@@ -73,3 +58,4 @@ dl.next dd { margin: 0; } dl.next dt { max-width: 26rem; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
 @media print { body { background: #fff; } .card { break-inside: avoid; } }
 """
+)

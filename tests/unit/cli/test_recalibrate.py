@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.calibration.history import NO_HISTORY, History
-from streamer.cli.policies import promise_text, sample_sentence
+from streamer.cli.policies import promise_text
 from streamer.cli.recalibrate import why_closed, why_little
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
@@ -18,6 +18,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.in_sample import in_sample
 from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
+from streamer.wording.policies import sample_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streamer.cli.verdicts import ALARMS, interval_text, sentence, shown_verdict
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import LoggedDecision
@@ -19,6 +18,7 @@ from streamer.risk.rounds.serving import MOST_DELAYS, Service, serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch
 from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
+from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

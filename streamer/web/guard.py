@@ -1,4 +1,4 @@
-"""What surrounds every answer of the page: the host it is for, and headers that a browser obeys."""
+"""What surrounds every answer of a page: the host it is for, and headers that a browser obeys."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADERS: Final = {
-    # Nothing but our own three files, no inline script or style, no frame, no form, and text never as HTML.
+    # Nothing but our own files, no inline script or style, no frame, and text never as HTML.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "base-uri 'none'; form-action {forms}; frame-ancestors 'none'; require-trusted-types-for 'script'; "
         "trusted-types 'none'"
     ),
     "x-content-type-options": "nosniff",
@@ -31,11 +31,23 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Wraps an application: refuses other hosts and other origins, and puts `HEADERS` on whatever goes out."""
+    """Wraps an application: refuses other hosts and other origins, and puts `HEADERS` on whatever goes out.
 
-    def __init__(self, app: ASGIApp, *, listening: str) -> None:
+    Parameters
+    ----------
+    listening : address that it is served on.
+    forms : whether its pages send forms, to itself.
+    public : the address by which a proxy in front is known, for example ``https://streamer.example``; None: there is none.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, listening: str, forms: bool = False, public: str | None = None
+    ) -> None:
         self._app = app
         self._listening = listening
+        self._public = None if public is None else public.rstrip("/").lower()
+        policy = HEADERS["content-security-policy"].format(forms="'self'" if forms else "'none'")
+        self._headers = HEADERS | {"content-security-policy": policy}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -44,7 +56,7 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                MutableHeaders(scope=message).update(self._headers)
             await send(message)
 
         refused = self._refusal(Headers(scope=scope), scope["method"])
@@ -53,12 +65,15 @@ class Guard:
 
     def _refusal(self, headers: Headers, method: str) -> str | None:
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not answers_to(hosts[0], self._listening):
+        host = hosts[0].lower() if len(hosts) == 1 else ""
+        known = self._public is not None and host == self._public.partition("://")[2]
+        if not host or not (known or answers_to(host, self._listening)):
             return "this page does not answer to that host name"
         if method in ("GET", "HEAD"):
             return None
         # Browsers send where a write comes from; other clients have neither these headers nor the cookie.
-        if headers.get("origin", f"http://{hosts[0]}") != f"http://{hosts[0]}":
+        own = {f"http://{host}"} | ({self._public} if known else set())
+        if headers.get("origin", f"http://{host}") not in own:
             return "writes come from the page itself"
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return "writes come from the page itself"

@@ -1,0 +1,154 @@
+"""Pictures as inline SVG: they follow the page's colours, light or dark, and carry their own words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WIDTH, HEIGHT = 720, 340
+LEFT, RIGHT, TOP, BOTTOM = 72, 16, 30, 50
+TENTHS = tuple((tenth / 10, f"{tenth / 10:g}") for tenth in range(0, 11, 2))
+
+
+@dataclass(slots=True)
+class Plot:
+    """A picture over numbers along x; what lies beyond its bounds is drawn at the edge.
+
+    Attributes
+    ----------
+    title, description : for people who do not see it.
+    low, high : bounds of y.
+    left, right : bounds of x; by default those of a score.
+    height : in the picture's own units, of which it is 720 wide.
+    """
+
+    title: str
+    description: str
+    x_label: str
+    low: float
+    high: float
+    left: float = 0.0
+    right: float = 1.0
+    height: int = HEIGHT
+    parts: list[str] = field(default_factory=list)
+
+    def x(self, value: float) -> float:
+        """Return the horizontal place of a value."""
+        share = (min(max(value, self.left), self.right) - self.left) / (self.right - self.left)
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        """Return the vertical place of a value."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.height - BOTTOM - share * (self.height - TOP - BOTTOM)
+
+    def frame(self, ticks: Sequence[tuple[float, str]], along: Sequence[tuple[float, str]] = TENTHS) -> None:
+        """Draw the axes, with ticks (value, text) along y and along x."""
+        for value, text in ticks:
+            y = self.y(value)
+            self.parts.append(
+                f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            )
+            self.text(LEFT - 8, y + 4, text, anchor="end", css="tick")
+        for value, text in along:
+            self.text(self.x(value), self.height - BOTTOM + 18, text, anchor="middle", css="tick")
+        self.text((LEFT + WIDTH - RIGHT) / 2, self.height - 8, self.x_label, anchor="middle", css="axis")
+
+    def text(self, x: float, y: float, words: str, *, anchor: str = "start", css: str = "note") -> None:
+        """Write `words` at a place in the picture's own units."""
+        self.parts.append(
+            f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+        )
+
+    def steps(self, starts: Sequence[float], values: Sequence[float], css: str) -> None:
+        """Draw a step function: `values[i]` from `starts[i]` up to the next start, the last one up to the right edge.
+
+        A NaN breaks the line.
+        """
+        path, drawing = [], False
+        ends = [*starts[1:], self.right]
+        for start, end, value in zip(starts, ends, values, strict=True):
+            if math.isnan(value):
+                drawing = False
+                continue
+            path.append(f"{'L' if drawing else 'M'}{self.x(start):.1f},{self.y(value):.1f}")
+            path.append(f"H{self.x(end):.1f}")
+            drawing = True
+        self.parts.append(f'<path class="line {css}" d="{"".join(path)}"/>')
+
+    def level(self, value: float, words: str, *, at_left: bool = False) -> None:
+        """Draw a dashed line across at `value`, with words above it at one end."""
+        y = self.y(value)
+        self.parts.append(
+            f'<line class="budget" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        if at_left:
+            self.text(LEFT + 6, y - 6, words, css="note strong")
+        else:
+            self.text(WIDTH - RIGHT - 4, y - 6, words, anchor="end", css="note strong")
+
+    def cut(self, threshold: float, words: str) -> None:
+        """Draw a line up at `threshold`, with words at its top on the side where there is room."""
+        x = self.x(threshold)
+        self.parts.append(
+            f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{self.height - BOTTOM}"/>'
+        )
+        left = x > (LEFT + WIDTH) / 2
+        self.text(
+            x - 6 if left else x + 6, TOP + 4, words, anchor="end" if left else "start", css="note strong"
+        )
+
+    def band(self, at: Sequence[float], lower: Sequence[float], upper: Sequence[float], css: str) -> None:
+        """Fill what lies between two curves through the places `at`; all three are equally long."""
+        there = [f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(at, upper, strict=True)]
+        back = [f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(at, lower, strict=True)]
+        self.parts.append(f'<polygon class="band {css}" points="{" ".join([*there, *reversed(back)])}"/>')
+
+    def curve(self, at: Sequence[float], values: Sequence[float], css: str) -> None:
+        """Draw a line through points."""
+        points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(at, values, strict=True))
+        self.parts.append(f'<polyline class="line {css}" points="{points}"/>')
+
+    def stripe(self, start: float, end: float, css: str) -> None:
+        """Colour a part of the lower edge."""
+        left = self.x(start)
+        self.parts.append(
+            f'<rect class="{css}" x="{left:.1f}" width="{max(self.x(end) - left, 0.5):.1f}" '
+            f'y="{self.height - BOTTOM}" height="6"/>'
+        )
+
+    def dot(self, x: float, y: float, css: str) -> None:
+        """Mark a point."""
+        self.parts.append(f'<circle class="dot {css}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="5"/>')
+
+    def bar(self, left: float, right: float, value: float, css: str) -> None:
+        """Draw a bar from 0 to `value` over a range along x."""
+        top, bottom = sorted((self.y(value), self.y(0)))
+        self.parts.append(
+            f'<rect class="{css}" x="{self.x(left) + 0.75:.1f}" width="{self.x(right) - self.x(left) - 1.5:.1f}" '
+            f'y="{top:.1f}" height="{bottom - top:.1f}"/>'
+        )
+
+    def svg(self) -> str:
+        """Return the whole picture."""
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escape(self.title)}. '
+            f'{escape(self.description)}" xmlns="http://www.w3.org/2000/svg">'
+            f"<title>{escape(self.title)}</title><desc>{escape(self.description)}</desc>{''.join(self.parts)}</svg>"
+        )
+
+
+def ceiling(value: float) -> float:
+    """Return where an axis of shares ends so that a value stands below its top."""
+    return min(1.0, math.ceil(value * 1.15 * 20) / 20)
+
+
+def percent_ticks(high: float) -> list[tuple[float, str]]:
+    """Return ticks for an axis of shares from 0 to `high`."""
+    step = 0.05 if high <= 0.3 else 0.1 if high <= 0.6 else 0.2
+    return [(i * step, f"{100 * i * step:.0f} %") for i in range(int(high / step + 1e-9) + 1)]

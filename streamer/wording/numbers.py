@@ -1,0 +1,37 @@
+"""Shares, counts and moments, as people read them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
+"""What a gate of each unit serves."""
+
+
+def percent(share: float, decimals: int | None = None) -> str:
+    """Write a share as a percentage, ``11.6 %``: with so many decimals, or three significant digits, and never an exponent.
+
+    What is nearly nothing is ``under 0.001 %``, and only what is nothing is 0.
+    """
+    value = 100 * share
+    if 0 < value < 0.001:
+        return "under 0.001 %"
+    if decimals is not None:
+        return f"{value:.{decimals}f} %"
+    places = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    said = f"{value:.{places}f}"
+    return f"{said.rstrip('0').rstrip('.') if '.' in said else said} %"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """Write a number with its noun: ``1 batch``, ``2 batches``."""
+    return f"{number} {one if number == 1 else many}"
+
+
+def when(moment: datetime) -> str:
+    """Write a moment to the second, in UTC."""
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")

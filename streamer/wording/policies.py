@@ -1,0 +1,123 @@
+"""Policies in words: what they cut by, whether they ship, what they promise, what a threshold does."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from streamer.calibration.registry import every
+from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.wording.numbers import SERVED, counted, percent
+
+if TYPE_CHECKING:
+    from streamer.gates.policy import Policy
+    from streamer.gates.rule import Rule
+    from streamer.gates.settings import GateSettings
+    from streamer.recalibration.in_sample import InSample
+
+
+def cut_text(cut: Cut, rule: Rule) -> str:
+    """Write a cut as its rule reads it: ``closed``, ``open``, ``Q > 0.83``, ``by batch, at most 0.83``."""
+    if isinstance(rule, Segments):
+        rest = cut_text(cut, INDICATOR)
+        return f"{len(rule.own)} segments, the rest {rest}"
+    if cut.threshold is None:
+        return cut.state
+    level = f"{cut.threshold:.6g}"
+    if isinstance(rule, Transductive):
+        return f"by batch, at most {level}"
+    if isinstance(rule, Chance):
+        return f"{rule.kind} at {level}, width {rule.width:g}"
+    if isinstance(rule, Quantile) and rule.quantile is not None:
+        return f"Q > {level} (quantile {rule.quantile:.4g})"
+    return f"rank > {level}" if isinstance(rule, Rank) else f"Q > {level}"
+
+
+def own_cuts(rule: Rule) -> bool:
+    """Whether something may ship though the policy's own cut is closed: segments have cuts of their own."""
+    return isinstance(rule, Segments) and any(cut.state != "closed" for _, cut in rule.own)
+
+
+def threshold_text(policy: Policy) -> str:
+    """Write the threshold of a policy, or that it was never calibrated."""
+    if not policy.calibrated:
+        return "closed, not calibrated"
+    return cut_text(Cut(policy.state, policy.threshold), policy.rule)
+
+
+def segment_lines(rule: Rule) -> str | None:
+    """Write the cut of each segment, one a line; None for a rule without segments."""
+    if not isinstance(rule, Segments):
+        return None
+    return (
+        "\n".join(f"{name or '(none named)'}: {cut_text(cut, INDICATOR)}" for name, cut in rule.own) or "none"
+    )
+
+
+def status_text(policy: Policy) -> str:
+    """Say in one sentence whether the gate ships, and if not, why and what opens it."""
+    shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
+    if not policy.calibrated:
+        return (
+            f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"
+        )
+    if isinstance(policy.rule, Segments) and not own_cuts(policy.rule) and policy.state == "closed":
+        return (
+            f"closed, holds everything: no segment by {policy.rule.key!r} has enough labels to keep the budget "
+            f"{policy.settings.alpha:g}; more labels or a larger budget open it{shadow}"
+        )
+    if isinstance(policy.rule, Segments):
+        return (
+            f"{len(policy.rule.own)} segments by {policy.rule.key!r} ship by thresholds of their own, budget "
+            f"{policy.settings.alpha:g} each; every other: {cut_text(Cut(policy.state, policy.threshold), INDICATOR)}{shadow}"
+        )
+    if policy.state == "closed":
+        if policy.calibration_run is None:
+            return f"closed, holds everything: {policy.reason}{shadow}"
+        return (
+            "closed, holds everything: no threshold keeps the budget "
+            f"{policy.settings.alpha:g} on the present labels; more labels or a larger budget open it{shadow}"
+        )
+    if policy.state == "open":
+        return (
+            f"open, ships everything: the labels allow it within the budget {policy.settings.alpha:g}{shadow}"
+        )
+    return f"{_what_ships(policy)}, budget {policy.settings.alpha:g}{shadow}"
+
+
+def _what_ships(policy: Policy) -> str:
+    rule, level = policy.rule, f"{policy.threshold:.6g}"
+    if isinstance(rule, Transductive):
+        return f"cuts each batch by a threshold of its own, none above {level}"
+    if isinstance(rule, Chance):
+        return f"ships with a probability that rises with the score ({rule.kind}, width {rule.width:g}, at {level})"
+    if isinstance(rule, Rank):
+        return f"ships what ranks above {level} within its batch"
+    if policy.threshold is not None and policy.threshold >= 1:
+        return "ships nothing, because no score is above 1: the labels allow no more"
+    return f"ships what scores above {level}"
+
+
+def guarantee_text(guarantee: str) -> str:
+    """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
+    return re.sub(r" (?=(?:Basis|Assumptions|Not promised|Besides): )", "\n", guarantee)
+
+
+def sample_sentence(now: InSample | None, before: InSample | None, settings: GateSettings) -> str | None:
+    """Say what a threshold does to the groups that it was calibrated on, and what another one did to the same."""
+    if now is None:
+        return None
+
+    def figures(one: InSample) -> str:
+        wrong = "" if one.wrong is None else f", {percent(one.wrong, 1)} of these wrong"
+        of = "" if settings.unit == "best" else f" of {SERVED[settings.unit]}"
+        return f"{percent(one.served, 1)}{of} served{wrong}, exposure {percent(one.exposure, 1)}"
+
+    budget = f" against a budget of {percent(settings.alpha)}"
+    if every()[settings.method].risk == "selective":
+        budget = f"; the budget of {percent(settings.alpha)} is on what is wrong among these"
+    said = (
+        f"On the {counted(now.groups, 'prompt', 'prompts')} that it was calibrated on: {figures(now)}{budget} "
+        f"({counted(now.labelled, 'labelled answer ships', 'labelled answers ship')})."
+    )
+    return said if before is None else f"{said} Before: {figures(before)}."

@@ -1,0 +1,257 @@
+"""A gate's verdict for people: one sentence, the figures behind it, its alarms and how often it draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamer.wording.numbers import counted, percent, when
+
+if TYPE_CHECKING:
+    from streamer.risk.rounds.report import AlarmReport, Drawing, RiskReport
+    from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
+    from streamer.risk.states import BudgetBurn, RiskInterval
+
+WORDS = {
+    "kept": "the budget was kept",
+    "broken": "the budget was BROKEN",
+    "not known yet": "not known yet whether the budget is kept",
+}
+_RISKS = (("exposure", "exposure"), ("selective", "error rate among shipped answers"))
+ALARMS = {
+    "risk": "risk",
+    "selective": "selective risk",
+    "draws": "audit draws",
+    "drift_scores": "drift of scores",
+    "drift_cloud": "drift of embeddings",
+}
+
+
+_DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted", "the risk has risen")
+
+
+def sentence(report: RiskReport) -> str:
+    """Say in one sentence how a gate stands."""
+    gate = report.gate
+    if not report.watched:
+        return (
+            f"{gate}: not monitored, because its audit probability is 0; "
+            f"`streamer gate set {gate} --audit-probability 0.05` draws a sample."
+        )
+    if report.read_through is None or report.service is None:
+        return f"{gate}: not monitored yet; `streamer recalibrator` does that."
+    raised = [one for one in report.alarms if one.raised_at is not None]
+    alarms = "" if not raised else " ALARM: " + ", ".join(ALARMS[one.kind] for one in raised) + "."
+    closed = f" The gate is closed (policy {report.service.policy})." if report.service.closed else ""
+    return f"{gate}: {WORDS[report.verdict]}{_because(report, report.service)}{closed}{alarms}"
+
+
+def headline(report: RiskReport | None) -> str | None:
+    """Return the sentence for other commands; None where nothing was ever decided while the gate was open."""
+    if report is None or report.service is None or report.read_through is None or not report.watched:
+        return None
+    service = report.service
+    return None if service.closed and service.period is None else sentence(report)
+
+
+class Figures(NamedTuple):
+    """A gate's figures side by side.
+
+    Attributes
+    ----------
+    columns : what each column is about: the policy in force, the period, what was before; at least one.
+    rows : what each row is, and a text for each column.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def figures(report: RiskReport) -> Figures | None:
+    """Put the policy in force, the period and what was before side by side; None while nothing was decided."""
+    service = report.service
+    if service is None or report.terms is None:
+        return None
+    columns: list[tuple[str, OpenFigures]] = []
+    if service.present is not None:
+        columns.append((f"policy {service.policy}", service.present))
+    if service.period is not None and service.period != service.present:
+        columns.append((f"this period, {_policies(service.period)}", service.period))
+    if service.before is not None and service.before != service.period:
+        columns.append((f"before, {_policies(service.before)}", service.before))
+    if not columns:
+        return None
+    shown = [one for _, one in columns]
+    rows = [
+        ("verdict", *(shown_verdict(report, one) for one in shown)),
+        ("since", *(when(one.since) for one in shown)),
+        ("prompts while open", *(str(one.decisions) for one in shown)),
+        ("share served", *(percent(one.share_served) for one in shown)),
+        *_risk_rows(report.terms.budget, shown),
+        ("labelled shipped answers", *(str(one.labelled) for one in shown)),
+    ]
+    if any(one.overdue for one in shown):
+        rows.append(("labels that never came", *(str(one.overdue) for one in shown)))
+    return Figures(tuple(title for title, _ in columns), tuple(rows))
+
+
+def _risk_rows(budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:
+    """The promised risk with its budget, and the other one."""
+    rows: list[tuple[str, ...]] = []
+    for risk, name in (("selective", "error rate of shipped"), ("exposure", "exposure")):
+        promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
+        rows.append((f"{name}{promised}", *(interval_text(getattr(one, risk)) for one in shown)))
+    return rows
+
+
+def interval_text(interval: RiskInterval) -> str:
+    """Write an interval: ``3.1 %, between 1.2 % and 5.9 %``, or ``not known``."""
+    estimate = "not known" if interval.estimate is None else percent(interval.estimate)
+    if interval.estimate is None and interval.upper - interval.lower == 1:
+        return estimate
+    return f"{estimate}, between {percent(interval.lower)} and {percent(interval.upper)}"
+
+
+def _because(report: RiskReport, service: ServiceReport) -> str:
+    """Say what a verdict rests on, or what it waits for; ends the sentence."""
+    if report.verdict != "not known yet":
+        broken = report.verdict == "broken"
+        sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
+        name, told = next(
+            (name, one) for name, one in sides if one is not None and (one.verdict == "broken") is broken
+        )
+        first, second = _RISKS if told.promised == "exposure" else _RISKS[::-1]
+        said = (
+            f" {name}: {first[1]} {_bounded(getattr(told, first[0]), broken)}{_budget(report)}; "
+            f"{percent(told.share_served)} of prompts served, {second[1]} {_bounded(getattr(told, second[0]), broken)}, by "
+            f"{counted(told.labelled, 'label', 'labels')}."
+        )
+        if broken and told is not service.present and not service.closed:
+            alone = "not known yet" if service.present is None else shown_verdict(report, service.present)
+            said += f" Under policy {service.policy} alone: {alone}.{_missing(service)}"
+        return said
+    return f": {_waiting(report, service)}.{_missing(service)}"
+
+
+def _waiting(report: RiskReport, service: ServiceReport) -> str:
+    backlog = service.backlog
+    if service.reason == "reading stands still":
+        if backlog is not None and backlog.labels:
+            return (
+                f"{_awaited(backlog)}, and later decisions wait for {'it' if backlog.labels == 1 else 'them'}"
+            )
+        unread = 0 if backlog is None else backlog.decisions
+        wait = f"; {counted(unread, 'decision waits', 'decisions wait')} for `streamer recalibrator`"
+        through = "" if report.read_through is None else f" at {when(report.read_through)}"
+        return f"reading stands still{through}{wait if unread else ''}"
+    if service.reason == "nothing was decided":
+        if service.closed:
+            return "nothing was decided while the gate was open"
+        return f"no decision under policy {service.policy} has been read"
+    if service.reason == "draws are in doubt":
+        return "the audit sample is not drawn at the rate that is logged, so no figure holds"
+    if service.reason == "what comes has drifted":
+        return "a drift alarm stands: what comes now is not what was calibrated on, and its labels are still to come"
+    if service.reason == "the risk has risen":
+        return (
+            "the risk alarm stands: answers have become worse, and the figures so far are of better ones too"
+        )
+    if service.reason == "nothing shipped":
+        return "nothing has shipped"
+    if service.reason == "no labels":
+        return "no shipped answer has a label"
+    sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
+    name, told = next((name, one) for name, one in sides if one is not None and one.verdict != "kept")
+    return (
+        f"{counted(told.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; "
+        f"{dict(_RISKS)[told.promised]} {name} {interval_text(told.judged)}{_budget(report)}"
+    )
+
+
+def _missing(service: ServiceReport) -> str:
+    said = ""
+    if service.backlog is not None and service.backlog.labels and service.reason != "reading stands still":
+        said = f" {_awaited(service.backlog)}."
+    if service.period is not None and service.period.overdue:
+        said += f" {counted(service.period.overdue, 'label', 'labels')} of this period never came."
+    return said
+
+
+def _awaited(backlog: Backlog) -> str:
+    """Say which labels have not come: ``2 labels are missing, the oldest since ...``."""
+    since = "" if backlog.oldest is None else f" since {when(backlog.oldest)}"
+    return counted(backlog.labels, "label is missing", "labels are missing, the oldest") + since
+
+
+def _bounded(interval: RiskInterval, lower: bool) -> str:
+    edge = f"at least {percent(interval.lower)}" if lower else f"at most {percent(interval.upper)}"
+    return f"{percent(interval.estimate or 0.0)}, {edge}"
+
+
+def _budget(report: RiskReport) -> str:
+    return "" if report.terms is None else f", budget {percent(report.terms.budget)}"
+
+
+def _policies(figures: OpenFigures) -> str:
+    first, last = figures.first_policy, figures.last_policy
+    return f"policy {first}" if first == last else f"policies {first} to {last}"
+
+
+def shown_verdict(report: RiskReport, figures: OpenFigures) -> str:
+    """What the bounds of one column say; nothing is called kept that nobody reads, or that an alarm puts in doubt."""
+    doubted = report.service is not None and report.service.reason in _DOUBTS
+    return "not known yet" if doubted and figures.verdict == "kept" else figures.verdict
+
+
+def burn_text(burn: BudgetBurn) -> str:
+    """Say how much of the period's budget is used, and how long the rest lasts."""
+    rest = "the budget will not run out"
+    if burn.days_left != float("inf"):
+        rest = f"the rest lasts {_days(burn.days_left)}"
+    if burn.days_left_soonest != float("inf"):
+        rest += f", {_days(burn.days_left_soonest)} at the worst"
+    return f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)}); at this rate {rest}"
+
+
+def drawing_text(drawing: Drawing) -> str:
+    """Say how often decisions are drawn: ``20 %, raised until 2026-11-22 13:00:00Z: ...``."""
+    text = percent(drawing.probability)
+    if drawing.raised_until is not None:
+        text += f", raised until {when(drawing.raised_until)}: {drawing.reason}"
+    elif drawing.extra_today:
+        text += f", raised no more: {drawing.reason}"
+    if drawing.raised_until is not None or drawing.extra_today:
+        text += f"; {drawing.extra_today} extra labels today, at most {drawing.most}"
+    return text
+
+
+def _days(days: float) -> str:
+    return f"{days:,.0f} days" if days >= 100 else f"{days:.3g} days"
+
+
+def lasting(seconds: float) -> str:
+    """Write a duration in the largest unit of which there are two: ``3 days``, ``90 seconds``."""
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} seconds"
+
+
+def alarm_text(one: AlarmReport) -> str:
+    """Say how near an alarm is to being raised, or since when it is, and how likely it is false."""
+    name = "" if one.statistic in ("", "score") else f"{one.statistic}: "
+    chance = f"false with a chance of at most {one.chance:.2g}"
+    if one.false_every is not None:
+        chance += f" within {one.read} labelled draws, and one more in every {one.false_every}"
+    if one.raised_at is None:
+        waits = (
+            ""
+            if not one.pending or one.pending_since is None
+            else (
+                f"; {one.pending} {'label has' if one.pending == 1 else 'labels have'} not come, the oldest of"
+                f" {when(one.pending_since)}"
+            )
+        )
+        return f"{name}quiet, evidence at {percent(one.evidence_ratio)} of what raises it ({chance}){waits}"
+    closed = "" if one.closed_policy is None else f", closed the gate by policy {one.closed_policy}"
+    alert = "" if one.alert_id is None else f"; alert {one.alert_id[:8]}"
+    return f"{name}RAISED {when(one.raised_at)}{closed} ({chance}){alert}"
