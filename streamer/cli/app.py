@@ -99,7 +99,7 @@ _COMMANDS = {
             "threshold",
             "threshold:app",
             "service",
-            "Thresholds: list and show them, activate proposals, roll back, close a gate, sign.",
+            "Thresholds: list and show them, activate or reject proposals, roll back, close a gate, sign.",
         ),
         ("alert", "alert:app", "service", "Alerts: list and acknowledge them."),
         (

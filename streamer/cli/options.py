@@ -13,7 +13,7 @@ import typer
 
 from streamer.cli.gate_names import gate_names
 from streamer.errors import UsageError
-from streamer.gates.policy import MONITOR, RECALIBRATOR
+from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -87,7 +87,7 @@ def who(by: str | None, option: str = "--by") -> str:
     """Name the person who acts: `by`, which `option` gives, or the login name.
 
     Raises `UsageError` when the system has no name for the user, or the name is one that the program itself acts under:
-    so that what an alarm did differs from what a person did.
+    so that what an alarm did differs from what a person did, and what somebody who signed in did from a claim.
     """
     try:
         name = by or getpass.getuser()
@@ -95,6 +95,10 @@ def who(by: str | None, option: str = "--by") -> str:
         raise UsageError(f"your login name is unknown; say who you are with {option}") from None
     if name in (RECALIBRATOR, MONITOR):
         raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
+    if name.startswith(SIGNED_IN):
+        raise UsageError(
+            f"names that begin with {SIGNED_IN!r} are of people who signed in at the console; say who you are without it"
+        )
     return name
 
 

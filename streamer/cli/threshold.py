@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.5
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Thresholds: list and show them, activate proposals, roll back, close a gate, sign.",
+    help="Thresholds: list and show them, activate or reject proposals, roll back, close a gate, sign.",
 )
 
 
@@ -176,6 +176,34 @@ def activate(
         json,
         lambda store, actor, now: store.calibration.activate(gate, run, by=actor, reason=reason, now=now),
     )
+
+
+@app.command()
+def reject(
+    gate: opt.GateArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    run: Annotated[
+        int | None,
+        typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run."),
+    ] = None,
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Reject what the gate's newest run proposes: it is proposed no more, and the threshold stays as it is.
+
+    The next run proposes anew, by what it finds. `streamer gate set GATE --recalibrate manual` ends runs by themselves.
+    """
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        rejected = store.calibration.reject(gate, run, by=actor, reason=reason, now=wiring.now())
+    if json:
+        print_json({"gate": gate, "run": rejected.run, "by": actor, "reason": reason})
+    else:
+        say(f"Run {rejected.run} is proposed no more; the threshold of {gate} stays as it is.")
 
 
 @app.command()

@@ -20,6 +20,10 @@ MONITOR = "monitor"
 """Who makes the policies that an alarm closes a gate with: no person may act under this name."""
 
 
+SIGNED_IN = "account:"
+"""Begins the name of a person who had signed in at the console. Commands refuse such names: what they record is a claim."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRevision:
     """Revision `revision` (from 1) of a gate. `seed` and `audit_salt` are drawn when the gate is created

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streamer.journal import DataGap, Lease, OutboxMessage, OutcomeKind, Partition, RecordedBatch, Slice
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyKeys
+    from streamer.store.accounts import Accounts
     from streamer.store.api_keys import ApiKeys
     from streamer.store.audit.chained_rows import ChainedRows
     from streamer.store.audit.verify import ChainFault
@@ -69,7 +70,7 @@ class Store:
     Attributes
     ----------
     gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, checkpoints, evidence,
-    alerts, monitoring, past, api_keys : the parts, by subject.
+    alerts, monitoring, past, api_keys, accounts : the parts, by subject.
     """
 
     def __init__(
@@ -115,6 +116,13 @@ class Store:
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
 
     # What no worker asks for is imported where it is asked for.
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """The people who use the console."""
+        from streamer.store.accounts import Accounts
+
+        return Accounts(self._database, clock=self._clock)
 
     @cached_property
     def api_keys(self) -> ApiKeys:

@@ -559,6 +559,8 @@ class Verifier:
             "audit_rates": ("id",),
             "api_keys": ("id",),
             "api_key_revocations": ("id",),
+            "accounts": ("name", "revision"),
+            "proposal_rejections": ("run",),
         }.get(kind)
         if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")

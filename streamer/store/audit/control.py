@@ -1,7 +1,7 @@
 """The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
 
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
-runs, encoders, data gaps, audit rates, API keys and their revocations, labels that came by a file and their signatures
+runs, encoders, data gaps, audit rates, API keys and their revocations, accounts, rejected proposals, labels that came by a file and their signatures
 are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
@@ -21,6 +21,7 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
+    accounts,
     api_key_revocations,
     api_keys,
     audit_rates,
@@ -38,6 +39,7 @@ from streamer.store.db.schema import (
     label_signatures,
     policies,
     policy_events,
+    proposal_rejections,
 )
 from streamer.store.db.schema.types import HASH_BYTES
 
@@ -59,6 +61,8 @@ SEALED_TABLES = (
     audit_rates,
     api_keys,
     api_key_revocations,
+    accounts,
+    proposal_rejections,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 
@@ -241,6 +245,9 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
     if table is gates:
         # Secret until it is revealed: anyone who knows it can predict which batches will be drawn.
         plain["audit_salt"] = salt_commitment(row["name"], row["audit_salt"])
+    if table is accounts and row["password"] is not None:
+        # Without its salt it cannot be guessed at, and bundles are given away.
+        plain["password"] = hashlib.sha256(row["password"].encode()).hexdigest()
     # In the form in which it is read back: a tuple becomes a list.
     read: dict[str, Any] = json.loads(canonical_json(plain))
     return read

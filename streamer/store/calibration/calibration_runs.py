@@ -34,6 +34,7 @@ from streamer.store.db.schema import (
     monitor_alarms,
     monitor_gates,
     policies,
+    proposal_rejections,
     responses,
     review_offers,
 )
@@ -241,7 +242,10 @@ class Calibrations:
         newest = sa.select(sa.func.max(runs.id)).where(runs.gate == gate).scalar_subquery()
         since = sa.select(sa.func.max(policies.c.valid_from)).where(policies.c.gate == gate).scalar_subquery()
         query = sa.select(runs.id, runs.held_until).where(
-            runs.id == newest, runs.held_until.is_not(None), runs.finished_at >= since
+            runs.id == newest,
+            runs.held_until.is_not(None),
+            runs.finished_at >= since,
+            runs.id.not_in(sa.select(proposal_rejections.c.run)),
         )
         with self._database.reading() as connection:
             row = connection.execute(query).one_or_none()
@@ -434,8 +438,19 @@ class Calibrations:
             )
         )
 
+    def reject(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Proposal:
+        """Record that what is proposed is not wanted; it is proposed no more, and waits for nothing. Returns it.
+
+        Raises `UsageError` when nothing is proposed, or `run` is not what is, or no reason is given.
+        """
+        return self._database.writing(
+            lambda connection: proposals.reject(
+                connection, gate, run, by=by, reason=reason, now=now, writer=self._writer
+            )
+        )
+
     def proposal(self, gate: str) -> Proposal | None:
-        """What the gate's newest run found, if it was not put in force; None if it was, or there is none."""
+        """What the gate's newest run found, if it was neither put in force nor rejected; None otherwise."""
         with self._database.reading() as connection:
             return proposals.newest(connection, gate)
 

@@ -10,7 +10,14 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut
 from streamer.gates.settings import calibrated_for_another
-from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions, policies
+from streamer.store.audit import control
+from streamer.store.db.schema import (
+    calibration_candidates,
+    calibration_runs,
+    gate_revisions,
+    policies,
+    proposal_rejections,
+)
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.alarm_closures import closures
 
@@ -69,7 +76,7 @@ class Proposal:
 
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:
-    """What the gate's newest run found, if it was not put in force; None if it was, or there is none."""
+    """What the gate's newest run found, if it was neither put in force nor rejected; None otherwise."""
     alarm = _alarm_closure(gate).scalar_subquery()
     in_force = (
         sa.select(sa.func.max(policies.c.calibration_run)).where(policies.c.gate == gate).scalar_subquery()
@@ -93,6 +100,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
             .where(
                 calibration_runs.c.id == last,
                 calibration_runs.c.id > sa.func.coalesce(in_force, 0),
+                calibration_runs.c.id.not_in(sa.select(proposal_rejections.c.run)),
                 calibration_runs.c.outcome.is_(None) | (calibration_runs.c.outcome != "unchanged"),
                 # Older runs did not read what made an alarm close the gate.
                 sa.func.coalesce(calibration_runs.c.since_version, 0) >= sa.func.coalesce(alarm, 0),
@@ -173,3 +181,31 @@ def activate(
         reason=reason,
         now=now,
     )
+
+
+def reject(
+    connection: sa.Connection,
+    gate: str,
+    run: int | None,
+    *,
+    by: str,
+    reason: str,
+    now: datetime,
+    writer: PolicyWriter,
+) -> Proposal:
+    """Record that somebody looked at what is proposed and does not want it; returns it."""
+    writer.lock_any(connection, gate)
+    proposal = newest(connection, gate)
+    if proposal is None:
+        raise UsageError(f"nothing is proposed for gate {gate!r}")
+    if run is not None and run != proposal.run:
+        raise UsageError(f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}")
+    if not reason.strip():
+        raise UsageError("say why the proposal is rejected")
+    connection.execute(
+        sa.insert(proposal_rejections).values(
+            run=proposal.run, rejected_at=now, rejected_by=by, reason=reason
+        )
+    )
+    control.append(connection, proposal_rejections, [(proposal.run,)], now=now)
+    return proposal

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from streamer.store.db.schema.accounts import accounts
 from streamer.store.db.schema.alerts import alert_acknowledgements, alerts
 from streamer.store.db.schema.api_keys import api_key_revocations, api_keys
 from streamer.store.db.schema.audit_rates import audit_rates
-from streamer.store.db.schema.calibration import calibration_candidates, calibration_inputs, calibration_runs
+from streamer.store.db.schema.calibration import (
+    calibration_candidates,
+    calibration_inputs,
+    calibration_runs,
+    proposal_rejections,
+)
 from streamer.store.db.schema.control import checkpoints, control_head, control_log
 from streamer.store.db.schema.decisions import batches, decisions, responses
 from streamer.store.db.schema.encoders import encoders
@@ -19,6 +25,7 @@ from streamer.store.db.schema.review import review_claims, review_offers
 from streamer.store.db.schema.types import metadata
 
 __all__ = [
+    "accounts",
     "alert_acknowledgements",
     "alerts",
     "api_key_revocations",
@@ -51,6 +58,7 @@ __all__ = [
     "policies",
     "policy_events",
     "progress",
+    "proposal_rejections",
     "responses",
     "review_claims",
     "review_offers",

@@ -125,3 +125,14 @@ sa.Index(
     postgresql_where=calibration_candidates.c.decides,
     sqlite_where=calibration_candidates.c.decides,
 )
+
+proposal_rejections = sa.Table(
+    "proposal_rejections",
+    metadata,
+    sa.Column("run", BIGINT, sa.ForeignKey("calibration_runs.id"), primary_key=True, autoincrement=False),
+    sa.Column("rejected_at", UtcDateTime, nullable=False),
+    sa.Column("rejected_by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sized_text("rejected_by", 200),
+    sized_text("reason", 2000),
+)

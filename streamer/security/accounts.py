@@ -1,0 +1,112 @@
+"""People of the console: their accounts, what each role may do, and passwords as they are kept. Pure but for drawing salts.
+
+A password has few random bits, so it is kept as scrypt's (RFC 7914) result, which takes 32 MiB and a noticeable moment to guess.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import unicodedata
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+Role = Literal["viewer", "labeller", "approver", "administrator"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+Deed = Literal["look", "read", "label", "approve", "administer"]
+"""`look`: gates, thresholds, alerts, proposals. `read`: decisions with their texts. `label`: give severities. `approve`: put
+proposals in force or reject them, close gates, acknowledge alerts. `administer`: people and their roles."""
+
+DEEDS: dict[Role, frozenset[Deed]] = {
+    "viewer": frozenset({"look", "read"}),
+    # Not the decisions: people label blind to what the gate made of an answer.
+    "labeller": frozenset({"look", "label"}),
+    "approver": frozenset({"look", "read", "approve"}),
+    "administrator": frozenset(get_args(Deed)),
+}
+"""What each role may do. A person with several roles may do what any of them may."""
+
+LEAST_CHARACTERS = 10
+MOST_CHARACTERS = 1_000
+_COST, _BLOCK, _PARALLEL = 2**15, 8, 1
+_SALT_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A person's account as it stands.
+
+    Attributes
+    ----------
+    revision : from 1; every change is another one, and ends the sessions that began before it.
+    roles : empty while the account is closed.
+    password : as `hidden` returns it; None while the account is closed.
+    created_at, created_by, reason : of this revision.
+    """
+
+    name: str
+    revision: int
+    roles: tuple[Role, ...]
+    password: str | None = field(repr=False)
+    created_at: datetime
+    created_by: str
+    reason: str
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody can use it."""
+        return not self.roles or self.password is None
+
+
+def may(roles: Sequence[Role], deed: Deed) -> bool:
+    """Whether somebody with these roles may do something."""
+    return any(deed in DEEDS[role] for role in roles)
+
+
+def hidden(password: str) -> str:
+    """Return what is kept of a password: ``scrypt$N$r$p$salt$hash``, with base64. Raises `UsageError` for a bad one."""
+    plain = unicodedata.normalize("NFC", password)
+    if not LEAST_CHARACTERS <= len(plain) <= MOST_CHARACTERS:
+        raise UsageError(f"a password has {LEAST_CHARACTERS} to {MOST_CHARACTERS} characters")
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return "$".join(
+        (
+            "scrypt", str(_COST), str(_BLOCK), str(_PARALLEL), base64.b64encode(salt).decode(),
+            base64.b64encode(_scrypt(plain, salt, _COST, _BLOCK, _PARALLEL)).decode(),
+        )
+    )  # fmt: skip
+
+
+def fits(password: str, kept: str | None) -> bool:
+    """Whether a password is the one that was kept. Takes as long where there is none (`kept` is None)."""
+    plain = unicodedata.normalize("NFC", password)[:MOST_CHARACTERS]
+    if kept is None:
+        _scrypt(plain, b"\x00" * _SALT_BYTES, _COST, _BLOCK, _PARALLEL)
+        return False
+    try:
+        _, cost, block, parallel, salt, result = kept.split("$")
+        found = _scrypt(plain, base64.b64decode(salt), int(cost), int(block), int(parallel))
+        return hmac.compare_digest(found, base64.b64decode(result))
+    except ValueError:
+        return False
+
+
+def _scrypt(plain: str, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
+    return hashlib.scrypt(
+        plain.encode("utf-8", "surrogatepass"),
+        salt=salt,
+        n=cost,
+        r=block,
+        p=parallel,
+        maxmem=256 * cost * block,
+        dklen=32,
+    )

@@ -1,0 +1,138 @@
+"""People of the console on record: each change is a revision, sealed in the control chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from streamer.errors import UsageError
+from streamer.gates import labeller_names
+from streamer.security.accounts import ROLES, Account, Role, hidden
+from streamer.store.audit import control
+from streamer.store.db.schema import accounts
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+
+_MOST_CHARACTERS = 150
+"""With what is put before it, it is still a name that a policy's record has room for."""
+
+
+class Accounts:
+    """The accounts of everybody who may use the console."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def add(
+        self, name: str, *, roles: Sequence[str], password: str, by: str, reason: str = "added"
+    ) -> Account:
+        """Make an account, or open a closed one again. Raises `UsageError` where there is an open one, or a value is bad."""
+        return self._next(
+            name, roles=_roles(roles), password=hidden(password), by=by, reason=reason, new=True
+        )
+
+    def set_roles(self, name: str, roles: Sequence[str], *, by: str, reason: str) -> Account:
+        """Give other roles to a person. Raises `UsageError` where there is no open account."""
+        return self._next(name, roles=_roles(roles), by=by, reason=reason)
+
+    def set_password(self, name: str, password: str, *, by: str, reason: str = "another password") -> Account:
+        """Give another password. Raises `UsageError` where there is no open account, or the password is bad."""
+        return self._next(name, password=hidden(password), by=by, reason=reason)
+
+    def close(self, name: str, *, by: str, reason: str) -> Account:
+        """Let a person in no more. Raises `UsageError` where there is no open account."""
+        return self._next(name, roles=(), by=by, reason=reason)
+
+    def get(self, name: str) -> Account | None:
+        """The account of this name as it stands; None where there never was one."""
+        with self._database.reading() as connection:
+            return _newest(connection, name)
+
+    def list(self) -> builtins.list[Account]:
+        """Every account as it stands, by name, closed ones too."""
+        newest = sa.select(accounts.c.name, sa.func.max(accounts.c.revision)).group_by(accounts.c.name)
+        query = sa.select(accounts).where(sa.tuple_(accounts.c.name, accounts.c.revision).in_(newest))
+        with self._database.reading() as connection:
+            return [_account(row) for row in connection.execute(query.order_by(accounts.c.name)).mappings()]
+
+    def any(self) -> bool:
+        """Whether there was ever an account: from then on people sign in."""
+        with self._database.reading() as connection:
+            return connection.execute(sa.select(accounts.c.name).limit(1)).first() is not None
+
+    def _next(
+        self,
+        name: str,
+        *,
+        by: str,
+        reason: str,
+        roles: tuple[Role, ...] | None = None,
+        password: str | None = None,
+        new: bool = False,
+    ) -> Account:
+        name = labeller_names.normalised(name)
+        if (wrong := labeller_names.fault(name)) is not None:
+            raise UsageError(f"the name {wrong}")
+        if len(name) > _MOST_CHARACTERS:
+            raise UsageError(f"the name has {len(name)} characters, at most {_MOST_CHARACTERS} are allowed")
+        now = self._clock()
+
+        def work(connection: sa.Connection) -> Account:
+            before = _newest(connection, name)
+            if new and before is not None and not before.closed:
+                raise UsageError(f"{name} has an account already")
+            if not new and (before is None or before.closed):
+                raise UsageError(f"{name} has no account; `streamer console user list` shows those there are")
+            changed = roles if roles is not None else () if before is None else before.roles
+            kept = password if password is not None else None if before is None else before.password
+            account = Account(
+                name=name,
+                revision=1 if before is None else before.revision + 1,
+                roles=changed,
+                password=kept if changed else None,
+                created_at=now,
+                created_by=by,
+                reason=reason,
+            )
+            connection.execute(sa.insert(accounts).values(**_row(account)))
+            control.append(connection, accounts, [(name, account.revision)], now=now)
+            return account
+
+        try:
+            return self._database.writing(work)
+        except exc.IntegrityError as error:
+            if "accounts" in str(error.orig) and ("pk_" in str(error.orig) or "UNIQUE" in str(error.orig)):
+                raise UsageError(f"the account of {name} was changed at this moment; try again") from None
+            raise
+
+
+def _roles(names: Sequence[str]) -> tuple[Role, ...]:
+    unknown = sorted(set(names) - set(ROLES))
+    if unknown or not names:
+        raise UsageError(
+            f"a role is one of {', '.join(ROLES)}" + (f", not {unknown[0]!r}" if unknown else "")
+        )
+    return tuple(role for role in ROLES if role in names)
+
+
+def _newest(connection: sa.Connection, name: str) -> Account | None:
+    query = sa.select(accounts).where(accounts.c.name == name).order_by(accounts.c.revision.desc()).limit(1)
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else _account(row)
+
+
+def _row(account: Account) -> Row:
+    return {name: getattr(account, name) for name in Account.__slots__}
+
+
+def _account(row: Row) -> Account:
+    return Account(**{name: row[name] for name in Account.__slots__})

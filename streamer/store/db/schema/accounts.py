@@ -1,0 +1,26 @@
+"""Accounts of people who use the console, as append-only revisions."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from streamer.store.db.schema.types import Names, UtcDateTime, check, metadata, sized_text
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("roles", Names, nullable=False, comment="as a JSON array; empty: the account is closed"),
+    sa.Column("password", sa.Text, comment="scrypt, with its salt; NULL: the account is closed"),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sized_text("name", 200),
+    check("revision", "revision >= 1"),
+    check("roles", "length(roles) BETWEEN 2 AND 200"),
+    sized_text("password", 1000),
+    check("closed", "(roles = '[]') = (password IS NULL)"),
+    sized_text("created_by", 200),
+    check("reason", "length(reason) <= 500"),
+)
