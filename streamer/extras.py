@@ -23,6 +23,7 @@ EXTRAS = {
     "worker": _SERVICE | _ENCODER,
     "demo": _SERVICE | _ENCODER | {"confluent_kafka", "starlette", "uvicorn"},
     "review": _SERVICE | {"starlette", "uvicorn"},
+    "console": _SERVICE | {"jinja2", "markupsafe", "starlette", "uvicorn"},
     "serve": _SERVICE | _ENCODER | {"starlette", "uvicorn"},
     "judge": {"openai"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,

@@ -59,6 +59,12 @@ _COMMANDS = {
     ),
     "Manage risk": (
         (
+            "console",
+            "console_app:app",
+            "console",
+            "Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser.",
+        ),
+        (
             "plan",
             "plan:plan",
             None,

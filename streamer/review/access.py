@@ -46,6 +46,10 @@ class Access:
         self._tokens[token] = name
         if once:
             self._once.add(token)
+            while len(self._once) > _MOST_SESSIONS:
+                oldest = next(known for known in self._tokens if known in self._once)
+                self._once.remove(oldest)
+                del self._tokens[oldest]
         return token
 
     def enter(self, token: str) -> tuple[str, Session] | None:
@@ -67,6 +71,12 @@ class Access:
         session = Session(secrets.token_urlsafe(_TOKEN_BYTES), name, named=name is not None)
         self._sessions[_digest(cookie)] = session
         return cookie, session
+
+    def end(self, name: str) -> None:
+        """End every session of a person, and the tokens for them that nobody used."""
+        self._tokens = {token: who for token, who in self._tokens.items() if who != name}
+        self._once &= self._tokens.keys()
+        self._sessions = {known: one for known, one in self._sessions.items() if one.name != name}
 
     def session(self, cookie: str, key: str) -> Session | None:
         """Return the session of a cookie and its key; None when either is wrong."""

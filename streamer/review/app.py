@@ -69,6 +69,7 @@ def review_app(
     port: int,
     clock: Callable[[], datetime],
     hold: timedelta = HOLD,
+    public: str | None = None,
 ) -> ASGIApp:
     """Make the page's application.
 
@@ -79,6 +80,7 @@ def review_app(
     listening, port : address that it is served on.
     clock : the present moment, with zone.
     hold : how long an answer stays with a person who does nothing.
+    public : the address by which a proxy in front is known; None: there is none.
     """
     desk = _Desk(store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold)
     cookie_name = f"streamer-review-{port}"
@@ -132,6 +134,7 @@ def review_app(
             },
         ),
         listening=listening,
+        public=public,
     )
 
 

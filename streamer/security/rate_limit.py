@@ -1,11 +1,25 @@
-"""How often a key may ask: one bucket of tokens for each. Pure; whoever asks passes the time."""
+"""How often somebody may ask: one bucket of tokens for each. Pure; whoever asks passes the time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from streamer.security.api_keys import ApiKey
+    from streamer.security.api_keys import Rate
+
+
+class Limited(Protocol):
+    """Whoever is limited: an API key, for example."""
+
+    @property
+    def id(self) -> str:
+        """Names its bucket."""
+        ...
+
+    @property
+    def rate(self) -> Rate | None:
+        """How often; None: as often as it wants."""
+        ...
 
 
 class RateLimits:
@@ -18,7 +32,7 @@ class RateLimits:
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, float]] = {}  # by key: the level, and when it was so high
 
-    def wait(self, key: ApiKey, *, now: float) -> float:
+    def wait(self, key: Limited, *, now: float) -> float:
         """Return 0 and count a request that may pass; otherwise the seconds until one may, and count nothing.
 
         `now` : seconds, from any start; a clock that goes back refills nothing.
@@ -32,3 +46,7 @@ class RateLimits:
             return (1 - level) / a_second
         self._buckets[key.id] = (level - 1, max(now, then))
         return 0.0
+
+    def forget(self, identity: str) -> None:
+        """Fill a bucket again."""
+        self._buckets.pop(identity, None)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from streamer.store.calibration.calibration_runs import Calibrations
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
     from streamer.store.db.leases import ProcessLease
+    from streamer.store.decision_search import DecisionSearch
     from streamer.store.labels.answers import Answers
     from streamer.store.labels.judgements import Judgements
     from streamer.store.labels.reviews import Reviews
@@ -70,7 +71,7 @@ class Store:
     Attributes
     ----------
     gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, checkpoints, evidence,
-    alerts, monitoring, past, api_keys, accounts : the parts, by subject.
+    alerts, monitoring, past, api_keys, accounts, decision_search : the parts, by subject.
     """
 
     def __init__(
@@ -123,6 +124,13 @@ class Store:
         from streamer.store.accounts import Accounts
 
         return Accounts(self._database, clock=self._clock)
+
+    @cached_property
+    def decision_search(self) -> DecisionSearch:
+        """Decisions that somebody looks for."""
+        from streamer.store.decision_search import DecisionSearch
+
+        return DecisionSearch(self._database)
 
     @cached_property
     def api_keys(self) -> ApiKeys:

@@ -48,6 +48,9 @@ class Guard:
         self._public = None if public is None else public.rstrip("/").lower()
         policy = HEADERS["content-security-policy"].format(forms="'self'" if forms else "'none'")
         self._headers = HEADERS | {"content-security-policy": policy}
+        if forms:
+            # Without a referrer browsers send forms with the origin `null`.
+            self._headers["referrer-policy"] = "same-origin"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -2,6 +2,7 @@
 
 from streamer.wiring.audit import checkpointer, compared_with_log, outside_checkpoints, rescorer, trusted_keys
 from streamer.wiring.configured_judge import judge
+from streamer.wiring.console import run_console
 from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
 from streamer.wiring.label_keys import key_block, label_keys
 from streamer.wiring.parts import (
@@ -49,6 +50,7 @@ __all__ = [
     "publisher",
     "recalibrate",
     "rescorer",
+    "run_console",
     "run_recalibrator",
     "run_review",
     "run_serving",

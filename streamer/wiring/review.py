@@ -75,7 +75,7 @@ def run_review(
             own = access.invite(people[0] if people else None, once=True)
 
             def gates() -> tuple[str, ...]:
-                return (gate,) if gate is not None else _for_people(store)
+                return (gate,) if gate is not None else for_people(store)
 
             shown = gates()
             refusals = tuple(
@@ -89,7 +89,7 @@ def run_review(
                 store.reviews,
                 access,
                 gates=gates,
-                recalibrating=_Due(store),
+                recalibrating=Due(store),
                 listening=host,
                 port=listening.getsockname()[1],
                 clock=now,
@@ -97,7 +97,7 @@ def run_review(
             serve(app, listening)
 
 
-class _Due:
+class Due:
     """What the next recalibrations wait for. Counted again every few seconds: each page asks with each answer."""
 
     def __init__(self, store: Store) -> None:
@@ -123,7 +123,8 @@ class _Due:
         return counted
 
 
-def _for_people(store: Store) -> tuple[str, ...]:
+def for_people(store: Store) -> tuple[str, ...]:
+    """Return the gates whose severities people give."""
     from streamer.labels.registry import by_programs
 
     return tuple(one.gate for one in store.gates.list() if one.settings.severity_kind not in by_programs())

@@ -86,7 +86,7 @@ class Trouble extends Error {
 async function ask(path, message = {}, wait = 20000) {
   let response, answer;
   try {
-    response = await fetch("/api/" + path, {
+    response = await fetch("api/" + path, {
       method: "POST",
       headers: { "content-type": "application/json", "x-review-key": key },
       body: JSON.stringify(message),
@@ -677,6 +677,12 @@ window.addEventListener("storage", (event) => {
   lock(""); // another tab came in, perhaps with somebody else at it
   resume();
 });
+if (location.pathname !== "/") {
+  // A part of the console, which gives the key.
+  $("console").hidden = $("locked-console").hidden = false;
+  $("locked-text").hidden = true;
+  $("locked").querySelector("h2").textContent = "Your session here has ended";
+}
 window.addEventListener("beforeunload", (event) => {
   if (waitingMarks().some(mine)) event.preventDefault();
 });

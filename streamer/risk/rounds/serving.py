@@ -149,6 +149,28 @@ def _standing(watch: GateWatch) -> Service:
     return service
 
 
+class Course:
+    """The budget period's figures over time: its decisions read once more from the record, in their order.
+
+    With the labels that are known when they are read, so what came too late for the verdict counts here.
+
+    Parameters
+    ----------
+    watch : where watching stood when this began; it has a sequence.
+    """
+
+    def __init__(self, watch: GateWatch) -> None:
+        assert watch.sequence is not None
+        self.read = watch.sequence.first - 1
+        self._serving = _Serving(Service(read=self.read), [watch.sequence], watch)
+
+    def go_on(self, page: Sequence[LoggedDecision], until: int) -> Stretch | None:
+        """Read decisions up to a number; returns what the period had come to then, None while the gate was not open yet."""
+        self._serving.read(_between(page, self.read, until))
+        self.read = until
+        return self._serving.result().period
+
+
 class _Row(NamedTuple):
     """One decision, or a run of them; `answers` of their shipped ones have a label."""
 

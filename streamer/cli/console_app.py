@@ -1,0 +1,255 @@
+"""`streamer console`: gates, decisions, proposals, alerts and labelling in a browser; and who may use it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamer.cli import options as opt
+from streamer.security.accounts import LEAST_CHARACTERS, ROLES
+
+if TYPE_CHECKING:
+    from streamer.security.accounts import Account
+    from streamer.wiring.console import OpenedConsole
+
+PORT = 8471
+"""Fixed, so that an open page finds the program again after a restart."""
+
+app = typer.Typer(
+    help="Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser."
+)
+users = typer.Typer(no_args_is_help=True, help="People who use the console: add, list and change them.")
+app.add_typer(users, name="user")
+
+_RoleOption = Annotated[
+    list[str],
+    typer.Option(
+        "--role", metavar="ROLE", help=f"What the person may do: {', '.join(ROLES)}; may be repeated."
+    ),
+]
+_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The person's name.")]
+_StdinOption = Annotated[
+    bool,
+    typer.Option("--password-stdin", help="Read the password from standard input instead of asking for it."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def console(
+    context: typer.Context,
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="Under which name whoever opens the printed link acts; default: your login name.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the console; 0: any free port.")
+    ] = PORT,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."
+        ),
+    ] = "127.0.0.1",
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            "--public-url",
+            metavar="URL",
+            help="Address by which people reach it through a proxy with TLS, like https://streamer.example.",
+        ),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser.
+
+    Until there are accounts it prints a link with a secret: anyone who has it can do everything. `streamer console user add`
+    makes accounts; from then on people sign in, and each does what their roles allow.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from streamer import wiring
+    from streamer.cli.console import log_lines, note
+    from streamer.cli.services import collected, end_on_sigterm
+    from streamer.settings.settings import load_settings
+    from streamer.telemetry.logs import configure_logging
+
+    settings = load_settings()
+    configure_logging(settings.logging.format, settings.logging.level)
+    log_lines(settings.logging.format == "json")
+    end_on_sigterm()
+
+    def announce(opened: "OpenedConsole") -> None:
+        _print(opened, json=json or collected())
+
+    try:
+        wiring.run_console(
+            settings, name=opt.who(as_, "--as"), host=host, port=port, public=public_url, announce=announce
+        )
+    except KeyboardInterrupt:
+        if not json:
+            note("Stopped.")
+
+
+@users.command("add")
+def add(
+    name: _NameArgument,
+    role: _RoleOption,
+    password_stdin: _StdinOption = False,
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Make an account, or open a closed one again. It asks for the password twice."""
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, say
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        first = not store.accounts.any()
+        account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=actor)
+    if json:
+        print_json(_account_json(account))
+        return
+    say(f"{account.name} may sign in at the console, as {', '.join(account.roles)}.")
+    if first:
+        note("From now on people sign in; links that were printed open nothing any more.")
+        if "administrator" not in account.roles:
+            note("Nobody is an administrator yet: `streamer console user add NAME --role administrator`.")
+
+
+@users.command("list")
+def list_(json: opt.JsonOption = False) -> None:
+    """List everybody who has or had an account."""
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, print_table
+    from streamer.settings.settings import load_settings
+    from streamer.wording.numbers import when
+
+    with wiring.open_store(load_settings()) as store:
+        found = store.accounts.list()
+    if json:
+        for account in found:
+            print_json(_account_json(account))
+        return
+    if not found:
+        note("There is no account yet; `streamer console user add NAME --role administrator` makes one.")
+        return
+    print_table(
+        ["name", "roles", "since", "by", "why"],
+        [
+            [one.name, "closed" if one.closed else ", ".join(one.roles), when(one.created_at), one.created_by, one.reason]
+            for one in found
+        ],
+    )  # fmt: skip
+
+
+@users.command("roles")
+def roles(
+    name: _NameArgument,
+    role: _RoleOption,
+    reason: opt.ReasonOption = "other roles",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Give other roles to a person, who then signs in again."""
+    from streamer import wiring
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        account = store.accounts.set_roles(name, role, by=actor, reason=reason)
+    _say_account(account, json)
+
+
+@users.command("password")
+def password(
+    name: _NameArgument,
+    password_stdin: _StdinOption = False,
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Give a person another password. Their sessions end."""
+    from streamer import wiring
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        account = store.accounts.set_password(name, _password(password_stdin), by=actor)
+    _say_account(account, json)
+
+
+@users.command("close")
+def close(
+    name: _NameArgument,
+    reason: opt.ReasonOption = "closed",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Close an account: the person's sessions end, and they cannot sign in any more."""
+    from streamer import wiring
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        account = store.accounts.close(name, by=actor, reason=reason)
+    _say_account(account, json)
+
+
+def _password(stdin: bool) -> str:
+    """Ask for a password twice, or read its line. It is never an argument, which others of this machine could read."""
+    import sys
+
+    if stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    found: str = typer.prompt(
+        f"Password ({LEAST_CHARACTERS} characters or more)",
+        hide_input=True,
+        confirmation_prompt=True,
+        err=True,
+    )
+    return found
+
+
+def _say_account(account: "Account", json: bool) -> None:
+    from streamer.cli.console import print_json, say
+
+    if json:
+        print_json(_account_json(account))
+    elif account.closed:
+        say(f"{account.name} cannot sign in any more.")
+    else:
+        say(f"{account.name} is {', '.join(account.roles)}, and signs in again.")
+
+
+def _account_json(account: "Account") -> dict[str, object]:
+    return {
+        "name": account.name,
+        "roles": account.roles,
+        "revision": account.revision,
+        "at": account.created_at,
+        "by": account.created_by,
+        "reason": account.reason,
+    }
+
+
+def _print(opened: "OpenedConsole", *, json: bool) -> None:
+    import sys
+
+    from streamer.cli.console import note, print_json, say
+
+    if json:
+        print_json({"url": opened.url, "link": opened.link})
+        sys.stdout.flush()
+        return
+    say(opened.link or opened.url)
+    sys.stdout.flush()
+    if opened.link is None:
+        note("People sign in with their accounts; press Ctrl-C to stop.")
+    else:
+        note(
+            "Anyone with this link can do everything, until there are accounts (streamer console user add); press Ctrl-C to "
+            "stop."
+        )

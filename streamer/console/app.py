@@ -1,0 +1,557 @@
+"""The console's server: pages for whoever is in, and what they may do."""
+
+from __future__ import annotations
+
+import hmac
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import parse_qsl, quote
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+
+from streamer.console.doors import TooMany
+from streamer.console.pages import NotThere, Pages
+from streamer.console.render import environment
+from streamer.errors import StreamerError, Unavailable, Unreadable, UsageError
+from streamer.security.accounts import ROLES
+from streamer.web.guard import Guard
+from streamer.web.look import CHARTS, COLOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from streamer.console.doors import Doors, Session
+    from streamer.review.access import Access
+    from streamer.security.accounts import Deed
+    from streamer.signing.policies import PolicyKeys
+    from streamer.store import Store
+
+MOST_BYTES: Final = 65_536
+"""Of a form."""
+
+_STATIC: Final = {
+    "/console.js": ("console.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+_TITLES: Final = {
+    400: "That was not understood",
+    403: "You may not do this",
+    404: "There is no such page",
+    409: "It was not done",
+    429: "Too many attempts",
+    503: "The database does not answer",
+}
+
+
+class Refused(StreamerError):
+    """An answer other than a page: its status, and a sentence for people."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class Act(Protocol):
+    """What a form does. Returns where the browser goes next; may leave a word in `session.notice`."""
+
+    def __call__(self, session: Session, form: Mapping[str, str]) -> str: ...
+
+
+def console_app(
+    store: Store,
+    doors: Doors,
+    access: Access,
+    *,
+    review: ASGIApp,
+    keys: PolicyKeys,
+    announce: Callable[[], None],
+    listening: str,
+    port: int,
+    clock: Callable[[], datetime],
+    public: str | None = None,
+) -> ASGIApp:
+    """Make the console's application.
+
+    Parameters
+    ----------
+    access : who may use the review page; people who may label get a token for it.
+    review : the review page, which is put below ``/label/``.
+    keys : whose signatures of policies are trusted.
+    announce : has a new policy announced to the workers, if that can be done from here.
+    listening, port : address that it is served on.
+    public : the address by which a proxy in front is known; None: there is none.
+    """
+    site = _Site(store, doors, access, keys=keys, announce=announce, clock=clock, port=port, public=public)
+    page, act = site.page, site.act
+    pages = site.pages
+    routes = [
+        *(Route(path, _file(*what), methods=["GET"]) for path, what in _STATIC.items()),
+        Route("/console.css", _styles(), methods=["GET"]),
+        Route("/login", site.login, methods=["GET", "POST"]),
+        Route("/enter", site.enter, methods=["GET", "POST"]),
+        Route("/leave", site.leave, methods=["POST"]),
+        Route("/", page("look", "gates.html", pages.gates)),
+        Route("/gate/{gate}", site.one_gate()),
+        Route("/decisions", page("read", "decisions.html", pages.decisions)),
+        Route("/decision", page("read", "decision.html", pages.decision)),
+        Route("/decision.json", site.record()),
+        Route("/proposals", page("look", "proposals.html", pages.proposals)),
+        Route("/alerts", page("look", "alerts.html", pages.alerts)),
+        Route("/people", page("administer", "people.html", pages.people)),
+        Route("/you", page("look", "you.html", lambda _query: {})),
+        Route("/label", site.label, methods=["GET"]),
+        Mount("/label", _LabellersOnly(review, site)),
+        Route("/proposals/approve", act("approve", site.approve), methods=["POST"]),
+        Route("/proposals/reject", act("approve", site.reject), methods=["POST"]),
+        Route("/gates/close", act("approve", site.close), methods=["POST"]),
+        Route("/alerts/acknowledge", act("approve", site.acknowledge), methods=["POST"]),
+        Route("/people/add", act("administer", site.add_person), methods=["POST"]),
+        Route("/people/roles", act("administer", site.change_roles), methods=["POST"]),
+        Route("/people/password", act("administer", site.set_password), methods=["POST"]),
+        Route("/people/close", act("administer", site.close_account), methods=["POST"]),
+        Route("/you/password", act("look", site.own_password), methods=["POST"]),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            Refused: site.refused,
+            NotThere: site.refused,
+            UsageError: site.refused,
+            Unreadable: site.refused,
+            Unavailable: site.refused,
+            TooMany: site.refused,
+            HTTPException: site.refused,
+        },
+    )
+    return Guard(app, listening=listening, forms=True, public=public)
+
+
+class _Site:
+    """The handlers of one console."""
+
+    def __init__(
+        self,
+        store: Store,
+        doors: Doors,
+        access: Access,
+        *,
+        keys: PolicyKeys,
+        announce: Callable[[], None],
+        clock: Callable[[], datetime],
+        port: int,
+        public: str | None,
+    ) -> None:
+        self.pages = Pages(store, keys=keys, clock=clock)
+        self._store = store
+        self._doors = doors
+        self._access = access
+        self._announce = announce
+        self._clock = clock
+        self._templates = environment()
+        self._cookie = f"streamer-console-{port}"
+        self._secure = public is not None and public.startswith("https://")
+
+    # -- who asks -------------------------------------------------------------------------------------------
+
+    async def session(self, request: Request) -> Session | None:
+        """The session of a request; None where there is none."""
+        cookie = request.cookies.get(self._cookie, "")
+        return await run_in_threadpool(self._doors.session, cookie) if cookie else None
+
+    def page(
+        self, deed: Deed, template: str, gather: Callable[[Mapping[str, str]], dict[str, Any]]
+    ) -> Callable[[Request], Any]:
+        """Return the handler of a page for people who may do `deed`."""
+
+        async def answer(request: Request) -> Response:
+            session = await self.session(request)
+            if session is None:
+                return await self._to_the_door(request)
+            _require(session, deed)
+            query = dict(request.query_params)
+            return await run_in_threadpool(self._page, request, session, template, lambda: gather(query))
+
+        return answer
+
+    def act(self, deed: Deed, work: Act) -> Callable[[Request], Any]:
+        """Return the handler of a form for people who may do `deed`."""
+
+        async def answer(request: Request) -> Response:
+            form = await _form(request)
+            session = await self._sender(request, form)
+            _require(session, deed)
+            return _go(await run_in_threadpool(work, session, form))
+
+        return answer
+
+    async def _sender(self, request: Request, form: Mapping[str, str]) -> Session:
+        session = await self.session(request)
+        if session is None:
+            raise Refused(403, "your session has ended; sign in and do it again")
+        if not hmac.compare_digest(form.get("key", "").encode(), session.key.encode()):
+            raise Refused(403, "this form is not of your session; open the page again and repeat it")
+        return session
+
+    def one_gate(self) -> Callable[[Request], Any]:
+        """Return the handler of a gate's page."""
+
+        async def answer(request: Request) -> Response:
+            name = request.path_params["gate"]
+            inner = self.page("look", "gate.html", lambda query: self._gate(name, query))
+            return await inner(request)  # type: ignore[no-any-return]
+
+        return answer
+
+    def _gate(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            self._store.gates.get(name)
+        except UsageError as error:
+            raise NotThere(str(error)) from None
+        return self.pages.gate(name, query)
+
+    def record(self) -> Callable[[Request], Any]:
+        """Return the handler of a decision's record as JSON."""
+
+        async def answer(request: Request) -> Response:
+            session = await self.session(request)
+            if session is None:
+                return await self._to_the_door(request)
+            _require(session, "read")
+            found = await run_in_threadpool(self.pages.record_of, dict(request.query_params))
+            return Response(
+                msgspec.json.format(msgspec.json.encode(found)),
+                media_type="application/json",
+                headers={"content-disposition": 'attachment; filename="decision.json"'},
+            )
+
+        return answer
+
+    # -- the doors ------------------------------------------------------------------------------------------
+
+    async def login(self, request: Request) -> Response:
+        """Show the form, or let somebody in."""
+        if request.method == "GET":
+            return await run_in_threadpool(
+                self._login_page, request, "", _inside(request.query_params.get("next", ""))
+            )
+        form = await _form(request)
+        name, password = form.get("name", ""), form.get("password", "")
+        cookie = await run_in_threadpool(self._doors.sign_in, name, password)
+        if cookie is None:
+            wrong = "Name and password do not fit, or the account is closed."
+            return await run_in_threadpool(
+                self._login_page, request, wrong, _inside(form.get("next", "")), 403
+            )
+        return self._let_in(cookie, _inside(form.get("next", "")))
+
+    async def enter(self, request: Request) -> Response:
+        """Exchange the token of a printed link; a page with a script takes it out of the address."""
+        if request.method == "GET":
+            return self._html(request, None, "enter.html", {})
+        form = await _form(request)
+        cookie = await run_in_threadpool(self._doors.enter, form.get("token", ""))
+        if cookie is None:
+            raise Refused(
+                403,
+                "this link is not, or no longer, the one that was printed; once there are accounts, sign in",
+            )
+        return self._let_in(cookie, "/")
+
+    async def leave(self, request: Request) -> Response:
+        """End the session, on the review page too."""
+        form = await _form(request)
+        session = await self._sender(request, form)
+        self._doors.leave(request.cookies.get(self._cookie, ""))
+        self._access.end(session.name)
+        answer = _go("/login")
+        answer.delete_cookie(self._cookie, path="/")
+        return answer
+
+    async def label(self, request: Request) -> Response:
+        """Lead somebody who may label to the review page, under their name."""
+        session = await self.session(request)
+        if session is None:
+            return await self._to_the_door(request)
+        _require(session, "label")
+        # In the fragment, which no server and no log ever sees.
+        return _go(f"/label/#{self._access.invite(session.name, once=True)}")
+
+    async def _to_the_door(self, request: Request) -> Response:
+        if "x-refresh" in request.headers:
+            return Response(status_code=401)
+        where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return _go("/login" + (f"?next={quote(where, safe='')}" if where != "/" else ""))
+
+    def _let_in(self, cookie: str, where: str) -> Response:
+        answer = _go(where)
+        # Lax, so that a link in a message leads to its page; forms have the session's key beside it.
+        answer.set_cookie(self._cookie, cookie, path="/", httponly=True, samesite="lax", secure=self._secure)
+        return answer
+
+    # -- what forms do --------------------------------------------------------------------------------------
+
+    def approve(self, session: Session, form: Mapping[str, str]) -> str:
+        """Put a proposal in force."""
+        gate, run = form.get("gate", ""), _run(form)
+        reason = form.get("reason", "").strip() or "approved"
+        policy = self._store.calibration.activate(
+            gate, run, by=session.actor, reason=_short(reason), now=self._clock()
+        )
+        self._announce()
+        session.notice = f"Run {run} is in force at gate {gate}, as policy {policy.version}."
+        return "/proposals"
+
+    def reject(self, session: Session, form: Mapping[str, str]) -> str:
+        """Reject a proposal."""
+        gate, run = form.get("gate", ""), _run(form)
+        self._store.calibration.reject(gate, run, by=session.actor, reason=_reason(form), now=self._clock())
+        session.notice = f"Run {run} is proposed no more; the threshold of {gate} stays as it is."
+        return "/proposals"
+
+    def close(self, session: Session, form: Mapping[str, str]) -> str:
+        """Close a gate."""
+        gate = form.get("gate", "")
+        policy = self._store.policies.close(gate, by=session.actor, reason=_reason(form), now=self._clock())
+        self._announce()
+        session.notice = f"Gate {gate} is closed by policy {policy.version}: it ships nothing from now on."
+        return f"/gate/{quote(gate, safe='')}"
+
+    def acknowledge(self, session: Session, form: Mapping[str, str]) -> str:
+        """Acknowledge an alert."""
+        raised = self._store.alerts.acknowledge(form.get("alert", ""), by=session.actor, reason=_reason(form))
+        session.notice = f"Acknowledged: {raised.alert.message}"
+        return "/alerts"
+
+    def add_person(self, session: Session, form: Mapping[str, str]) -> str:
+        """Make an account."""
+        made = self._store.accounts.add(
+            form.get("name", ""), roles=_roles(form), password=_password(form), by=session.actor
+        )
+        session.notice = f"{made.name} may sign in now, as {', '.join(made.roles)}."
+        return "/people"
+
+    def change_roles(self, session: Session, form: Mapping[str, str]) -> str:
+        """Give somebody other roles."""
+        self._keep_an_administrator(session, form.get("name", ""), "administrator" in _roles(form))
+        made = self._store.accounts.set_roles(
+            form.get("name", ""), _roles(form), by=session.actor, reason="other roles"
+        )
+        self._access.end(made.name)
+        session.notice = f"{made.name} is {', '.join(made.roles)} from now on, and signs in again."
+        return "/people"
+
+    def set_password(self, session: Session, form: Mapping[str, str]) -> str:
+        """Give somebody another password."""
+        made = self._store.accounts.set_password(form.get("name", ""), _password(form), by=session.actor)
+        self._access.end(made.name)
+        session.notice = f"{made.name} has another password, and signs in again."
+        return "/people"
+
+    def close_account(self, session: Session, form: Mapping[str, str]) -> str:
+        """Let somebody in no more."""
+        self._keep_an_administrator(session, form.get("name", ""), stays=False)
+        made = self._store.accounts.close(form.get("name", ""), by=session.actor, reason="closed")
+        self._access.end(made.name)
+        session.notice = f"{made.name} cannot sign in any more."
+        return "/people"
+
+    def own_password(self, session: Session, form: Mapping[str, str]) -> str:
+        """Change one's own password, given the present one."""
+        if session.account is None:
+            raise Refused(409, "you came by a link and have no password")
+        if not self._doors.sign_in_again(session.name, form.get("present", "")):
+            raise Refused(403, "that is not your present password")
+        self._store.accounts.set_password(
+            session.name, _password(form), by=session.actor, reason="own password"
+        )
+        self._access.end(session.name)
+        return "/login"
+
+    def _keep_an_administrator(self, session: Session, name: str, stays: bool) -> None:
+        if stays:
+            return
+        others = [
+            one.name
+            for one in self._store.accounts.list()
+            if not one.closed and "administrator" in one.roles and one.name != name
+        ]
+        if not others and session.account is not None:
+            raise Refused(409, f"{name} is the last administrator: make another one first")
+
+    # -- answers --------------------------------------------------------------------------------------------
+
+    def _page(
+        self, request: Request, session: Session, template: str, gather: Callable[[], dict[str, Any]]
+    ) -> Response:
+        values = gather()
+        return self._html(request, session, template, values | {"counts": self.pages.counts()})
+
+    def _login_page(self, request: Request, wrong: str, where: str, status: int = 200) -> Response:
+        values = {"wrong": wrong, "next": where, "accounts": self._store.accounts.any()}
+        return self._html(request, None, "login.html", values, status)
+
+    def _html(
+        self,
+        request: Request,
+        session: Session | None,
+        template: str,
+        values: dict[str, Any],
+        status: int = 200,
+    ) -> Response:
+        notice = ""
+        if session is not None and "x-refresh" not in request.headers:
+            notice, session.notice = session.notice, ""
+        written = self._templates.get_template(template).render(
+            session=session,
+            notice=notice,
+            here=request.url.path,
+            now=self._clock(),
+            all_roles=ROLES,
+            **{"counts": {"proposals": 0, "alerts": 0}} | values,
+        )
+        return Response(written, status, media_type="text/html; charset=utf-8")
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Say what was not done, and why."""
+        status, detail = _status(error)
+        try:
+            session = await self.session(request)
+        except Unavailable:
+            session = None
+        values = {"title": _TITLES.get(status, "It was not done"), "detail": detail[:1].upper() + detail[1:]}
+        return self._html(request, session, "refused.html", values, status)
+
+
+class _LabellersOnly:
+    """The review page, for whoever may label."""
+
+    def __init__(self, review: ASGIApp, site: _Site) -> None:
+        self._review = review
+        self._site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.requests import Request
+
+        if scope["type"] != "http":
+            return
+        session = await self._site.session(Request(scope))
+        if session is None or not session.may("label"):
+            code = "no_session" if session is None else "not_allowed"
+            status = 401 if session is None else 403
+            body = msgspec.json.encode(
+                {"error": code, "detail": "sign in at the console as somebody who may label"}
+            )
+            await Response(body, status, media_type="application/json")(scope, receive, send)
+            return
+        await self._review(scope, receive, send)
+
+
+def _require(session: Session, deed: Deed) -> None:
+    if not session.may(deed):
+        raise Refused(
+            403,
+            f"your roles ({', '.join(session.roles)}) do not allow this; an administrator can change them",
+        )
+
+
+def _status(error: Exception) -> tuple[int, str]:
+    if isinstance(error, HTTPException):
+        return error.status_code, "nothing is at this address" if error.status_code == 404 else error.detail
+    if isinstance(error, Refused):
+        return error.status, str(error)
+    if isinstance(error, TooMany):
+        return 429, str(error)
+    if isinstance(error, NotThere):
+        return 404, str(error)
+    if isinstance(error, Unavailable):
+        return 503, "nothing was changed; this page works again as soon as the database answers"
+    return (409 if isinstance(error, UsageError) else 400), str(error)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a form; of a field that is there several times its values, separated by line feeds."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refused(400, "what the pages send are forms")
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise Refused(400, f"a form has at most {MOST_BYTES} bytes")
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError:
+        raise Refused(400, "this form cannot be read") from None
+    form: dict[str, str] = {}
+    for name, value in pairs:
+        form[name] = f"{form[name]}\n{value}" if name in form else value
+    return form
+
+
+def _go(where: str) -> Response:
+    return RedirectResponse(where, 303)
+
+
+def _inside(where: str) -> str:
+    """Return an address of ours that somebody wanted before they signed in; the first page for any other."""
+    plain = where.startswith("/") and not where.startswith(("//", "/\\")) and where.isprintable()
+    return where if plain and "\\" not in where else "/"
+
+
+def _run(form: Mapping[str, str]) -> int:
+    text = form.get("run", "")
+    if not text.isdecimal() or len(text) > 15:
+        raise Refused(400, "the form names no run")
+    return int(text)
+
+
+def _reason(form: Mapping[str, str]) -> str:
+    reason = form.get("reason", "").strip()
+    if not reason:
+        raise Refused(409, "say why: it goes on record")
+    return _short(reason)
+
+
+def _short(reason: str) -> str:
+    if len(reason) > 500:
+        raise Refused(409, f"the reason has {len(reason)} characters, at most 500 are allowed")
+    return " ".join(reason.split())
+
+
+def _roles(form: Mapping[str, str]) -> list[str]:
+    return [role for role in form.get("role", "").split("\n") if role]
+
+
+def _password(form: Mapping[str, str]) -> str:
+    if form.get("password", "") != form.get("again", ""):
+        raise Refused(409, "the two passwords differ")
+    return form.get("password", "")
+
+
+def _file(name: str, media_type: str) -> Callable[[Request], Any]:
+    content = files("streamer.console").joinpath("static", name).read_bytes()
+
+    async def answer(_request: Request) -> Response:
+        return Response(content, media_type=media_type)
+
+    return answer
+
+
+def _styles() -> Callable[[Request], Any]:
+    own = files("streamer.console").joinpath("static", "console.css").read_text("utf-8")
+    content = (COLOURS + CHARTS + own).encode()
+
+    async def answer(_request: Request) -> Response:
+        return Response(content, media_type="text/css; charset=utf-8")
+
+    return answer

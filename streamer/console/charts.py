@@ -1,0 +1,184 @@
+"""The console's pictures: thresholds and risk over time, and one interval against its budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from html import escape
+from typing import TYPE_CHECKING
+
+from streamer.calibration.threshold import THRESHOLD_STATES
+from streamer.web.plot import Plot, ceiling, percent_ticks
+from streamer.wording.numbers import percent, when
+from streamer.wording.policies import threshold_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.calibration.specification import Risk
+    from streamer.gates.policy import Policy
+    from streamer.risk.states import RiskInterval
+
+MOST_VERSIONS = 60
+"""So many policies, the newest, are in the picture."""
+
+_TOP = 1.1
+"""Where a closed gate is drawn: above every score."""
+
+_STEPS = [
+    timedelta(**{unit: number})
+    for unit, numbers in (
+        ("seconds", (1, 5, 15, 30)), ("minutes", (1, 2, 5, 10, 15, 30)), ("hours", (1, 2, 3, 6, 12)),
+        ("days", (1, 2, 5, 7, 14, 30, 61, 91, 182, 365, 730, 1826)),
+    )
+    for number in numbers
+]  # fmt: skip
+
+assert set(THRESHOLD_STATES) == {"closed", "cut", "open"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the budget period had come to at some moment: served of its prompts, and the promised risk."""
+
+    at: datetime
+    share_served: float
+    risk: RiskInterval
+
+
+def thresholds_chart(policies: Sequence[Policy], *, now: datetime) -> str:
+    """Draw the thresholds of a gate over time, a dot for each policy; `policies` in their order, at least one."""
+    shown = policies[-MOST_VERSIONS:]
+    start = shown[0].valid_from.timestamp()
+    end = max(now.timestamp(), shown[-1].valid_from.timestamp(), start + 60)
+    newest = shown[-1]
+    plot = Plot(
+        "The threshold over time",
+        f"{len(shown)} policies since {when(shown[0].valid_from)}. Version {newest.version} is in force since "
+        f"{when(newest.valid_from)}: {threshold_text(newest)}.",
+        _dates(start, end),
+        0.0,
+        _TOP,
+        left=start,
+        right=end,
+        height=280,
+    )
+    plot.frame(
+        [*((share / 4, f"{share / 4:g}") for share in range(5)), (_TOP, "closed")], _moments(start, end)
+    )
+    starts = [one.valid_from.timestamp() for one in shown]
+    plot.steps(starts, [_level(one) for one in shown], "ship")
+    for at, one in zip(starts, shown, strict=True):
+        plot.dot(at, _level(one), "ship")
+    last = 0.0
+    for at, one in zip(starts, shown, strict=True):
+        x = plot.x(at)
+        if x - last > 34 or one is newest:  # numbers that would overlap are left out; the table has them all
+            plot.text(x, plot.y(_level(one)) - 9, str(one.version), anchor="middle", css="note strong")
+            last = x
+    return plot.svg()
+
+
+def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
+    """Draw how the promised risk came to be known, between bounds, against its budget; at least one moment."""
+    at = [one.at.timestamp() for one in course]
+    if len(at) == 1:
+        course, at = [*course, *course], [at[0] - 60, at[0]]
+    newest = course[-1]
+    name = "error rate among shipped answers" if risk == "selective" else "exposure"
+    estimate = "not known" if newest.risk.estimate is None else percent(newest.risk.estimate)
+    # The first intervals are wide, and would leave no room for what is known by now.
+    most = max(budget * 2, newest.risk.upper * 1.6)
+    plot = Plot(
+        f"{name[:1].upper()}{name[1:]} over time",
+        f"At the end it is {estimate}, between {percent(newest.risk.lower)} and {percent(newest.risk.upper)}, against a "
+        f"budget of {percent(budget)}.",
+        _dates(at[0], at[-1]),
+        0.0,
+        max(ceiling(most), budget * 1.5) if most < 1 else 1.0,
+        left=at[0],
+        right=max(at[-1], at[0] + 60),
+        height=280,
+    )
+    plot.frame(_share_ticks(plot.high), _moments(plot.left, plot.right))
+    css = "selective" if risk == "selective" else "exposure"
+    plot.band(at, [one.risk.lower for one in course], [one.risk.upper for one in course], css)
+    known = [
+        (x, one.risk.estimate) for x, one in zip(at, course, strict=True) if one.risk.estimate is not None
+    ]
+    if known:
+        plot.curve([x for x, _ in known], [y for _, y in known], css)
+        plot.dot(*known[-1], css)
+    plot.level(budget, f"budget {percent(budget)}")
+    start = at[0]
+    for i, one in enumerate(course):
+        # From the moment before to this one; what is alike is one piece.
+        if i + 1 == len(course) or _stands(course[i + 1].risk, budget) != _stands(one.risk, budget):
+            plot.stripe(start, at[i], _stands(one.risk, budget))
+            start = at[i]
+    return plot.svg()
+
+
+def interval_bar(interval: RiskInterval, budget: float) -> str:
+    """Draw an interval on a line from 0 to twice the budget, with the budget in its middle; what is beyond is cut."""
+    width, height, most = 400, 30, 2 * budget
+
+    def x(value: float) -> float:
+        return 4 + min(value / most, 1.0) * (width - 8)
+
+    known = f"between {percent(interval.lower)} and {percent(interval.upper)}, budget {percent(budget)}"
+    words = escape(f"{'not known' if interval.estimate is None else percent(interval.estimate)}, {known}")
+    parts = [
+        f'<line class="grid" x1="4" x2="{width - 4}" y1="15" y2="15"/>',
+        f'<rect class="reach {_stands(interval, budget)}" x="{x(interval.lower):.1f}" y="9" height="12" '
+        f'width="{max(x(interval.upper) - x(interval.lower), 2):.1f}" rx="3"/>',
+        f'<line class="budget" x1="{x(budget):.1f}" x2="{x(budget):.1f}" y1="1" y2="29"/>',
+    ]
+    if interval.estimate is not None:
+        parts.append(f'<circle class="dot here" cx="{x(interval.estimate):.1f}" cy="15" r="5"/>')
+    return (
+        f'<svg class="interval" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
+        f'xmlns="http://www.w3.org/2000/svg"><title>{words}</title>{"".join(parts)}</svg>'
+    )
+
+
+def _stands(interval: RiskInterval, budget: float) -> str:
+    return "broken" if interval.lower > budget else "kept" if interval.upper < budget else "unsure"
+
+
+def _level(policy: Policy) -> float:
+    if policy.state == "open":
+        return 0.0
+    if policy.state == "closed" or policy.threshold is None:
+        return _TOP
+    return min(max(policy.threshold, 0.0), 1.0)
+
+
+def _share_ticks(high: float) -> list[tuple[float, str]]:
+    if high > 0.1:
+        return percent_ticks(high)
+    step = 10 ** math.floor(math.log10(high))
+    step *= next(factor for factor in (0.2, 0.5, 1.0, 2.0, 5.0) if high / (step * factor) <= 6)
+    return [(i * step, percent(i * step)) for i in range(int(high / step + 1e-9) + 1)]
+
+
+def _moments(start: float, end: float) -> list[tuple[float, str]]:
+    """Five or so round moments in UTC between two, with as much of the date as tells them apart."""
+    length = timedelta(seconds=end - start)
+    step = next((one for one in _STEPS if length <= 6 * one), _STEPS[-1]).total_seconds()
+    form = "%Y-%m-%d" if step >= 86_400 else "%m-%d %H:%M" if length.total_seconds() > 43_200 else "%H:%M"
+    if step < 60:
+        form = "%H:%M:%S"
+    first = math.ceil(start / step) * step
+    found: list[tuple[float, str]] = []
+    while first <= end and len(found) < 8:
+        found.append((first, datetime.fromtimestamp(first, UTC).strftime(form)))
+        first += step
+    return found
+
+
+def _dates(start: float, end: float) -> str:
+    """Say which days the hours along an axis are of."""
+    first, last = (f"{datetime.fromtimestamp(one, UTC):%Y-%m-%d}" for one in (start, end))
+    return f"{first} (UTC)" if first == last else f"{first} to {last} (UTC)"

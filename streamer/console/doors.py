@@ -1,0 +1,183 @@
+"""Who is in: people who signed in with a password, or, before there are accounts, who came by the printed link."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streamer.errors import StreamerError
+from streamer.gates import labeller_names
+from streamer.gates.policy import SIGNED_IN
+from streamer.security.accounts import MOST_CHARACTERS, fits, may
+from streamer.security.api_keys import Rate
+from streamer.security.rate_limit import RateLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamer.security.accounts import Account, Deed, Role
+    from streamer.store.accounts import Accounts
+
+IDLE_SECONDS: Final = 8 * 3600.0
+"""A session that nobody uses ends after so long."""
+
+LONGEST_SECONDS: Final = 24 * 3600.0
+"""No session lasts longer."""
+
+OF_ONE_NAME: Final = Rate(5, 3600)
+"""How many wrong passwords a name may get: five at once, and then one every twelve minutes."""
+
+OF_ALL: Final = Rate(30, 60)
+"""How many passwords are looked at together: each costs 32 MiB and a moment."""
+
+_MOST_SESSIONS: Final = 1_000
+_TOKEN_BYTES: Final = 32
+_BUCKETS: Final = 4_096
+
+
+class TooMany(StreamerError):
+    """Passwords were tried too often; `seconds` until the next may be."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"too many attempts; try again in {max(1, round(seconds / 60))} minutes")
+        self.seconds = seconds
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """Somebody who is in.
+
+    Attributes
+    ----------
+    roles : what they may do; of whoever came by a link, everything.
+    account : the revision of their account; None: they came by a link, and their name is what they say.
+    key : a secret that every form has, beside the cookie that browsers send by themselves.
+    notice : what the next page tells them.
+    """
+
+    name: str
+    roles: tuple[Role, ...]
+    account: int | None
+    began: float
+    used: float
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(_TOKEN_BYTES))
+    notice: str = ""
+
+    @property
+    def actor(self) -> str:
+        """The name as what they do is recorded."""
+        return self.name if self.account is None else SIGNED_IN + self.name
+
+    def may(self, deed: Deed) -> bool:
+        """Whether they may do something."""
+        return may(self.roles, deed)
+
+
+class _Bucket(NamedTuple):
+    id: str
+    rate: Rate
+
+
+class Doors:
+    """The sessions of one running console. They are kept in memory and end with it. Calls block; from any thread.
+
+    Parameters
+    ----------
+    monotonic : seconds that only grow.
+    """
+
+    def __init__(self, accounts: Accounts, *, monotonic: Callable[[], float]) -> None:
+        self._accounts = accounts
+        self._monotonic = monotonic
+        self._links: dict[str, str] = {}
+        self._sessions: dict[bytes, Session] = {}
+        self._limits = RateLimits()
+        self._lock = threading.Lock()
+        self._one_password = threading.Lock()
+
+    def invite(self, name: str) -> str:
+        """Make the token of a link for a person. It lets in for as long as there is no account."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._links[token] = name
+        return token
+
+    def enter(self, token: str) -> str | None:
+        """Exchange a token for a cookie; None when it is not ours, or there are accounts."""
+        name = None
+        for known, who in self._links.items():
+            # All of them, each in constant time, so that the duration reveals nothing.
+            if hmac.compare_digest(known.encode(), token.encode()):
+                name = who
+        if name is None or self._accounts.any():
+            return None
+        return self._begin(name, ("administrator",), None)
+
+    def sign_in(self, name: str, password: str) -> str | None:
+        """Return a cookie for a name and its password; None where they do not fit. Raises `TooMany`."""
+        name = labeller_names.normalised(name)
+        if len(password) > MOST_CHARACTERS or labeller_names.fault(name) is not None:
+            return None
+        now = self._monotonic()
+        # Not by name: whoever tries many names must not fill the memory.
+        bucket = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:4]) % _BUCKETS
+        with self._lock:
+            for one in (_Bucket("all", OF_ALL), _Bucket(f"name {bucket}", OF_ONE_NAME)):
+                if (seconds := self._limits.wait(one, now=now)) > 0:
+                    raise TooMany(seconds)
+        account = self._accounts.get(name)
+        known = account is not None and not account.closed
+        with self._one_password:
+            good = fits(password, account.password if account is not None and known else None)
+        if account is None or not good:
+            return None
+        with self._lock:
+            self._limits.forget(f"name {bucket}")
+        return self._begin(account.name, account.roles, account.revision)
+
+    def sign_in_again(self, name: str, password: str) -> bool:
+        """Whether this is the person's password. Raises `TooMany`."""
+        cookie = self.sign_in(name, password)
+        if cookie is not None:
+            self.leave(cookie)
+        return cookie is not None
+
+    def session(self, cookie: str) -> Session | None:
+        """The session of a cookie; None where there is none, it has ended, or its person's account was changed."""
+        now = self._monotonic()
+        with self._lock:
+            found = self._sessions.get(_digest(cookie))
+        if found is None:
+            return None
+        if now - found.used > IDLE_SECONDS or now - found.began > LONGEST_SECONDS or not self._stands(found):
+            self.leave(cookie)
+            return None
+        found.used = now
+        return found
+
+    def leave(self, cookie: str) -> None:
+        """End a session."""
+        with self._lock:
+            self._sessions.pop(_digest(cookie), None)
+
+    def _stands(self, session: Session) -> bool:
+        if session.account is None:
+            return not self._accounts.any()
+        account: Account | None = self._accounts.get(session.name)
+        return account is not None and account.revision == session.account
+
+    def _begin(self, name: str, roles: tuple[Role, ...], account: int | None) -> str:
+        cookie, now = secrets.token_urlsafe(_TOKEN_BYTES), self._monotonic()
+        with self._lock:
+            while len(self._sessions) >= _MOST_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[_digest(cookie)] = Session(name, roles, account, began=now, used=now)
+        return cookie
+
+
+def _digest(cookie: str) -> bytes:
+    # Looked up by its hash, so that the time of a look-up reveals nothing about the cookie.
+    return hashlib.sha256(cookie.encode()).digest()

@@ -1,0 +1,556 @@
+"""What each page shows, read from the store: plain values for the templates. Calls block."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from streamer.audit.story import is_linked, tell
+from streamer.audit.verification import UNREADABLE
+from streamer.console.charts import Moment, course_chart, interval_bar, thresholds_chart
+from streamer.errors import Unreadable, UsageError
+from streamer.recalibration.comparison import Reading, direction
+from streamer.recalibration.in_sample import in_sample
+from streamer.risk.rounds.report import report_of
+from streamer.risk.rounds.serving import Course
+from streamer.signing.policies import REFUSAL_TEXTS
+from streamer.store.decision_search import Wanted
+from streamer.wording.numbers import SERVED, counted, percent, when
+from streamer.wording.policies import (
+    cut_text,
+    guarantee_text,
+    own_cuts,
+    sample_sentence,
+    segment_lines,
+    status_text,
+    threshold_text,
+)
+from streamer.wording.verdicts import ALARMS, alarm_text, burn_text, drawing_text, figures, lasting, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamer.gates.policy import Policy
+    from streamer.recalibration.in_sample import InSample
+    from streamer.risk.rounds.report import RiskReport
+    from streamer.risk.rounds.verdict import OpenFigures
+    from streamer.signing.policies import PolicyKeys
+    from streamer.store import Store
+    from streamer.store.policies.proposals import Proposal
+
+Query = "Mapping[str, str]"
+
+SHORTEST_SECONDS: Final = 2.0
+"""What several open pages ask is looked up once within so long."""
+
+COURSE_SECONDS: Final = 1.5
+"""How long one request reads a period again; the next goes on."""
+
+_PAGE: Final = 2_000
+_POINTS: Final = 240
+_VERSIONS: Final = 50
+_ALERTS: Final = 200
+_HELD_WORDS: Final = {
+    "abstain": "held",
+    "escalate": "held, for a person",
+    "regenerate": "held, to be answered anew",
+}
+
+
+class Pages:
+    """What the pages show.
+
+    Parameters
+    ----------
+    keys : whose signatures of policies are trusted.
+    """
+
+    def __init__(self, store: Store, *, keys: PolicyKeys, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._reports: dict[str, tuple[float, RiskReport]] = {}
+        self._courses = Courses(store)
+
+    # -- gates ----------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, int]:
+        """What waits for people, for the head of every page."""
+        names = [one.gate for one in self._store.gates.list()]
+        return {
+            "proposals": sum(self._store.calibration.proposal(name) is not None for name in names),
+            "alerts": len(self._store.alerts.list(limit=100, unacknowledged=True)),
+        }
+
+    def gates(self, _query: Mapping[str, str]) -> dict[str, Any]:
+        """Every gate, how it stands."""
+        pending = self._store.labels.pending()
+        return {"gates": [self._line(one.gate, pending.get(one.gate, 0)) for one in self._store.gates.list()]}
+
+    def gate(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """One gate: what is promised, how it stands, and how it came to that."""
+        policy = self._store.policies.newest(name)
+        versions = self._store.policies.every_version(name)
+        report = self._report(name)
+        everything = query.get("all") == "1"
+        shown = versions if everything else versions[-_VERSIONS:]
+        refused = self._keys.refusal(versions[-1]) if versions else None
+        proposal = self._store.calibration.proposal(name)
+        return self._line(name, self._store.labels.pending().get(name, 0)) | {
+            "policy": policy,
+            "policy_status": status_text(policy),
+            "refused": None if refused is None else REFUSAL_TEXTS[refused],
+            "sample": self._sample_sentence(policy),
+            "guarantee": guarantee_text(policy.guarantee).split("\n") if policy.guarantee else [],
+            "segments": segment_lines(policy.rule),
+            "settings": _settings(policy),
+            "figures": figures(report),
+            "facts": _facts(report),
+            "thresholds": thresholds_chart(
+                [one.active.policy for one in versions if one.active is not None] or [policy],
+                now=self._clock(),
+            ),
+            "versions": [self._version(one) for one in reversed(shown)],
+            "more": len(versions) - len(shown),
+            "proposal": proposal is not None,
+            "closed": policy.state == "closed" and not own_cuts(policy.rule),
+            **self._course(name, report),
+        }
+
+    def _line(self, name: str, waiting: int) -> dict[str, Any]:
+        report = self._report(name)
+        policy = self._store.policies.newest(name)
+        service = report.service
+        shown: OpenFigures | None = None if service is None else service.present or service.period
+        budget = None if report.terms is None else report.terms.budget
+        return {
+            "name": name,
+            "sentence": sentence(report).removeprefix(f"{name}: "),
+            "verdict": {"kept": "budget kept", "broken": "budget broken"}.get(report.verdict, report.verdict),
+            "tone": {"kept": "kept", "broken": "broken"}.get(report.verdict, "unsure"),
+            "status": status_text(policy),
+            "unit": SERVED[policy.settings.unit],
+            "budget": budget,
+            "risk": "error rate among shipped"
+            if policy.settings.calibrator.risk == "selective"
+            else "exposure",
+            "shown": shown,
+            "bar": None if shown is None or budget is None else interval_bar(shown.judged, budget),
+            "waiting": waiting,
+            "alarms": [
+                {"name": ALARMS[one.kind], "since": one.raised_at, "text": alarm_text(one)}
+                for one in report.alarms
+                if one.raised_at is not None
+            ],
+            "quiet": [
+                {"name": ALARMS[one.kind], "text": alarm_text(one)}
+                for one in report.alarms
+                if one.raised_at is None
+            ],
+            "shadow": policy.settings.mode != "enforce",
+        }
+
+    def _report(self, name: str) -> RiskReport:
+        known = self._reports.get(name)
+        if known is not None and monotonic() - known[0] < SHORTEST_SECONDS:
+            return known[1]
+        found = self._store.monitoring.judged(name, now=self._clock()) or report_of(
+            self._store.monitoring.watch(name), self._store.gates.get(name).settings
+        )
+        self._reports[name] = (monotonic(), found)
+        return found
+
+    def _course(self, name: str, report: RiskReport) -> dict[str, Any]:
+        service = report.service
+        if service is None or service.period is None or report.terms is None:
+            return {"course": None}
+        course, whole = self._courses.of(name)
+        risk = service.period.promised
+        moments = [
+            Moment(at, one.share_served or 0.0, one.selective() if risk == "selective" else one.exposure())
+            for at, one in course
+        ]
+        # What the verdict rests on comes last: labels that came too late for it are in the course before.
+        moments.append(Moment(service.period.until, service.period.share_served, service.period.judged))
+        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
+
+    def _version(self, found: Any) -> dict[str, Any]:
+        refusal = self._keys.refusal(found)
+        said = None if refusal is None else REFUSAL_TEXTS[refusal]
+        if found.active is None:
+            return {"version": found.version, "policy": None, "refused": said}
+        policy = found.active.policy
+        return {
+            "version": found.version,
+            "policy": policy,
+            "threshold": threshold_text(policy),
+            "signed": found.signature is not None,
+            "refused": said,
+        }
+
+    def _sample_sentence(self, policy: Policy) -> str | None:
+        if policy.calibration_run is None or not policy.calibrated:
+            return None
+        sample = self._store.calibration.sample(policy.calibration_run)
+        found = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
+        return sample_sentence(found, None, policy.settings)
+
+    # -- decisions ------------------------------------------------------------------------------------------
+
+    def decisions(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Decisions that are looked for, the newest first."""
+        wrong = None
+        wanted, before = Wanted(), None
+        try:
+            wanted, before = _wanted(query), _whole("before", query.get("before", ""))
+        except UsageError as error:
+            wrong = str(error)
+        found = None if wrong else self._store.decision_search.find(wanted, before=before)
+        kept = {name: value for name, value in query.items() if value and name in _FIELDS}
+        return {
+            "gates": [one.gate for one in self._store.gates.list()],
+            "query": {name: query.get(name, "") for name in _FIELDS},
+            "wrong": wrong,
+            "asked": bool(kept),
+            "found": found,
+            "outcomes": _HELD_WORDS | {"ship": "shipped", "mixed": "shipped in part"},
+            "older": None
+            if found is None or found.more is None
+            else urlencode(kept | {"before": found.more}),
+            "newest": urlencode(kept) if before is not None else None,
+        }
+
+    def decision(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """One decision and its story."""
+        found = self.record_of(query)
+        return {"batch": query.get("batch", ""), "told": [_story(one, query) for one in found]}
+
+    def record_of(self, query: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Everything that is recorded of the decisions about a batch; raises `UsageError` where there is none."""
+        batch, gate = query.get("batch", ""), query.get("gate") or None
+        attempt = _whole("attempt", query.get("attempt", ""))
+        with self._store.evidence.snapshot() as snapshot:
+            try:
+                found = snapshot.decisions_of(batch, gate=gate, attempt=attempt)
+            except UNREADABLE as error:
+                raise Unreadable(
+                    f"the record of batch {batch[:200]!r} cannot be read ({type(error).__name__}); "
+                    "`streamer audit verify` says which row it is"
+                ) from error
+        if not found:
+            raise NotThere(f"no decision about batch {batch[:200]!r} is recorded")
+        return found
+
+    # -- alerts, proposals, people --------------------------------------------------------------------------
+
+    def alerts(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Alerts, the newest first."""
+        gate, closed = query.get("gate") or None, query.get("all") == "1"
+        if gate is not None:
+            self._store.gates.get(gate)
+        found = self._store.alerts.list(gate, limit=_ALERTS, unacknowledged=not closed)
+        return {
+            "alerts": found,
+            "all": closed,
+            "gate": gate,
+            "full": len(found) == _ALERTS,
+            "details": {one.alert.alert_id: _details(one.alert.details) for one in found},
+        }
+
+    def proposals(self, _query: Mapping[str, str]) -> dict[str, Any]:
+        """What is proposed, beside what is in force."""
+        found = []
+        for gate in self._store.gates.list():
+            proposal = self._store.calibration.proposal(gate.gate)
+            if proposal is not None:
+                found.append(self._proposal(proposal))
+        return {"proposals": found}
+
+    def people(self, _query: Mapping[str, str]) -> dict[str, Any]:
+        """Every account."""
+        return {"people": self._store.accounts.list()}
+
+    def _proposal(self, proposal: Proposal) -> dict[str, Any]:
+        present = self._store.policies.newest(proposal.gate)
+        sample = self._store.calibration.sample(proposal.run)
+        now, then = Reading.of_policy(present), Reading(proposal.cut, proposal.rule)
+        unit = present.settings.unit
+        report = self._report(proposal.gate)
+        turn = direction(now, then)
+        before, after = in_sample(now, unit, sample), in_sample(then, unit, sample)
+        return {
+            "gate": proposal.gate,
+            "run": proposal.run,
+            "proposal": proposal,
+            "present": present,
+            "turn": {
+                "same": "It would ship the same.",
+                "tighter": "It would ship less: it is stricter.",
+                "looser": "It would ship more: it is looser.",
+            }[turn],
+            "looser": turn == "looser",
+            "sentence": sentence(report).removeprefix(f"{proposal.gate}: "),
+            "rows": [
+                ("threshold", threshold_text(present), cut_text(proposal.cut, proposal.rule)),
+                *_sample_rows(before, after, SERVED[unit]),
+                ("budget", percent(present.settings.alpha), percent(proposal.settings.alpha)),
+                ("method", present.settings.method, proposal.settings.method),
+                (
+                    "found by",
+                    "no run" if present.calibration_run is None else f"run {present.calibration_run}",
+                    f"run {proposal.run}, {when(proposal.at)}",
+                ),
+            ],
+            "segments": (segment_lines(present.rule), segment_lines(proposal.rule)),
+            "guarantees": (guarantee_text(present.guarantee), guarantee_text(proposal.guarantee)),
+            "sample": (
+                f"{counted(proposal.groups, 'prompt', 'prompts')} of the audit sample, "
+                f"{counted(proposal.items, 'drawn answer', 'drawn answers')}, {proposal.missing} without a label"
+            ),
+        }
+
+
+class NotThere(UsageError):
+    """Nothing of that name is on record."""
+
+
+# -- a period read again --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    course: Course
+    sequence: int
+    labels: int
+    step: int
+    points: list[tuple[datetime, Any]]
+
+
+class Courses:
+    """The present budget period of each gate over time, read again from the record and kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, _Reading] = {}
+
+    def of(self, gate: str) -> tuple[list[tuple[datetime, Any]], bool]:
+        """Return moments, each with what the period had come to (`OpenTime`), and whether all of it has been read."""
+        monitoring = self._store.monitoring
+        watch = monitoring.watch(gate)
+        if watch.sequence is None:
+            return [], True
+        known = self._known.get(gate)
+        if known is None or known.sequence != watch.sequence.number:
+            decisions = watch.sequence.state.decisions
+            known = _Reading(Course(watch), watch.sequence.number, watch.labels, max(1, decisions // 120), [])
+            self._known[gate] = known
+        end, until = monotonic() + COURSE_SECONDS, watch.read
+        while known.course.read < until:
+            if monotonic() > end:
+                return known.points, False
+            page = monitoring.decided(gate, after=known.course.read, until=until, limit=_PAGE)
+            if not page:
+                known.course.read = until
+                break
+            page = monitoring.labelled(gate, page, until=watch.labels)
+            numbers = page.numbers
+            for last in [*numbers[known.step - 1 : -1 : known.step], numbers[-1]]:
+                stretch = known.course.go_on(page, last)
+                if stretch is not None:
+                    known.points.append((stretch.until, stretch.open))
+            if len(known.points) > 2 * _POINTS:
+                known.points = known.points[1::2]
+                known.step *= 2
+        return known.points, True
+
+
+# -- pieces ---------------------------------------------------------------------------------------------------
+
+
+_FIELDS: Final = ("gate", "batch", "since", "until", "least", "most", "segment", "outcome", "drawn")
+
+
+def _wanted(query: Mapping[str, str]) -> Wanted:
+    outcome, drawn = query.get("outcome", ""), query.get("drawn", "")
+    if outcome not in ("", "shipped", "held") or drawn not in ("", "yes", "no"):
+        raise UsageError("that is no outcome")
+    return Wanted(
+        gate=query.get("gate") or None,
+        batch=query.get("batch", "").strip() or None,
+        since=_moment("from", query.get("since", "")),
+        until=_moment("to", query.get("until", "")),
+        least_score=_score("least score", query.get("least", "")),
+        most_score=_score("highest score", query.get("most", "")),
+        segment=query.get("segment") or None,
+        outcome=outcome or None,  # type: ignore[arg-type]
+        drawn=None if not drawn else drawn == "yes",
+    )
+
+
+def _moment(name: str, text: str) -> datetime | None:
+    """Read ``2026-11-23``, ``2026-11-23T14:30`` or a moment with a zone; without one it is in UTC."""
+    if not text.strip():
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UsageError(
+            f"{name!r} must be a moment like 2026-11-23 or 2026-11-23T14:30, not {text!r}"
+        ) from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def _score(name: str, text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        found = float(text.strip().replace(",", "."))
+    except ValueError:
+        found = float("nan")
+    if not 0 <= found <= 1:
+        raise UsageError(f"the {name} must be a number from 0 to 1, not {text!r}")
+    return found
+
+
+def _whole(name: str, text: str) -> int | None:
+    if not text.strip():
+        return None
+    if not text.strip().isdecimal() or len(text) > 15:
+        raise UsageError(f"{name} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _settings(policy: Policy) -> list[tuple[str, str]]:
+    settings = policy.settings
+    return [
+        ("budget", percent(settings.alpha)),
+        ("method", settings.method),
+        ("unit", settings.unit),
+        ("scorer", f"{settings.scorer}, {settings.encoder}"),
+        ("severities", settings.severity_kind),
+        ("held answers", settings.hold_action),
+        ("audit probability", percent(settings.audit_probability)),
+        ("recalibration", settings.recalibrate),
+        ("mode", settings.mode),
+    ]
+
+
+def _facts(report: RiskReport) -> list[tuple[str, str]]:
+    facts = []
+    if report.read_through is not None:
+        lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
+        facts.append(("read through", when(report.read_through) + lag))
+    if report.terms is not None:
+        share = percent(1 - report.terms.delta)
+        facts.append(("bounds", f"hold at all times at once, with {share} for each policy and each period"))
+    if report.burn is not None:
+        facts.append(("budget used", burn_text(report.burn)))
+    if report.drawing is not None and report.watched:
+        facts.append(("labels drawn", drawing_text(report.drawing)))
+    return facts
+
+
+def _sample_rows(before: InSample | None, after: InSample | None, many: str) -> list[tuple[str, str, str]]:
+    if before is None or after is None:
+        return []
+
+    def wrong(one: InSample) -> str:
+        return "nothing ships" if one.wrong is None else percent(one.wrong, 1)
+
+    return [
+        (f"{many} served", percent(before.served, 1), percent(after.served, 1)),
+        ("wrong among these", wrong(before), wrong(after)),
+        ("exposure", percent(before.exposure, 1), percent(after.exposure, 1)),
+    ]
+
+
+def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    line, facts = found["line"], found["line"]["facts"]
+    told = tell(found)
+    if facts is None:
+        return {
+            "title": query.get("batch", ""),
+            "damaged": True,
+            "story": told,
+            "answers": [],
+            "linked": False,
+        }
+    gate, batch, attempt = facts["batch"]
+    content = line.get("content")
+    answers = [
+        {
+            "id": one[0],
+            "score": one[1],
+            "action": one[3],
+            "drawn": one[4],
+            "chosen": one[0] == facts["selected"] or (facts["selected"] is None and one[3] == "ship"),
+            "text": content["texts"][position] if content else None,
+        }
+        for position, one in enumerate(facts["responses"])
+    ]
+    said = dict(told)
+    shipped = facts["outcome"] in ("ship", "mixed")
+    return {
+        "gate": gate,
+        "batch": batch,
+        "attempt": attempt,
+        "damaged": False,
+        "shipped": shipped,
+        "enforced": facts["mode"] == "enforce",
+        "sentence": _decided(facts, found["policy"], answers),
+        "prompt": content["prompt"] if content else None,
+        "erased": not content,
+        "answers": answers,
+        "story": [
+            (name, str(value))
+            for name, value in told
+            if name not in ("prompt", "response", "sealed", "policy")
+        ],
+        "policy": str(said["policy"]).removesuffix(found["policy"]["guarantee"]).strip(),
+        "version": found["policy"]["version"],
+        "guarantee": guarantee_text(found["policy"]["guarantee"]).split("\n"),
+        "sealed": str(said["sealed"]),
+        "linked": is_linked(found),
+        "checkpoint": found["checkpoint"],
+        "link": urlencode({"batch": batch, "gate": gate, "attempt": attempt}),
+    }
+
+
+def _decided(
+    facts: Mapping[str, Any], policy: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
+) -> str:
+    """Say in a sentence what was decided and why, as far as one score and one threshold say it; empty where they do not."""
+    scores = [one["score"] for one in answers if one["score"] is not None]
+    threshold = facts.get("cut_threshold") if "cut_state" in facts else policy["threshold"]
+    state = facts.get("cut_state", policy["state"])
+    if facts["reason"] != "scored" or not scores or facts["unit"] == "batch":
+        return ""
+    if state == "open":
+        return f"The gate was open, so that everything shipped; the best score is {max(scores):.3g}"
+    if state == "closed" or threshold is None or policy["rule"] is not None:
+        return ""
+    above = max(scores) > threshold
+    return (
+        f"The best score, {max(scores):.3g}, is {'above' if above else 'not above'} the threshold {threshold:.3g} of policy "
+        f"{policy['version']}"
+    )
+
+
+def _details(details: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, value in (details or {}).items()
+    ]
+
+
+def period_of(moment: datetime, now: datetime) -> str:
+    """Say how long ago something was: ``3 hours ago``."""
+    passed = max(now - moment, timedelta(0))
+    return f"{lasting(passed.total_seconds())} ago"
+
+
+__all__: Sequence[str] = ["NotThere", "Pages", "period_of"]

@@ -1,0 +1,122 @@
+"""The console from settings: the store, the review page as a part of it, and who gets in."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from streamer.errors import StreamerError, UsageError
+from streamer.wiring.parts import now, open_store, publish_pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamer.settings.settings import Settings
+
+
+class OpenedConsole(NamedTuple):
+    """A console that is about to be served.
+
+    Attributes
+    ----------
+    url : where people open it, the proxy's address where there is one.
+    link : lets whoever has it in, with every right; None: people have accounts, and sign in.
+    """
+
+    url: str
+    link: str | None
+
+
+def run_console(
+    settings: Settings,
+    *,
+    name: str,
+    host: str,
+    port: int,
+    public: str | None,
+    announce: Callable[[OpenedConsole], None],
+) -> None:
+    """Serve the console until SIGINT or SIGTERM.
+
+    Parameters
+    ----------
+    name : under which whoever comes by the link acts.
+    public : the address by which a proxy in front is known; None: there is none.
+
+    Raises
+    ------
+    UsageError : the name or an address cannot be.
+    """
+    from streamer.console.app import console_app
+    from streamer.console.doors import Doors
+    from streamer.review.access import Access, labeller_name
+    from streamer.review.app import review_app
+    from streamer.review.server import listen, serve
+    from streamer.web.server import base_url
+    from streamer.wiring.policy_keys import policy_keys
+    from streamer.wiring.review import Due, for_people
+
+    person = labeller_name(name)
+    if public is not None:
+        public = _checked(public)
+    with open_store(settings) as store:
+        listening = listen(host, port, insecure=settings.insecure, command="console")
+        with listening:
+            base = base_url(host, listening)
+            access, doors = Access(), Doors(store.accounts, monotonic=monotonic)
+            bound = listening.getsockname()[1]
+            review = review_app(
+                store.reviews,
+                access,
+                gates=lambda: for_people(store),
+                recalibrating=Due(store),
+                listening=host,
+                port=bound,
+                clock=now,
+                public=public,
+            )
+            app = console_app(
+                store,
+                doors,
+                access,
+                review=review,
+                keys=policy_keys(settings),
+                announce=lambda: _announce_policies(settings),
+                listening=host,
+                port=bound,
+                clock=now,
+                public=public,
+            )
+            url = base if public is None else f"{public}/"
+            link = None if store.accounts.any() else f"{url}enter#{doors.invite(person)}"
+            announce(OpenedConsole(url, link))
+            serve(app, listening)
+
+
+def _checked(public: str) -> str:
+    found = urlsplit(public.strip())
+    if (
+        found.scheme not in ("http", "https")
+        or not found.netloc
+        or found.path not in ("", "/")
+        or found.query
+    ):
+        raise UsageError(
+            f"the public address is like https://streamer.example, without a path, not {public!r}"
+        )
+    return f"{found.scheme}://{found.netloc.lower()}"
+
+
+def _announce_policies(settings: Settings) -> None:
+    """Publish what a change left in the outbox, in the background; a worker does it where this cannot."""
+    if settings.kafka.bootstrap_servers is None:
+        return
+
+    def publish() -> None:
+        with suppress(StreamerError):
+            publish_pending(settings)
+
+    threading.Thread(target=publish, name="console-announces", daemon=True).start()

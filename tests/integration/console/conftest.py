@@ -1,0 +1,271 @@
+"""A console on a real socket, over a small record: a gate with a history, one with a proposal, and texts that mean harm."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import re
+import shutil
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+from streamer.console.app import console_app
+from streamer.console.doors import Doors
+from streamer.events.alerts import alert
+from streamer.recalibration.one_gate import recalibrate_by_hand
+from streamer.review.access import Access
+from streamer.review.app import review_app
+from streamer.review.server import listen
+from streamer.risk.rounds.watch import RiskWatch
+from streamer.signing.policies import NO_KEYS
+from streamer.web.server import base_url, server
+from tests.integration.store.conftest import START, World
+from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
+from tests.integration.watching.conftest import Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+HARM = (
+    "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+    "\u202egnihton\u202c {{ 7*7 }} ' \" & </p></main>"
+)
+BIG = "words and more words " * 50_000  # a megabyte
+WAITING = 5
+"""Answers that were drawn and that nobody has labelled."""
+
+PASSWORD = "correct horse battery"
+ROLES = ("viewer", "labeller", "approver", "administrator")
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+class Client:
+    """Somebody with a socket: whatever a browser would forbid, this one does."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.cookie = ""
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self._send("GET", path, None, headers)
+
+    def post(self, path: str, form: Mapping[str, Any], **headers: str) -> Answer:
+        return self._send("POST", path, urlencode(form, doseq=True).encode(), headers)
+
+    def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=240)
+        sent = {"cookie": self.cookie, "content-type": "application/x-www-form-urlencoded"}
+        connection.request(
+            method, path, body, {**sent, **{k.replace("_", "-"): v for k, v in headers.items()}}
+        )
+        answer = connection.getresponse()
+        found = Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode())
+        connection.close()
+        return found
+
+    def sign_in(self, name: str, password: str = PASSWORD) -> Answer:
+        return self._let_in(self.post("/login", {"name": name, "password": password}))
+
+    def enter(self, token: str) -> Answer:
+        return self._let_in(self.post("/enter", {"token": token}))
+
+    def _let_in(self, answer: Answer) -> Answer:
+        if answer.status == 303:
+            self.cookie = answer.headers["set-cookie"].partition(";")[0]
+        return answer
+
+    @property
+    def key(self) -> str:
+        """What every form has."""
+        found = re.search(r'name="key" value="([^"]+)"', self.get("/you").body)
+        assert found is not None
+        return found[1]
+
+    def act(self, path: str, **form: Any) -> Answer:
+        return self.post(path, {"key": self.key} | form)
+
+
+class Site:
+    """One server of the console."""
+
+    def __init__(self, world: World, *, public: str | None = None) -> None:
+        self.store = world.open()
+        self.clock = world.clock
+        self.announced = 0
+        self.moment = 0.0
+        self.access = Access()
+        self.doors = Doors(self.store.accounts, monotonic=lambda: self.moment)
+        self._listening = listen("127.0.0.1", 0)
+        self.base = base_url("127.0.0.1", self._listening)
+        self.port = self._listening.getsockname()[1]
+        common: dict[str, Any] = {
+            "listening": "127.0.0.1", "port": self.port, "clock": self.clock, "public": public,
+        }  # fmt: skip
+        review = review_app(
+            self.store.reviews,
+            self.access,
+            gates=lambda: [one.gate for one in self.store.gates.list()],
+            recalibrating=dict,
+            **common,
+        )
+        app = console_app(
+            self.store,
+            self.doors,
+            self.access,
+            review=review,
+            keys=NO_KEYS,
+            announce=self._announce,
+            **common,
+        )
+        self._server = server(app)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._listening]}, name="console", daemon=True
+        )
+        self._thread.start()
+
+    def _announce(self) -> None:
+        self.announced += 1
+
+    def client(self, name: str | None = None) -> Client:
+        """Somebody, who has signed in if they are named."""
+        client = Client(self)
+        if name is not None:
+            assert client.sign_in(name).status == 303
+        return client
+
+    def add(self, name: str, *roles: str) -> None:
+        self.store.accounts.add(name, roles=roles, password=PASSWORD, by="root")
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=240)
+        assert not self._thread.is_alive()
+        self._listening.close()
+
+
+def fill(world: World) -> None:
+    """Make the record: a gate that serves and is watched, with a looser threshold proposed; an alert; and texts that mean harm."""
+    gate = LabelledGate(world, recalibrate="propose", audit_probability=0.7)
+    rng = np.random.default_rng(7)
+    serve(gate, 200, rng, START)
+    gate.open()
+    serve(gate, 600, rng, START + timedelta(days=1))
+    moments = itertools.count()
+    watch = RiskWatch(
+        world.store.monitoring,
+        alerts=world.store.alerts,
+        observer=Shown(),
+        monotonic=lambda: next(moments) / 1000,
+    )
+    for _ in range(3):
+        watch.round(world.store.gates.list(), now=START + timedelta(days=2))
+    gate.now = START + timedelta(days=2)
+    propose(gate)
+    world.store.alerts.raise_(
+        alert(
+            GATE,
+            "policy_refused",
+            "version 2",
+            message=f"a worker refuses policy 2 {HARM}",
+            details={"policy": 2, "note": HARM},
+            policy_version=2,
+            raised_at=START + timedelta(days=2),
+        )
+    )
+
+
+def serve(gate: LabelledGate, count: int, rng: np.random.Generator, start: datetime) -> None:
+    """Decide as the policy in force says, and label what was drawn, but for the last; one text means harm, one is large."""
+    policy, first = gate.policy, gate.count
+    decisions = []
+    for n in range(first, first + count):
+        score = gate.score(n)
+        ships = policy.threshold is not None and score > policy.threshold
+        made = gate.world.decision(
+            n,
+            f"order-{n}",
+            scores=(score,),
+            actions=("ship" if ships else "abstain",),
+            drawn=(0,),
+            policy=policy,
+            at=start + timedelta(minutes=n - first),
+            prompt=HARM if n == first else f"Question {n}?",
+            sampled=bool(rng.random() < 0.7),
+            sampling_probability=0.7,
+            content=f"c{n}",
+            reason="scored" if policy.calibrated else "no_threshold",
+        )
+        text = HARM if n == first else BIG if n == first + 1 else f"Answer {n}."
+        decisions.append(replace(made, responses=(replace(made.responses[0], text=text),)))
+    gate.count += count
+    gate.world.commit(gate.world.slice(gate.lease, *decisions, expected=first))
+    severity = bad_below(0.36 if first else 0.4)
+    drawn = [one for one in decisions if one.sampled]
+    # The held ones: nothing that is said of the risk waits for them.
+    waiting = [one for one in drawn if one.outcome != "ship"][-WAITING:] if first else []
+    gate.store.labels.add(
+        [
+            gate.world.label(
+                severity(one.responses[0].score or 0.0) if rng.random() < 0.97 else 1.0,
+                one.key.batch_id,
+                response_id="a",
+                at=start + timedelta(hours=20),
+            )
+            for one in drawn
+            if one not in waiting
+        ]
+    )
+
+
+def propose(gate: LabelledGate) -> None:
+    """Have a person propose what the labels allow now."""
+    recalibrate_by_hand(
+        gate.store.calibration,
+        gate.store.policies,
+        gate.store.gates.get(GATE),
+        clock=gate.clock,
+        by="ben",
+        reason="more labels",
+        propose=True,
+    )
+
+
+@pytest.fixture(scope="session")
+def filled_file(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of `fill`, made once."""
+    path = tmp_path_factory.mktemp("console") / "filled.db"
+    shutil.copy(migrated_sqlite_file, path)
+    world = World(f"sqlite:///{path}")
+    fill(world)
+    world.close()
+    return path
+
+
+@pytest.fixture
+def world(filled_file: Path, tmp_path: Path) -> Iterator[World]:
+    """A copy of it, over SQLite: what differs between databases is tried in the store's own tests."""
+    shutil.copy(filled_file, tmp_path / "console.db")
+    made = World(f"sqlite:///{tmp_path / 'console.db'}")
+    made.clock.now = START + timedelta(days=2, hours=1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def site(world: World) -> Iterator[Site]:
+    made = Site(world)
+    yield made
+    made.stop()
