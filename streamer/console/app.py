@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, quote
@@ -229,7 +230,7 @@ class _Site:
             _require(session, "read")
             found = await run_in_threadpool(self.pages.record_of, dict(request.query_params))
             return Response(
-                msgspec.json.format(msgspec.json.encode(found)),
+                json.dumps(found, default=str, ensure_ascii=False, indent=2),
                 media_type="application/json",
                 headers={"content-disposition": 'attachment; filename="decision.json"'},
             )

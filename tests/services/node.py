@@ -1,4 +1,4 @@
-"""Node for tests of `clients/typescript`, and TypeScript's compiler, of the version that its lock names."""
+"""Node for tests of `clients/typescript`, TypeScript's compiler and axe-core, of the versions that their locks name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "typescript"
+AXE = ROOT / "tests" / "services" / "axe"
 _LEAST = 18
 
 
@@ -38,14 +39,24 @@ def _major() -> int:
 
 
 def compiler() -> Path:
-    """TypeScript's compiler; the first time npm fetches it into .services, by the hashes of the lock."""
-    lock = (CLIENT / "package-lock.json").read_bytes()
-    folder = ROOT / ".services" / f"typescript-{hashlib.sha256(lock).hexdigest()[:12]}"
-    program = folder / "node_modules" / ".bin" / "tsc"
+    """TypeScript's compiler."""
+    return _fetched("typescript", CLIENT, ".bin/tsc")
+
+
+def axe() -> Path:
+    """The script of axe-core, which finds what keeps people from using a page."""
+    return _fetched("axe", AXE, "axe-core/axe.min.js")
+
+
+def _fetched(name: str, source: Path, wanted: str) -> Path:
+    """A file of a package; the first time npm fetches it into .services, by the hashes of the lock."""
+    lock = (source / "package-lock.json").read_bytes()
+    folder = ROOT / ".services" / f"{name}-{hashlib.sha256(lock).hexdigest()[:12]}"
+    program = folder / "node_modules" / wanted
     if not program.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(CLIENT / name, folder)
+        for part in ("package.json", "package-lock.json"):
+            shutil.copy(source / part, folder)
         subprocess.run(
             ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
             cwd=folder, capture_output=True, text=True, check=True, timeout=180,

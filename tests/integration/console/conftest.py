@@ -254,10 +254,32 @@ def filled_file(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFac
     return path
 
 
+@pytest.fixture(scope="session")
+def peopled_file(filled_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with one person of each role, named by it: each password takes its time."""
+    path = tmp_path_factory.mktemp("console") / "peopled.db"
+    shutil.copy(filled_file, path)
+    world = World(f"sqlite:///{path}")
+    for role in ROLES:
+        world.store.accounts.add(role, roles=[role], password=PASSWORD, by="root")
+    world.close()
+    return path
+
+
 @pytest.fixture
 def world(filled_file: Path, tmp_path: Path) -> Iterator[World]:
     """A copy of it, over SQLite: what differs between databases is tried in the store's own tests."""
-    shutil.copy(filled_file, tmp_path / "console.db")
+    yield from _opened(filled_file, tmp_path)
+
+
+@pytest.fixture
+def peopled_world(peopled_file: Path, tmp_path: Path) -> Iterator[World]:
+    """The same with people."""
+    yield from _opened(peopled_file, tmp_path)
+
+
+def _opened(file: Path, tmp_path: Path) -> Iterator[World]:
+    shutil.copy(file, tmp_path / "console.db")
     made = World(f"sqlite:///{tmp_path / 'console.db'}")
     made.clock.now = START + timedelta(days=2, hours=1)
     yield made
@@ -267,5 +289,13 @@ def world(filled_file: Path, tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def site(world: World) -> Iterator[Site]:
     made = Site(world)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def people(peopled_world: World) -> Iterator[Site]:
+    """A console with one person of each role, named by it."""
+    made = Site(peopled_world)
     yield made
     made.stop()

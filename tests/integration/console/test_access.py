@@ -1,0 +1,289 @@
+"""Who the console lets in, and what each role may do, tried as an attacker would: with plain HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ONE_NAME
+from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
+from tests.integration.store.labelled_gate import GATE
+
+if TYPE_CHECKING:
+    from tests.integration.store.conftest import World
+
+ACTS: dict[str, dict[str, Any]] = {
+    "/proposals/approve": {"gate": GATE, "run": 2},
+    "/proposals/reject": {"gate": GATE, "run": 2, "reason": "no"},
+    "/gates/close": {"gate": GATE, "reason": "no"},
+    "/alerts/acknowledge": {"alert": "nothing", "reason": "seen"},
+    "/people/add": {"name": "mallory", "role": "administrator", "password": PASSWORD, "again": PASSWORD},
+    "/people/roles": {"name": "viewer", "role": "administrator"},
+    "/people/password": {"name": "administrator", "password": PASSWORD, "again": PASSWORD},
+    "/people/close": {"name": "administrator"},
+}
+PAGES = {
+    "/": "look",
+    f"/gate/{GATE}": "look",
+    "/proposals": "look",
+    "/alerts": "look",
+    "/you": "look",
+    "/decisions": "read",
+    "/decision?batch=order-210": "read",
+    "/decision.json?batch=order-210": "read",
+    "/label": "label",
+    "/people": "administer",
+}
+MAY = {
+    "viewer": {"look", "read"},
+    "labeller": {"look", "label"},
+    "approver": {"look", "read", "approve"},
+    "administrator": {"look", "read", "label", "approve", "administer"},
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_may_do_what_it_may_and_nothing_else(people: Site, role: str) -> None:
+    client = people.client(role)
+    for path, deed in PAGES.items():
+        answer = client.get(path)
+        assert answer.status == ((303 if path == "/label" else 200) if deed in MAY[role] else 403), path
+    labels = client._send("POST", "/label/api/next", b'{"holder": "h"}', {"content-type": "application/json"})
+    assert labels.status == (401 if "label" in MAY[role] else 403)
+    versions = len(people.store.policies.every_version(GATE))
+    for path, form in ACTS.items():
+        deed = "administer" if path.startswith("/people") else "approve"
+        if deed in MAY[role]:
+            continue  # what they do is tried by itself
+        assert client.act(path, **form).status == 403, path
+    if "approve" not in MAY[role]:
+        assert len(people.store.policies.every_version(GATE)) == versions
+        assert people.store.calibration.proposal(GATE) is not None
+    if "administer" not in MAY[role]:
+        assert {one.name: one.revision for one in people.store.accounts.list()} == dict.fromkeys(ROLES, 1)
+    # What a page does not allow it does not show.
+    assert ("/people" in client.get("/").body) == ("administer" in MAY[role])
+    assert ("Put in force" in client.get("/proposals").body) == ("approve" in MAY[role])
+
+
+def test_whoever_is_not_in_sees_and_does_nothing(people: Site) -> None:
+    client = people.client()
+    for path in PAGES:
+        answer = client.get(path)
+        assert answer.status == 303, path
+        assert answer.headers["location"].startswith("/login"), path
+        assert GATE not in answer.body
+    for path, form in ACTS.items():
+        assert client.post(path, form).status == 403, path
+    assert client.get("/", x_refresh="1").status == 401
+    assert people.store.calibration.proposal(GATE) is not None
+
+
+def test_forms_need_the_key_of_the_session_and_come_from_the_page(people: Site) -> None:
+    client = people.client("approver")
+    form = {"gate": GATE, "run": 2}
+    other = people.client("approver").key
+    for sent in (form, form | {"key": ""}, form | {"key": other}):
+        assert client.post("/proposals/approve", sent).status == 403
+    key = client.key
+    for headers in (
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"host": "evil.example"},
+        {"content-type": "text/plain"},
+    ):
+        assert client.post("/proposals/approve", form | {"key": key}, **headers).status in (400, 403)
+    assert people.store.calibration.proposal(GATE) is not None
+    assert client.post("/proposals/approve", form | {"key": key}).status == 303
+    assert people.store.calibration.proposal(GATE) is None
+
+
+def test_what_is_approved_is_recorded_as_of_somebody_who_signed_in(
+    people: Site, peopled_world: World
+) -> None:
+    client = people.client("approver")
+    answer = client.act("/proposals/approve", gate=GATE, run=2, reason="looked at it")
+    assert (answer.status, answer.headers["location"]) == (303, "/proposals")
+    newest = people.store.policies.newest(GATE)
+    assert (newest.version, newest.calibration_run) == (3, 2)
+    assert (newest.created_by, newest.reason) == ("account:approver", "looked at it")
+    assert people.announced == 1
+    sealed = peopled_world.rows(
+        "SELECT sealed FROM control_log WHERE kind = 'policies' ORDER BY chain_height"
+    )
+    assert json.loads(sealed[-1].sealed)["created_by"] == "account:approver"
+    page = client.get("/proposals").body
+    assert "Run 2 is in force at gate support-bot, as policy 3." in page
+    assert "Run 2 is in force" not in client.get("/proposals").body, "said once"
+    history = client.get(f"/gate/{GATE}").body
+    assert '<bdi>approver</bdi> <span class="badge"' in history
+    assert '<bdi>ana</bdi> <span class="claim"' in history
+    # Somebody else had the page open, and presses the button too.
+    late = people.client("administrator").act("/proposals/approve", gate=GATE, run=2)
+    assert late.status == 409
+    assert "Nothing is proposed" in late.body
+
+
+def test_a_rejected_proposal_is_gone_and_on_record(people: Site, peopled_world: World) -> None:
+    client = people.client("approver")
+    assert client.act("/proposals/reject", gate=GATE, run=2, reason="  ").status == 409
+    assert client.act("/proposals/reject", gate=GATE, run=1, reason="no").status == 409
+    assert client.act("/proposals/reject", gate=GATE, run=2, reason="too loose").status == 303
+    assert people.store.calibration.proposal(GATE) is None
+    assert people.store.policies.newest(GATE).version == 2
+    (row,) = peopled_world.rows("SELECT * FROM proposal_rejections")
+    assert (row.run, row.rejected_by, row.reason) == (2, "account:approver", "too loose")
+    assert client.act("/proposals/approve", gate=GATE, run=2).status == 409
+    with people.store.evidence.snapshot() as snapshot:
+        assert list(snapshot.unchained()) == []
+
+
+def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
+    client = people.client("approver")
+    assert client.act("/gates/close", gate=GATE, reason="complaints").status == 303
+    newest = people.store.policies.newest(GATE)
+    assert (newest.state, newest.created_by, newest.reason) == ("closed", "account:approver", "complaints")
+    (alert,) = people.store.alerts.list()
+    assert client.act("/alerts/acknowledge", alert=alert.alert.alert_id, reason="looked").status == 303
+    assert client.act("/alerts/acknowledge", alert=alert.alert.alert_id, reason="again").status == 409
+    (alert,) = people.store.alerts.list()
+    assert (alert.acknowledged_by, alert.acknowledged_reason) == ("account:approver", "looked")
+    assert client.act("/gates/close", gate="nosuch", reason="x").status == 409
+    assert client.get("/gate/nosuch").status == 404
+
+
+def test_passwords_are_tried_only_so_often(people: Site) -> None:
+    client = people.client()
+    for _ in range(OF_ONE_NAME.requests):
+        assert client.sign_in("viewer", "wrong password").status == 403
+    assert client.sign_in("viewer").status == 429, "not even with the right one"
+    assert client.sign_in("approver").status == 303, "others are not kept out"
+    people.moment += OF_ONE_NAME.seconds / OF_ONE_NAME.requests + 1
+    assert client.sign_in("viewer").status == 303
+    for _ in range(OF_ONE_NAME.requests + 2):
+        assert client.sign_in("viewer").status == 303, "whoever knows it is not limited as a guesser is"
+    for name, password in (
+        ("nobody", PASSWORD),
+        ("", ""),
+        ("viewer", "x" * 5_000),
+        ("view\u202eer", PASSWORD),
+    ):
+        assert client.sign_in(name, password).status == 403
+
+
+def test_a_session_ends_with_time_and_with_every_change_of_the_account(people: Site) -> None:
+    viewer = people.client("viewer")
+    people.moment += IDLE_SECONDS - 1
+    assert viewer.get("/").status == 200
+    people.moment += IDLE_SECONDS + 1
+    assert viewer.get("/").status == 303
+    viewer = people.client("viewer")
+    for _ in range(int(LONGEST_SECONDS / (IDLE_SECONDS / 2))):
+        people.moment += IDLE_SECONDS / 2
+        viewer.get("/")
+    people.moment += 1
+    assert viewer.get("/").status == 303, "however often it is used"
+
+    root = people.client("administrator")
+    for path, form in (
+        ("/people/roles", {"name": "viewer", "role": ["viewer", "approver"]}),
+        ("/people/password", {"name": "viewer", "password": PASSWORD, "again": PASSWORD}),
+        ("/people/close", {"name": "viewer"}),
+    ):
+        viewer = people.client("viewer")
+        assert viewer.get("/").status == 200
+        assert root.act(path, **form).status == 303
+        assert viewer.get("/").status == 303, path
+    assert people.client().sign_in("viewer").status == 403
+    assert root.act("/people/close", name="administrator").status == 409, "the last one"
+    assert root.act("/people/roles", name="administrator", role="viewer").status == 409
+    left = people.client("approver")
+    assert left.act("/leave").status == 303
+    assert left.get("/").status == 303
+
+
+def test_people_change_their_own_password(people: Site) -> None:
+    viewer = people.client("viewer")
+    new = {"password": "another good one", "again": "another good one"}
+    assert viewer.act("/you/password", present="wrong", **new).status == 403
+    assert viewer.act("/you/password", present=PASSWORD, password="another good one", again="x").status == 409
+    assert viewer.act("/you/password", present=PASSWORD, password="short", again="short").status == 409
+    assert viewer.act("/you/password", present=PASSWORD, **new).status == 303
+    assert viewer.get("/").status == 303
+    assert people.client().sign_in("viewer").status == 403
+    assert people.client().sign_in("viewer", "another good one").status == 303
+
+
+def test_the_printed_link_lets_in_until_there_are_accounts(site: Site) -> None:
+    client, token = site.client(), site.doors.invite("Ana Weber")
+    assert client.enter("wrong").status == 403
+    assert client.enter(token).status == 303
+    assert client.act("/proposals/approve", gate=GATE, run=2).status == 303
+    assert site.store.policies.newest(GATE).created_by == "Ana Weber", "a claim, as with --by"
+    made = client.act("/people/add", name="Root", role="administrator", password=PASSWORD, again=PASSWORD)
+    assert made.status == 303
+    assert client.get("/").status == 303, "from now on people sign in"
+    assert site.client().enter(token).status == 403
+    assert site.client("Root").get("/").status == 200
+
+
+def test_a_session_opens_the_review_page_under_its_own_name(people: Site) -> None:
+    client = people.client("labeller")
+    token = client.get("/label").headers["location"].partition("#")[2]
+    as_json = {"content-type": "application/json"}
+    entered = client._send("POST", "/label/api/enter", json.dumps({"token": token}).encode(), as_json)
+    assert json.loads(entered.body)["name"] == "labeller"
+    again = client._send("POST", "/label/api/enter", json.dumps({"token": token}).encode(), as_json)
+    assert again.status == 401, "once"
+    console = client.cookie
+    client.cookie += "; " + entered.headers["set-cookie"].partition(";")[0]
+    headers = as_json | {"x-review-key": json.loads(entered.body)["key"]}
+    shown = client._send("POST", "/label/api/next", b'{"holder": "h1"}', headers)
+    assert json.loads(shown.body)["item"]["text"].startswith("Answer ")
+    # The review page's own cookie opens nothing without the console's.
+    client.cookie = client.cookie.removeprefix(console)
+    assert client._send("POST", "/label/api/next", b'{"holder": "h1"}', headers).status == 401
+
+
+def test_behind_a_proxy_the_public_address_is_the_origin(world: World) -> None:
+    site = Site(world, public="https://console.example")
+    try:
+        site.add("root", "administrator")
+        client = Client(site)
+        form = {"name": "root", "password": PASSWORD}
+        wrong = client.post("/login", form, host="console.example", origin="https://evil.example")
+        assert wrong.status == 403
+        entered = client.post("/login", form, host="console.example", origin="https://console.example")
+        assert entered.status == 303
+        assert "Secure" in entered.headers["set-cookie"]
+        assert client.get("/login", host="other.example").status == 403
+    finally:
+        site.stop()
+
+
+@pytest.mark.parametrize(
+    "where", ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", "/\tx", ""]
+)
+def test_signing_in_leads_nowhere_else(people: Site, where: str) -> None:
+    answer = people.client().post("/login", {"name": "viewer", "password": PASSWORD, "next": where})
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+
+
+def test_what_is_asked_for_wrongly_gets_a_page_that_says_so(people: Site) -> None:
+    client = people.client("administrator")
+    for path in (
+        "/decisions?since=yesterday", "/decisions?least=2", "/decisions?before=x", "/decisions?outcome=x",
+    ):  # fmt: skip
+        answer = client.get(path)
+        assert answer.status == 200, path
+        assert 'role="alert"' in answer.body, path
+    assert client.get("/decision?batch=nosuch").status == 404
+    assert client.get("/nosuch").status == 404
+    assert client.act("/proposals/approve", gate=GATE, run="x").status == 400
+    assert client.post("/leave", {"key": "x" * 70_000}).status == 400
+    for answer in (client.get("/"), client.get("/nosuch"), client.get("/console.css")):
+        assert "script-src 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["cache-control"] == "no-store"

@@ -1,0 +1,235 @@
+"""The console in a real Chromium: a person's path through every page, by keyboard; texts that mean harm; and axe-core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tests.integration.console.conftest import PASSWORD, WAITING, Site
+from tests.integration.review.person import Person
+from tests.integration.store.labelled_gate import GATE
+from tests.services.node import axe, what_node_needs
+from tests.services.requirements import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.services.browser import Browser
+
+EVERY = (
+    "/",
+    f"/gate/{GATE}",
+    "/decisions",
+    "/decisions?outcome=held&least=.2",
+    "/decision?batch=order-200&attempt=1",
+    "/decision?batch=order-201",
+    "/proposals",
+    "/alerts",
+    "/people",
+    "/you",
+)
+PHONE = 360
+
+
+class Visitor(Person):
+    """Somebody at the console."""
+
+    def __init__(self, browser: Browser, site: Site) -> None:
+        super().__init__(browser, site.base)
+        self.site = site
+
+    def goes(self, path: str) -> None:
+        self.driver.get(self.site.base.rstrip("/") + path)
+
+    def signs_in(self, name: str) -> None:
+        self.until(lambda: self.focused() == "name")
+        self.press(name, Keys.TAB, PASSWORD, Keys.ENTER)
+        self.until(lambda: self.heading() != "Sign in")
+
+    def heading(self) -> str:
+        return str(self.run("return document.querySelector('h1')?.textContent.trim() ?? ''"))
+
+    def main(self) -> str:
+        return str(self.run("return document.getElementById('main').innerText"))
+
+    def follows(self, words: str) -> None:
+        """Tab to a link or button that begins with these words, and press Enter."""
+        for _ in range(120):
+            self.press(Keys.TAB)
+            active = self.driver.switch_to.active_element
+            if active.text.strip().startswith(words) and active.is_displayed():
+                self.press(Keys.ENTER)
+                return
+        raise AssertionError(f"nothing that begins with {words!r} can be reached by keyboard")
+
+    def looks(self, *, width: int | None = None, dark: bool = False) -> None:
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
+        )
+        if width is not None:
+            self.driver.execute_cdp_cmd(
+                "Emulation.setDeviceMetricsOverride",
+                {"width": width, "height": 740, "deviceScaleFactor": 1, "mobile": True},
+            )
+
+    def too_wide(self) -> bool:
+        return bool(self.run("return document.documentElement.scrollWidth > innerWidth"))
+
+
+def test_a_person_looks_decides_labels_and_leaves_by_keyboard_alone(people: Site, browser: Browser) -> None:
+    root = Visitor(browser, people)
+    root.signs_in("administrator")
+    assert root.heading() == "Gates"
+    assert "The budget was kept under policy 2: exposure" in root.main()
+    assert f"labels waiting\n{WAITING}" in root.main()
+    root.follows(GATE)
+    root.until(lambda: root.heading().startswith(GATE))
+    assert "What scores above the threshold ships." in root.main()
+    assert len(root.driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 2
+    root.follows("Look at it")
+    root.until(lambda: root.heading() == "Proposals")
+    assert "It would ship more: it is looser." in root.main()
+    root.driver.find_element(By.ID, "approve-1").send_keys("enough labels", Keys.ENTER)
+    root.until(lambda: "Run 2 is in force at gate support-bot, as policy 3." in root.main())
+    assert people.store.policies.newest(GATE).reason == "enough labels"
+
+    root.follows("Alerts")
+    root.until(lambda: root.heading() == "Alerts")
+    root.driver.find_element(By.ID, "alert-1").send_keys("an old worker", Keys.ENTER)
+    root.until(lambda: "There is no alert that nobody has acknowledged." in root.main())
+
+    root.follows("Decisions")
+    root.until(lambda: root.heading() == "Decisions")
+    root.driver.find_element(By.ID, "batch").send_keys("order-21*", Keys.TAB)
+    root.driver.find_element(By.ID, "least").send_keys("0.6", Keys.ENTER)
+    root.until(lambda: "batch=order-21" in root.driver.current_url)
+    found = [one.text for one in root.driver.find_elements(By.CSS_SELECTOR, ".decisions .head a")]
+    assert found == [f"order-{n}" for n in (*range(219, 209, -1), 21) if n * 37 % 100 >= 60]
+    root.follows(found[0])
+    root.until(lambda: root.heading().startswith(found[0]))
+    assert "is above the threshold 0.31 of policy 2." in root.main()
+    assert "The record fits its seal." in root.main()
+
+    root.follows("Label")
+    root.until(lambda: root.sees("item"))
+    assert root.text("answer").startswith("Answer ")
+    assert "#" not in root.driver.current_url
+    root.until(lambda: "done today" in root.text("counts"))
+    root.run("return new Promise((done) => setTimeout(done, 400))")
+    root.press("f")
+    root.until(lambda: root.text("last").startswith("You: fine"))
+    assert people.store.labels.pending()[GATE] == WAITING - 1
+    root.follows("Console")
+    root.until(lambda: root.heading() == "Gates")
+    root.follows("Sign out")
+    root.until(lambda: root.heading() == "Sign in")
+    root.goes(f"/gate/{GATE}")
+    root.until(lambda: root.heading() == "Sign in")
+    root.signs_in("viewer")
+    root.until(lambda: root.heading().startswith(GATE), "signing in leads to what was wanted")
+    assert browser.complaints() == []
+
+
+def test_the_gates_refresh_themselves_and_say_when_they_are_old(people: Site, browser: Browser) -> None:
+    ana = Visitor(browser, people)
+    ana.signs_in("viewer")
+    ana.until(lambda: ana.heading() == "Gates")
+    ana.run("window.same = document")
+    often = "for (const part of document.querySelectorAll('[data-live]')) part.dataset.live = 1"
+    ana.run(often)
+    people.store.policies.close(GATE, by="ana", reason="try")
+    ana.until(lambda: "The gate is closed (policy 3)." in ana.main())
+    assert ana.run("return window.same === document"), "without a reload"
+    ana.run(often)
+    people.doors.leave(ana.driver.get_cookies()[0]["value"])
+    ana.until(lambda: ana.run("return document.documentElement.classList.contains('stale')"))
+    browser.complaints()  # of the 401 that it asked for
+
+
+def test_the_printed_link_lets_in_and_leaves_the_address(site: Site, browser: Browser) -> None:
+    token = site.doors.invite("Ana Weber")
+    ana = Visitor(browser, site)
+    ana.until(lambda: ana.heading() == "Open the link that the terminal printed")
+    ana.goes(f"/enter#{token}")
+    ana.until(lambda: ana.heading() == "Gates")
+    assert token not in ana.driver.current_url
+    assert not any(token in one["request"]["url"] for one in browser.requested())
+    ana.goes("/you")
+    assert "recorded under the name above, which nobody checked" in " ".join(ana.main().split())
+    assert browser.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def axe_script() -> str:
+    """The checker's program."""
+    if need := what_node_needs():
+        missing(*need)
+    return axe().read_text("utf-8")
+
+
+@pytest.fixture
+def root(people: Site, browser: Browser) -> Iterator[Visitor]:
+    """An administrator, who sees most."""
+    made = Visitor(browser, people)
+    made.signs_in("administrator")
+    yield made
+    browser.forget()
+
+
+def test_no_page_keeps_anybody_out_light_or_dark_or_on_a_phone(root: Visitor, axe_script: str) -> None:
+    for path in (*EVERY, "/nosuch"):
+        root.goes(path)
+        for dark, width in ((False, None), (True, PHONE)):
+            root.looks(width=width, dark=dark)
+            assert not root.too_wide(), path
+            assert findings(root, axe_script) == [], (path, dark, width)
+        root.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def findings(root: Visitor, axe_script: str) -> Sequence[Any]:
+    """What axe-core finds on the page as it is."""
+    root.run(axe_script)
+    found: Sequence[Any] = root.driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then((found) => done(found.violations.map("
+        "(one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200) + node.failureSummary)])));"
+    )
+    return found
+
+
+def test_no_text_changes_a_page(root: Visitor, browser: Browser) -> None:
+    browser.requested()
+    for path in EVERY:
+        root.goes(path)
+        assert root.driver.title != "taken", path
+        assert root.run("return document.querySelectorAll('main').length") == 1, path
+        assert root.run("return document.querySelectorAll('main img, main script').length") == 0, path
+        assert "\u202e" not in root.document(), path
+        assert len(root.document()) < 200_000, path
+    root.goes("/decision?batch=order-200&attempt=1")
+    assert root.driver.find_elements(By.CSS_SELECTOR, ".said .odd")[0].text == "U+202E"
+    assert "{{ 7*7 }}" in root.main()
+    assert root.main().count("<script>document.title='taken'</script>") == 2
+    root.goes("/decision?batch=order-201")
+    assert "the first 4,000 of 1,050,000 characters" in root.main()
+    root.goes("/decision?batch=%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AE")
+    assert "<script>alert(1)</script>\\u202e" in root.main()
+    # Nothing was asked of anybody else.
+    asked = {one["request"]["url"] for one in browser.requested()}
+    assert {one.split("/")[2] for one in asked if one.startswith("http")} == {f"127.0.0.1:{root.site.port}"}
+    assert {one.partition(":")[0] for one in asked} <= {"http", "data", "about"}
+    complaints = [one for one in browser.complaints() if "404" not in one]
+    assert complaints == []
+
+
+def test_pictures_say_in_words_what_they_show(root: Visitor, tmp_path: Path) -> None:
+    root.goes(f"/gate/{GATE}")
+    labels = [
+        one.get_attribute("aria-label") for one in root.driver.find_elements(By.CSS_SELECTOR, "figure svg")
+    ]
+    assert labels[0].startswith("Exposure over time. At the end it is 5.71 %, between 1.99 % and 9.56 %")
+    assert labels[1].startswith("The threshold over time. 2 policies since")
