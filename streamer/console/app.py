@@ -102,7 +102,8 @@ def console_app(
         Route("/enter", site.enter, methods=["GET", "POST"]),
         Route("/leave", site.leave, methods=["POST"]),
         Route("/", page("look", "gates.html", pages.gates)),
-        Route("/gate/{gate}", site.one_gate()),
+        Route("/gate/{gate}", site.of_gate("look", "gate.html", pages.gate)),
+        Route("/gate/{gate}/what-if", site.of_gate("read", "what_if.html", pages.what_if)),
         Route("/decisions", page("read", "decisions.html", pages.decisions)),
         Route("/decision", page("read", "decision.html", pages.decision)),
         Route("/decision.json", site.record()),
@@ -203,22 +204,24 @@ class _Site:
             raise Refused(403, "this form is not of your session; open the page again and repeat it")
         return session
 
-    def one_gate(self) -> Callable[[Request], Any]:
-        """Return the handler of a gate's page."""
+    def of_gate(
+        self, deed: Deed, template: str, gather: Callable[[str, Mapping[str, str]], dict[str, Any]]
+    ) -> Callable[[Request], Any]:
+        """Return the handler of a page about a gate."""
 
         async def answer(request: Request) -> Response:
             name = request.path_params["gate"]
-            inner = self.page("look", "gate.html", lambda query: self._gate(name, query))
-            return await inner(request)  # type: ignore[no-any-return]
+
+            def found(query: Mapping[str, str]) -> dict[str, Any]:
+                try:
+                    self._store.gates.get(name)
+                except UsageError as error:
+                    raise NotThere(str(error)) from None
+                return gather(name, query)
+
+            return await self.page(deed, template, found)(request)  # type: ignore[no-any-return]
 
         return answer
-
-    def _gate(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
-        try:
-            self._store.gates.get(name)
-        except UsageError as error:
-            raise NotThere(str(error)) from None
-        return self.pages.gate(name, query)
 
     def record(self) -> Callable[[Request], Any]:
         """Return the handler of a decision's record as JSON."""

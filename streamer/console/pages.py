@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from streamer.audit.story import is_linked, tell
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar, thresholds_chart
+from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.in_sample import in_sample
@@ -75,6 +76,7 @@ class Pages:
         self._clock = clock
         self._reports: dict[str, tuple[float, RiskReport]] = {}
         self._courses = Courses(store)
+        self._questions = Questions(store, clock=clock)
 
     # -- gates ----------------------------------------------------------------------------------------------
 
@@ -118,6 +120,7 @@ class Pages:
             "more": len(versions) - len(shown),
             "proposal": proposal is not None,
             "closed": policy.state == "closed" and not own_cuts(policy.rule),
+            **self._questions.sliders(name, {}),
             **self._course(name, report),
         }
 
@@ -198,6 +201,10 @@ class Pages:
         sample = self._store.calibration.sample(policy.calibration_run)
         found = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
         return sample_sentence(found, None, policy.settings)
+
+    def what_if(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """What another budget or threshold would have made of the past of a gate."""
+        return {"name": name} | self._questions.answer(name, query)
 
     # -- decisions ------------------------------------------------------------------------------------------
 

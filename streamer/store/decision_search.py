@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from streamer.store.db.schema import batches, decisions, gates, responses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from streamer.store.db.engine import Database
@@ -112,6 +113,34 @@ class DecisionSearch:
         return (
             FoundDecisions(found, last, cut_short=True) if searched == most else FoundDecisions(found, None)
         )
+
+    def texts(
+        self, gate: str, answers: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], tuple[str | None, str | None]]:
+        """How prompt and text of answers of first attempts begin, by batch id and response; those on record, None if erased."""
+        if not answers:
+            return {}
+        query = (
+            sa.select(
+                batches.c.batch_id,
+                responses.c.response_id,
+                sa.func.substr(batches.c.prompt, 1, _EXCERPT),
+                sa.func.substr(responses.c.text, 1, _EXCERPT),
+            )
+            .join(responses, responses.c.batch == batches.c.id)
+            .where(
+                batches.c.gate == gate,
+                batches.c.attempt == 1,
+                batches.c.batch_id.in_({batch for batch, _ in answers}),
+            )
+        )
+        wanted = set(answers)
+        with self._database.reading() as connection:
+            return {
+                (batch, response): (prompt, text)
+                for batch, response, prompt, text in connection.execute(query)
+                if (batch, response) in wanted
+            }
 
 
 def _candidates(wanted: Wanted, names: list[str], before: int | None) -> sa.Select[tuple[int]]:

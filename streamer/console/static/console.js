@@ -1,10 +1,10 @@
 // The console's only script: parts of a page that refresh themselves, and the link of the terminal.
 
-/** Fetch this page again, as a document: nothing of it is ever read as a string of HTML, and no script in it runs. */
-function fetched() {
+/** Fetch a page as a document: nothing of it is ever read as a string of HTML, and no script in it runs. */
+function fetched(address = location.href) {
   return new Promise((done) => {
     const request = new XMLHttpRequest();
-    request.open("GET", location.href);
+    request.open("GET", address);
     request.responseType = "document";
     request.timeout = 20000;
     request.setRequestHeader("x-refresh", "1");
@@ -51,4 +51,39 @@ if (enter !== null) {
     enter.elements.token.value = token;
     enter.submit();
   }
+}
+
+// The sliders of what-if: each move asks, and the answer takes the place of the one before.
+for (const form of document.querySelectorAll("form[data-answer]")) {
+  const fields = form.elements;
+  let asked = 0;
+  let soon = 0;
+
+  async function ask() {
+    const mine = ++asked;
+    const place = document.getElementById(form.dataset.answer);
+    place.setAttribute("aria-busy", "true");
+    const found = await fetched(`${form.action}?${new URLSearchParams(new FormData(form))}`);
+    const fresh = found?.getElementById(place.id);
+    if (mine !== asked) return; // a later move has asked
+    if (fresh) place.replaceChildren(...document.importNode(fresh, true).childNodes);
+    else place.textContent = "The console does not answer.";
+    place.removeAttribute("aria-busy");
+  }
+
+  form.addEventListener("input", (event) => {
+    const moved = event.target;
+    if (moved.dataset.of) fields[moved.dataset.of].value = moved.value;
+    const about = moved.dataset.of ?? moved.name;
+    if (about === "budget" || about === "threshold") {
+      fields.about.value = about;
+      form.querySelector(`[data-of=${about}]`).value = fields[about].value;
+    }
+    clearTimeout(soon);
+    soon = setTimeout(ask, 200);
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask();
+  });
 }

@@ -30,6 +30,7 @@ PAGES = {
     "/proposals": "look",
     "/alerts": "look",
     "/you": "look",
+    f"/gate/{GATE}/what-if": "read",
     "/decisions": "read",
     "/decision?batch=order-210": "read",
     "/decision.json?batch=order-210": "read",
@@ -275,6 +276,9 @@ def test_signing_in_leads_nowhere_else(people: Site, where: str) -> None:
 def test_what_is_asked_for_wrongly_gets_a_page_that_says_so(people: Site) -> None:
     client = people.client("administrator")
     for path in (
+        f"/gate/{GATE}/what-if?about=budget&budget=x",
+        f"/gate/{GATE}/what-if?about=threshold&threshold=7",
+        f"/gate/{GATE}/what-if?about=nothing",
         "/decisions?since=yesterday", "/decisions?least=2", "/decisions?before=x", "/decisions?outcome=x",
     ):  # fmt: skip
         answer = client.get(path)

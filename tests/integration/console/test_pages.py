@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EVERY = (
     "/",
     f"/gate/{GATE}",
+    f"/gate/{GATE}/what-if?about=threshold&threshold=0.2",
+    f"/gate/{GATE}/what-if?about=budget&budget=5",
     "/decisions",
     "/decisions?outcome=held&least=.2",
     "/decision?batch=order-200&attempt=1",
@@ -224,6 +226,29 @@ def test_no_text_changes_a_page(root: Visitor, browser: Browser) -> None:
     assert {one.partition(":")[0] for one in asked} <= {"http", "data", "about"}
     complaints = [one for one in browser.complaints() if "404" not in one]
     assert complaints == []
+
+
+def test_a_slider_says_what_another_threshold_would_have_done(root: Visitor, browser: Browser) -> None:
+    root.goes(f"/gate/{GATE}")
+    threshold = root.driver.find_element(By.CSS_SELECTOR, "[data-of=threshold]")
+    threshold.send_keys(Keys.ARROW_LEFT)
+    root.until(lambda: "With the threshold Q > 0.305: " in root.text("what-if-answer"))
+    for _ in range(61):
+        threshold.send_keys(Keys.ARROW_LEFT)
+    root.until(lambda: "With the threshold Q > 0: " in root.text("what-if-answer"))
+    answer = " ".join(root.text("what-if-answer").replace("\u00a0", " ").split())
+    assert "99 % of prompts served in place of 51 %" in answer
+    assert "answers would have got through; error rate among them" in answer
+    assert "No answer would have been held instead." in answer
+    budget = root.driver.find_element(By.CSS_SELECTOR, "[data-of=budget]")
+    for _ in range(10):
+        budget.send_keys(Keys.ARROW_LEFT)
+    root.until(lambda: "With a budget of 5" in root.text("what-if-answer"))
+    assert "no label counts for both" in root.text("what-if-answer")
+    assert root.run("return document.querySelector('[name=about]:checked').value") == "budget"
+    root.driver.find_element(By.CSS_SELECTOR, "#what-if-answer a").send_keys(Keys.ENTER)
+    root.until(lambda: root.heading().startswith("order-"))
+    assert browser.complaints() == []
 
 
 def test_pictures_say_in_words_what_they_show(root: Visitor, tmp_path: Path) -> None:

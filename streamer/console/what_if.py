@@ -1,0 +1,148 @@
+"""The page that asks what another budget or threshold would have made of a gate's past."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streamer.console.charts import interval_bar
+from streamer.errors import StreamerError, Unavailable, UsageError
+from streamer.gates.rule import Cut
+from streamer.whatif import Change, WhatIf
+from streamer.wording.verdicts import interval_text
+from streamer.wording.what_if import answer_rows, basis_sentence, caveats, in_force, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from streamer.store import Store
+    from streamer.whatif import Answer, Changed
+
+DAYS: Final = (1, 7, 30, 90, 365)
+MOST_PROMPTS: Final = 20_000
+"""A slider is to answer at once; `streamer what-if` looks at more."""
+
+KEPT_SECONDS: Final = 60.0
+_SHOWN: Final = 10
+_MOST_ASKED: Final = 8
+
+
+class _Asked(NamedTuple):
+    asking: WhatIf
+    version: int
+    at: float
+    lock: threading.Lock
+
+
+class Questions:
+    """Answers questions about gates' pasts. What was read of one is kept for a minute, so that a slider may ask often."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._clock = clock
+        self._asked: dict[tuple[str, int], _Asked] = {}
+
+    def sliders(self, gate: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return where the sliders stand; raises `UsageError` for a value that cannot be."""
+        policy = self._store.policies.newest(gate)
+        about = query.get("about") or "budget"
+        if about not in ("budget", "threshold"):
+            raise UsageError("ask about a budget or a threshold")
+        budget = _number("budget", query.get("budget") or f"{100 * policy.settings.alpha:g}", 0.1, 99)
+        present = policy.threshold if policy.threshold is not None else 0.5
+        threshold = _number("threshold", query.get("threshold") or f"{present:.3f}", 0, 1)
+        days = int(_number("days", query.get("days") or "30", 1, 36_500))
+        return {
+            "about": about,
+            "budget_value": f"{budget:g}",
+            "threshold_value": f"{threshold:g}",
+            "days": days,
+            "all_days": sorted({*DAYS, days}),
+            "in_force": {
+                "budget": policy.settings.alpha,
+                "threshold": policy.threshold,
+                "version": policy.version,
+            },
+        }
+
+    def answer(self, gate: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return what would have come of it, or in `wrong` why that cannot be said."""
+        try:
+            at = self.sliders(gate, query)
+        except UsageError as error:
+            return self.sliders(gate, {}) | {"wrong": str(error), "answer": None}
+        if at["about"] == "budget":
+            change = Change(settings={"alpha": round(float(at["budget_value"]) / 100, 10)})
+        else:
+            change = Change(cut=Cut.at(float(at["threshold_value"])))
+        try:
+            asked = self._asking(gate, at["days"])
+            with asked.lock:
+                answer = asked.asking.ask(change)
+        except Unavailable:
+            raise
+        except StreamerError as error:
+            return at | {"wrong": str(error), "answer": None}
+        return at | {"wrong": None, "answer": answer} | self._told(gate, answer, change)
+
+    def _asking(self, gate: str, days: int) -> _Asked:
+        version = self._store.policies.newest(gate).version
+        known = self._asked.get((gate, days))
+        if known is not None and known.version == version and monotonic() - known.at < KEPT_SECONDS:
+            return known
+        now = self._clock()
+        asking = WhatIf(
+            self._store.gates.get(gate),
+            past=self._store.past,
+            sample=self._store.calibration,
+            policies=self._store.policies,
+            since=now - timedelta(days=days),
+            now=now,
+            most=MOST_PROMPTS,
+        )
+        while len(self._asked) >= _MOST_ASKED:
+            self._asked.pop(next(iter(self._asked)), None)
+        self._asked[(gate, days)] = made = _Asked(asking, version, monotonic(), threading.Lock())
+        return made
+
+    def _told(self, gate: str, answer: Answer, change: Change) -> dict[str, Any]:
+        judged = [
+            (one.selective if answer.promised == "selective" else one.exposure)
+            for one in (answer.recorded, answer.asked)
+        ]
+        return {
+            "said": sentence(answer, change).removeprefix(f"{gate} "),
+            "basis": basis_sentence(answer),
+            "rows": answer_rows(answer),
+            "column": in_force(answer),
+            "bars": [interval_bar(one, answer.budget) for one in judged],
+            "caveats": caveats(answer),
+            "changes": [
+                ("would have got through", self._changed(gate, answer.more)),
+                ("would have been held instead", self._changed(gate, answer.less)),
+            ],
+            "differences": len(answer.differences),
+        }
+
+    def _changed(self, gate: str, found: Changed) -> dict[str, Any]:
+        # Those with a label first: they say what came of it.
+        shown = sorted(found.answers, key=lambda one: (one.severity is None, -(one.severity or 0.0)))[:_SHOWN]
+        texts = self._store.decision_search.texts(gate, [(one.batch_id, one.response_id) for one in shown])
+        return {
+            "count": len(found.answers),
+            "rate": interval_text(found.selective),
+            "answers": [(one, *texts.get((one.batch_id, one.response_id), (None, None))) for one in shown],
+        }
+
+
+def _number(name: str, text: str, least: float, most: float) -> float:
+    try:
+        found = float(text.strip().replace(",", "."))
+    except ValueError:
+        found = float("nan")
+    if not least <= found <= most:
+        raise UsageError(f"the {name} must be a number from {least:g} to {most:g}, not {text!r}")
+    return found

@@ -1,0 +1,161 @@
+"""Answers to what-if questions for people: what was asked, what would have come of it, and what that does not say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer.recalibration.age_cut import span
+from streamer.wording.numbers import SERVED, counted, percent, when
+from streamer.wording.policies import cut_text
+from streamer.wording.verdicts import interval_text
+
+if TYPE_CHECKING:
+    from streamer.whatif import Answer, Change
+    from streamer.whatif.figures import Figures
+
+
+def sentence(answer: Answer, change: Change) -> str:
+    """Say in one sentence what would have come of it, beside what came."""
+    asked, was = answer.asked, answer.recorded
+    unit = answer.settings.unit
+    share, shared = (asked.shipped, was.shipped) if unit == "response" else (asked.served, was.served)
+    return (
+        f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
+        f"{percent(shared)}; error rate among shipped answers {_bounded(asked, 'selective')} (it was "
+        f"{_estimate(was, 'selective')}), exposure {_bounded(asked, 'exposure')} (it was {_estimate(was, 'exposure')})."
+    )
+
+
+def _asked(answer: Answer, change: Change) -> str:
+    """Name what was asked about: ``with a budget of 10 %, method selective``."""
+    if change.proposal:
+        return "with the proposed threshold"
+    if change.policy is not None:
+        return f"under policy {change.policy}"
+    named = [
+        f"a budget of {percent(float(str(value)))}"
+        if name == "alpha"
+        else f"{name.replace('_', ' ')} {value}"
+        for name, value in change.settings.items()
+        if name not in ("encoder", "embeddings", "dimension")
+    ]
+    if change.cut is not None:
+        text = cut_text(change.cut, answer.reading.rule)
+        named.append(text if change.cut.threshold is None else f"the threshold {text}")
+    return "with " + ", ".join(named) if named else "with its own settings, calibrated anew"
+
+
+def _known(one: Figures) -> bool:
+    """Whether a label says anything of what ships: where none does, an estimate would be that all of it is bad."""
+    return bool(one.labelled or not one.exposure.overdue)
+
+
+def _estimate(one: Figures, risk: str) -> str:
+    value = getattr(one, risk).estimate
+    return "not known" if value is None or not _known(one) else percent(value)
+
+
+def _bounded(one: Figures, risk: str) -> str:
+    return interval_text(getattr(one, risk)) if _known(one) else "not known"
+
+
+def basis_sentence(answer: Answer) -> str:
+    """Say where the threshold comes from, and on which prompts it is judged."""
+    basis, threshold = answer.basis, cut_text(answer.reading.cut, answer.reading.rule)
+    if basis.source == "given":
+        return (
+            "The threshold was given. The intervals hold for one that was chosen without these labels; who compares k gives "
+            "each a k-th of --monitor-delta."
+        )
+    if basis.source == "calibrated":
+        said = f"The threshold, {threshold}, is calibrated on {counted(basis.prompts, 'prompt', 'prompts')}"
+        if basis.in_sample:
+            return f"{said}, IN-SAMPLE: they are judged as well, so that it looks better than it is."
+        before = "" if basis.before is None else f" decided before {when(basis.before)}"
+        said += f"{before} and judged on {'those' if before else 'prompts'} decided since: no label counts for both"
+        if basis.moved:
+            said += " (too few were decided before the period, so its older half calibrates)"
+        return said + "."
+    name = "proposal" if basis.source == "proposal" else "policy"
+    if basis.before is None:
+        return f"The policy's threshold, {threshold}, comes from no calibration."
+    if basis.in_sample:
+        return (
+            f"The threshold of the {name}, {threshold}, is judged IN-SAMPLE: labels up to {when(basis.before)} chose it, so that "
+            "it looks better than it is."
+        )
+    return (
+        f"The threshold of the {name}, {threshold}, was chosen by labels of prompts decided before {when(basis.before)}, and is "
+        "judged on those decided since."
+    )
+
+
+def in_force(answer: Answer) -> str:
+    """Name the policies that decided."""
+    first, last = answer.versions
+    return f"policy {first}, in force" if first == last else f"policies {first} to {last}, in force"
+
+
+def answer_rows(answer: Answer) -> list[tuple[str, ...]]:
+    """Put what is in force and what was asked about side by side: what, the one, the other."""
+    both = (answer.recorded, answer.asked)
+    rows: list[tuple[str, ...]] = [
+        ("since", *(when(answer.since),) * 2),
+        ("prompts", *(str(one.prompts) for one in both)),
+        ("share of prompts served", *(percent(one.served) for one in both)),
+    ]
+    if answer.settings.unit == "response":
+        rows.append(("share of responses shipped", *(percent(one.shipped) for one in both)))
+    for risk, name in (("selective", "error rate of shipped"), ("exposure", "exposure")):
+        promised = f", budget {percent(answer.budget)}" if answer.promised == risk else ""
+        rows.append((f"{name}{promised}", *(_bounded(one, risk) for one in both)))
+    rows.append(("labelled shipped answers", *(str(one.labelled) for one in both)))
+    if any(one.exposure.overdue for one in both):
+        rows.append(("drawn, shipped, not known how bad", *(str(one.exposure.overdue) for one in both)))
+    return rows
+
+
+def caveats(answer: Answer) -> list[str]:
+    """Say what the figures do not say."""
+    said = [
+        f"Intervals hold with {percent(1 - answer.delta)}, each column for itself, at all times at once. A threshold for all of "
+        "the period is not what recalibration would have done day by day."
+    ]
+    if answer.judged < answer.prompts and answer.age is not None:
+        said.append(
+            f"Intervals are over the {answer.judged} prompts older than {span(answer.age.seconds)}: labels of younger ones may "
+            "still come."
+        )
+    unknown = max(answer.asked.exposure.overdue, answer.recorded.exposure.overdue)
+    if unknown:
+        said.append(
+            "What was drawn and would ship, and nobody knows how bad it is, counts 0 in the lower bound, 1 in the upper one and 1 in the "
+            "estimate."
+        )
+    if answer.basis.missing:
+        said.append(
+            f"{answer.basis.missing} of {answer.basis.drawn} drawn responses had no label that calibration could use, and "
+            "counted as severity 1."
+        )
+    if answer.closed:
+        said.append(f"{answer.closed} of these prompts were decided while the gate was closed.")
+    if answer.shadow:
+        said.append(
+            f"{counted(answer.shadow, 'prompt was', 'prompts were')} decided in shadow mode: in force means what the gate said, and "
+            "consumers acted as if there were none."
+        )
+    if answer.unscored:
+        said.append(
+            f"{counted(answer.unscored, 'prompt was', 'prompts were')} held without scores: no policy ships these."
+        )
+    if answer.unaudited:
+        said.append(
+            f"Of {counted(answer.unaudited, 'prompt', 'prompts')} nothing is known, for the audit could not draw them."
+        )
+    said += [f"{count} prompts of the period are left out: {why}." for why, count in answer.left_out.items()]
+    if answer.settings.max_attempts > 1:
+        said.append(
+            f"Of first attempts alone, at a budget of {percent(answer.budget)}: what a later attempt would have been depends on "
+            "what the first one shipped."
+        )
+    return said
