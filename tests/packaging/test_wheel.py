@@ -290,6 +290,8 @@ def test_without_extras_there_is_all_help_and_the_plan(installed: Callable[..., 
         ("label queue", "service"),
         ("label bertscore", "service"),
         ("review", "review"),
+        ("console", "console"),
+        ("console user list", "console"),
         ("key list", "service"),
         ("recalibrate", "service"),
         ("risk", "service"),
@@ -386,6 +388,11 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
         ),
         ("serve", "import streamer.serving.app, streamer.serving.service, streamer.wiring.serving"),
         ("review", "import streamer.review.app, streamer.review.server, streamer.wiring.review"),
+        (
+            "console",
+            "import streamer.wiring.console; from streamer.console.render import environment;"
+            " environment().get_template('gates.html')",
+        ),
         ("judge", "import openai, streamer.labels.llm.client, streamer.research.sampling.session"),
         (
             "bertscore",

@@ -109,7 +109,7 @@ NOT_A_WORKERS = {
     "torch", "transformers", "uvicorn",
 }  # fmt: skip
 NOT_A_WORKERS_OF_OURS = (
-    "streamer.audit.standalone", "streamer.dev", "streamer.labels.judge", "streamer.labels.llm", "streamer.planning",
+    "streamer.audit.standalone", "streamer.console", "streamer.dev", "streamer.labels.judge", "streamer.labels.llm", "streamer.planning",
     "streamer.recalibration.run", "streamer.research", "streamer.review", "streamer.risk.rounds", "streamer.risk.states",
 )  # fmt: skip
 
