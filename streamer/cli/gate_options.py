@@ -324,6 +324,16 @@ SETTINGS: tuple[SettingOption, ...] = (
         read=opt.seconds,
     ),
     _of(
+        "two_people",
+        "",
+        "What a person's run proposes comes into force only by another person, who has signed in at `streamer console`. New "
+        "gates: by one.",
+        _BY_ITSELF,
+        kind=bool,
+        flag="--two-people/--one-person",
+        default=_SILENT,
+    ),
+    _of(
         "recalibrate",
         "|".join(RECALIBRATE),
         "What `streamer recalibrator` does: nothing, runs that wait for `threshold activate`, or new thresholds within "

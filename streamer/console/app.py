@@ -168,7 +168,10 @@ class _Site:
     async def session(self, request: Request) -> Session | None:
         """The session of a request; None where there is none."""
         cookie = request.cookies.get(self._cookie, "")
-        return await run_in_threadpool(self._doors.session, cookie) if cookie else None
+        if not cookie:
+            return None
+        by_itself = "x-refresh" in request.headers
+        return await run_in_threadpool(lambda: self._doors.session(cookie, by_itself=by_itself))
 
     def page(
         self, deed: Deed, template: str, gather: Callable[[Mapping[str, str]], dict[str, Any]]
@@ -192,7 +195,10 @@ class _Site:
             form = await _form(request)
             session = await self._sender(request, form)
             _require(session, deed)
-            return _go(await run_in_threadpool(work, session, form))
+            try:
+                return _go(await run_in_threadpool(work, session, form))
+            finally:
+                self.pages.forget()
 
         return answer
 

@@ -125,7 +125,7 @@ class Doors:
         # Not by name: whoever tries many names must not fill the memory.
         bucket = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:4]) % _BUCKETS
         with self._lock:
-            for one in (_Bucket("all", OF_ALL), _Bucket(f"name {bucket}", OF_ONE_NAME)):
+            for one in (_Bucket(f"name {bucket}", OF_ONE_NAME), _Bucket("all", OF_ALL)):
                 if (seconds := self._limits.wait(one, now=now)) > 0:
                     raise TooMany(seconds)
         account = self._accounts.get(name)
@@ -145,8 +145,11 @@ class Doors:
             self.leave(cookie)
         return cookie is not None
 
-    def session(self, cookie: str) -> Session | None:
-        """The session of a cookie; None where there is none, it has ended, or its person's account was changed."""
+    def session(self, cookie: str, *, by_itself: bool = False) -> Session | None:
+        """The session of a cookie; None where there is none, it has ended, or its person's account was changed.
+
+        `by_itself` : a page asks that nobody may be looking at: that is no use of the session.
+        """
         now = self._monotonic()
         with self._lock:
             found = self._sessions.get(_digest(cookie))
@@ -155,7 +158,8 @@ class Doors:
         if now - found.used > IDLE_SECONDS or now - found.began > LONGEST_SECONDS or not self._stands(found):
             self.leave(cookie)
             return None
-        found.used = now
+        if not by_itself:
+            found.used = now
         return found
 
     def leave(self, cookie: str) -> None:

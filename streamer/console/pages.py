@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -14,6 +15,7 @@ from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar, thresholds_chart
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
+from streamer.gates.policy import SIGNED_IN
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.in_sample import in_sample
 from streamer.risk.rounds.report import report_of
@@ -55,6 +57,7 @@ _PAGE: Final = 2_000
 _POINTS: Final = 240
 _VERSIONS: Final = 50
 _ALERTS: Final = 200
+_MOST_SAMPLES: Final = 500
 _HELD_WORDS: Final = {
     "abstain": "held",
     "escalate": "held, for a person",
@@ -75,6 +78,8 @@ class Pages:
         self._keys = keys
         self._clock = clock
         self._reports: dict[str, tuple[float, RiskReport]] = {}
+        self._counts: tuple[float, dict[str, int]] | None = None
+        self._samples: dict[tuple[str, int], str | None] = {}
         self._courses = Courses(store)
         self._questions = Questions(store, clock=clock)
 
@@ -82,11 +87,21 @@ class Pages:
 
     def counts(self) -> dict[str, int]:
         """What waits for people, for the head of every page."""
+        known = self._counts
+        if known is not None and monotonic() - known[0] < SHORTEST_SECONDS:
+            return known[1]
         names = [one.gate for one in self._store.gates.list()]
-        return {
+        found = {
             "proposals": sum(self._store.calibration.proposal(name) is not None for name in names),
             "alerts": len(self._store.alerts.list(limit=100, unacknowledged=True)),
         }
+        self._counts = (monotonic(), found)
+        return found
+
+    def forget(self) -> None:
+        """Look everything up again: somebody changed something."""
+        self._reports = {}
+        self._counts = None
 
     def gates(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """Every gate, how it stands."""
@@ -198,9 +213,14 @@ class Pages:
     def _sample_sentence(self, policy: Policy) -> str | None:
         if policy.calibration_run is None or not policy.calibrated:
             return None
-        sample = self._store.calibration.sample(policy.calibration_run)
-        found = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
-        return sample_sentence(found, None, policy.settings)
+        key = (policy.gate, policy.version)
+        if key not in self._samples:  # what a policy was calibrated on stays as it was
+            sample = self._store.calibration.sample(policy.calibration_run)
+            found = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
+            while len(self._samples) >= _MOST_SAMPLES:
+                self._samples.pop(next(iter(self._samples)), None)
+            self._samples[key] = sample_sentence(found, None, policy.settings)
+        return self._samples[key]
 
     def what_if(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
         """What another budget or threshold would have made of the past of a gate."""
@@ -257,8 +277,8 @@ class Pages:
     def alerts(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Alerts, the newest first."""
         gate, closed = query.get("gate") or None, query.get("all") == "1"
-        if gate is not None:
-            self._store.gates.get(gate)
+        if gate is not None and not self._store.policies.versions([gate]):
+            raise NotThere(f"there is no gate {gate[:200]!r}")
         found = self._store.alerts.list(gate, limit=_ALERTS, unacknowledged=not closed)
         return {
             "alerts": found,
@@ -294,6 +314,8 @@ class Pages:
             "run": proposal.run,
             "proposal": proposal,
             "present": present,
+            "two_people": present.settings.two_people,
+            "proposer": proposal.by.removeprefix(SIGNED_IN),
             "turn": {
                 "same": "It would ship the same.",
                 "tighter": "It would ship less: it is stricter.",
@@ -343,9 +365,16 @@ class Courses:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, _Reading] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
     def of(self, gate: str) -> tuple[list[tuple[datetime, Any]], bool]:
         """Return moments, each with what the period had come to (`OpenTime`), and whether all of it has been read."""
+        # Several people may look at one gate; what one reads the other need not.
+        with self._locks.setdefault(gate, threading.Lock()):
+            points, whole = self._read(gate)
+            return list(points), whole
+
+    def _read(self, gate: str) -> tuple[list[tuple[datetime, Any]], bool]:
         monitoring = self._store.monitoring
         watch = monitoring.watch(gate)
         if watch.sequence is None:

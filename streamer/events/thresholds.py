@@ -145,6 +145,9 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     window: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     decision_deadline_seconds: Annotated[float, Meta(gt=0)] | None
     keep_texts: bool = True
+    two_people: Annotated[
+        bool, Meta(description="Whether what a person proposes needs another one, who has signed in.")
+    ] = False
     recalibrate: Recalibrate = "propose"
     recalibrate_every_seconds: Annotated[float, Meta(gt=0)] | None = 86_400.0
     recalibrate_after_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = 100

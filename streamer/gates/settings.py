@@ -127,6 +127,7 @@ class GateSettings:
     window : calibrate on the newest so many groups alone; None: on all.
     decision_deadline_seconds : a batch that is older is held; None: never. See `is_late`.
     keep_texts : keep prompts, responses, references and metadata; else their hash only.
+    two_people : what a person's run found comes into force only by another person, who has signed in at the console.
     recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
         policies within the limits below (`auto`).
     recalibrate_every_seconds : between two runs of the service, > 0; None: not by time.
@@ -176,6 +177,7 @@ class GateSettings:
     window: int | None = None
     decision_deadline_seconds: float | None = None
     keep_texts: bool = True
+    two_people: bool = False
     recalibrate: Recalibrate = "propose"
     recalibrate_every_seconds: float | None = 86_400.0
     recalibrate_after_groups: int | None = 100

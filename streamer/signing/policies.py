@@ -65,6 +65,7 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "audit_boost_most": 400,
     "on_selective_alarm": "report",
     "alarm_false_every": None,
+    "two_people": False,
 }
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
 that are there). A policy that still has this value is signed without the setting, as it was then; any other value is

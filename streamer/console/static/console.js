@@ -69,6 +69,8 @@ for (const form of document.querySelectorAll("form[data-answer]")) {
     if (fresh) place.replaceChildren(...document.importNode(fresh, true).childNodes);
     else place.textContent = "The console does not answer.";
     place.removeAttribute("aria-busy");
+    // The sentence alone is read out; the rest is there for whoever wants it.
+    document.getElementById("what-if-said").textContent = (place.querySelector(".sentence, .notice") ?? place).textContent;
   }
 
   form.addEventListener("input", (event) => {

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from streamer.calibration.history import MOST, History
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
 from streamer.recalibration.verdict import Held
@@ -287,6 +288,11 @@ class Calibrations:
             identity, present = self._store(
                 connection, run, expected, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
             )
+            if present.settings.two_people and by != RECALIBRATOR:
+                raise UsageError(
+                    f"gate {run.gate.gate!r} demands two people: have the run propose what it finds (--propose), and "
+                    "somebody else put it in force at the console"
+                )
             if known_alarms is not None:
                 new = _standing_alarms(connection, run.gate.gate) - known_alarms
                 if new:

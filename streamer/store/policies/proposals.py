@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
+from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.settings import calibrated_for_another
 from streamer.store.audit import control
@@ -160,6 +161,8 @@ def activate(
             f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
             "be put in force"
         )
+    if present.settings.two_people:
+        _require_another_person(gate, proposal.by, by)
     changed = calibrated_for_another(proposal.settings, present.settings)
     if changed:
         raise UsageError(
@@ -181,6 +184,20 @@ def activate(
         reason=reason,
         now=now,
     )
+
+
+def _require_another_person(gate: str, proposer: str, by: str) -> None:
+    """Raise `UsageError` unless `by` has signed in and is not, under any kind of name, who asked for the run."""
+    if not by.startswith(SIGNED_IN):
+        raise UsageError(
+            f"gate {gate!r} demands two people: what is proposed comes into force by somebody who has signed in at the console "
+            "(`streamer console`), not by a command"
+        )
+    if by.removeprefix(SIGNED_IN) == proposer.removeprefix(SIGNED_IN):
+        raise UsageError(
+            f"gate {gate!r} demands two people: {proposer.removeprefix(SIGNED_IN)} asked for this run, so that somebody else "
+            "must approve what it found"
+        )
 
 
 def reject(

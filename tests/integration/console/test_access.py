@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ONE_NAME
+from streamer.errors import UsageError
+from streamer.recalibration.one_gate import recalibrate_by_hand
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.store.labelled_gate import GATE
 
@@ -140,6 +142,28 @@ def test_a_rejected_proposal_is_gone_and_on_record(people: Site, peopled_world: 
     assert client.act("/proposals/approve", gate=GATE, run=2).status == 409
     with people.store.evidence.snapshot() as snapshot:
         assert list(snapshot.unchained()) == []
+
+
+def test_a_gate_may_demand_two_people(people: Site) -> None:
+    store = people.store
+    store.gates.revise(GATE, {"two_people": True}, by="ana", reason="four eyes")
+    with pytest.raises(UsageError, match="not by a command"):
+        store.calibration.activate(GATE, by="ana", reason="", now=people.clock())
+    with pytest.raises(UsageError, match="ben asked for this run"):
+        store.calibration.activate(GATE, by="account:ben", reason="", now=people.clock())
+    by_hand = (store.calibration, store.policies, store.gates.get(GATE))
+    with pytest.raises(UsageError, match="have the run propose"):
+        recalibrate_by_hand(*by_hand, clock=people.clock, by="ana", reason="alone")
+    recalibrate_by_hand(*by_hand, clock=people.clock, by="account:approver", reason="mine", propose=True)
+    proposal = store.calibration.proposal(GATE)
+    assert proposal is not None
+    approver = people.client("approver")
+    assert "Put in force" not in approver.get("/proposals").body
+    assert approver.act("/proposals/approve", gate=GATE, run=proposal.run).status == 409
+    root = people.client("administrator")
+    assert "Put in force" in root.get("/proposals").body
+    assert root.act("/proposals/approve", gate=GATE, run=proposal.run).status == 303
+    assert store.policies.newest(GATE).created_by == "account:administrator"
 
 
 def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:

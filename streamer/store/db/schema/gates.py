@@ -104,6 +104,13 @@ gate_revisions = sa.Table(
     sa.Column(
         "keep_texts", sa.Boolean, nullable=False, server_default=sa.true(), comment="else their hash only"
     ),
+    sa.Column(
+        "two_people",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.false(),
+        comment="a proposal needs another person, who has signed in",
+    ),
     sa.Column("recalibrate", sa.Text, nullable=False, server_default=sa.text("'propose'")),
     sa.Column(
         "recalibrate_every_seconds", REAL, server_default=sa.text("86400"), comment="NULL: not by time"
