@@ -174,7 +174,7 @@ def _show_changed(what: str, found: "Changed", *, most: int) -> None:
             ["batch", "response", "decided", "score", "severity"],
             [[one.batch_id, one.response_id, when(one.decided_at), one.score, one.severity] for one in shown],
         )
-    if len(shown) < len(found.answers):
+    if shown and len(shown) < len(found.answers):
         say(f"... and {len(found.answers) - len(shown)} more: --answers N, or --json.")
 
 

@@ -146,7 +146,7 @@ class Changed:
     ----------
     answers : in the order of decisions.
     prompts : how many prompts they are of.
-    selective : the error rate among them, by the audit draw.
+    selective : the error rate among those of judged prompts, by the audit draw.
     """
 
     answers: tuple[ChangedAnswer, ...]
@@ -163,14 +163,14 @@ class Answer:
     settings : that were asked about.
     reading : the threshold that would have served.
     basis : where that comes from.
-    since, until : the first and the last prompt that is counted.
-    prompts : that are counted.
-    judged : those of them old enough for their labels: intervals are over these.
+    since, until : when the first and the last prompt was decided.
+    prompts : of the period, old and young; `more` and `less` are of all of them.
+    judged : those of them old enough for their labels: figures and intervals are over these.
     age : from which age on they are.
-    unscored : prompts held without scores, in the record and here.
-    closed : prompts that the record decided while the gate shipped nothing.
-    shadow : prompts that were decided in shadow mode.
-    unaudited : prompts that are counted, and that no interval is about because the audit could not draw them.
+    unscored : of the judged: prompts held without scores, in the record and here.
+    closed : of the judged: prompts decided while the gate shipped nothing.
+    shadow : of the judged: prompts decided in shadow mode.
+    unaudited : of the judged: prompts that no interval is about because the audit could not draw them.
     left_out : prompts of the period that are not counted, by reason.
     versions : the oldest and the newest policy among those that decided.
     recorded, asked : the figures of the record, and of what was asked about.
@@ -351,6 +351,8 @@ class WhatIf:
                     "threshold; --in-sample judges it on those all the same"
                 )
         kept, judged = past.where(usable), old[usable]
+        if not judged.any():  # all are young: counts say something, and missing labels that nothing is known
+            judged[:] = True
         ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
         unit, budget = settings.unit, budget_of(settings)
         chance = self._gate.settings.monitor_delta if delta is None else delta
@@ -369,10 +371,10 @@ class WhatIf:
             prompts=len(kept),
             judged=int(judged.sum()),
             age=cut,
-            unscored=int((~kept.scored).sum()),
-            closed=int((~kept.could_ship).sum()),
-            shadow=int(_decided_by(kept, lambda one: one.mode == "shadow").sum()),
-            unaudited=int((~watched(kept)).sum()),
+            unscored=int((judged & ~kept.scored).sum()),
+            closed=int((judged & ~kept.could_ship).sum()),
+            shadow=int((judged & _decided_by(kept, lambda one: one.mode == "shadow")).sum()),
+            unaudited=int((judged & ~watched(kept)).sum()),
             left_out=MappingProxyType(dict(left_out)),
             versions=(int(kept.versions.min()), int(kept.versions.max())),
             recorded=figures(kept, kept.shipped, unit=unit, alpha=budget, delta=chance, judged=judged),

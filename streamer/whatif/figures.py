@@ -2,8 +2,8 @@
 
 The audit draws batches before anyone knows what becomes of them, held ones too, each with a probability that is on record.
 So the labels of the drawn ones, each with weight 1/p, estimate without bias what *any* way of deciding the same batches
-costs. The interval is that of the risk in service (`streamer.risk.states.exposure`): valid at all times at once, also where
-the audit was raised while labels looked bad. A label that is missing counts 0 in its lower and 1 in its upper bound.
+costs. The interval is that of the risk in service (`streamer.risk.states.open_time`): over what ships, valid at all times at
+once, also where the audit was raised while labels looked bad. A label that is missing counts 0 in its lower and 1 in its upper bound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence
+from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime
 
 if TYPE_CHECKING:
     from streamer.gates.settings import Unit
@@ -26,18 +26,18 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One way of deciding the past.
+    """One way of deciding the judged prompts of the past.
 
     Attributes
     ----------
-    prompts : decided, at least one.
+    prompts : how many they are.
     served : share of them of which something ships, in [0, 1]: counted, so exact.
     shipped : share of the responses that ships, in [0, 1], each prompt counting once; with the units `best` and `batch` it
         is `served`.
     answers : responses that ship.
-    labelled : drawn ones among them with a label, of the prompts that the intervals are over.
-    exposure : average harm per prompt, held ones counting 0, over the prompts old enough for their labels.
-    selective : error rate among what ships, over the same prompts. Both intervals hold together.
+    labelled : drawn ones among them with a label.
+    exposure : average harm per prompt, held ones counting 0.
+    selective : error rate among what ships. Both intervals hold together.
     """
 
     prompts: int
@@ -60,21 +60,21 @@ def figures(
     unit : what ships as one; it says which responses of a batch the audit asks labels for.
     alpha : the budget of one attempt, in (0, 1): where the interval is to be narrow, nothing else.
     delta : chance that an interval is wrong, in (0, 1).
-    judged : shape (n,); which prompts the intervals are over, chosen without a look at labels. None: all.
+    judged : shape (n,); which prompts the figures are over, chosen without a look at labels. None: all.
     """
+    if judged is not None and not judged.all():
+        ships = ships[np.repeat(judged, past.sizes)]
+        past = past.where(judged)
     shares = shares_shipped(past, ships, unit)
-    known = ships & past.drawn & ~np.isnan(past.severities)
-    if judged is not None:
-        known &= np.repeat(judged, past.sizes)
-    sequence = risk(past, ships, unit=unit, alpha=alpha, delta=delta, judged=judged)
+    open_time = risk(past, ships, unit=unit, alpha=alpha, delta=delta)
     return Figures(
         prompts=len(past),
         served=float((shares > 0).mean()) if len(past) else 0.0,
         shipped=float(shares.mean()) if len(past) else 0.0,
         answers=int(ships.sum()),
-        labelled=int(known.sum()),
-        exposure=sequence.exposure(),
-        selective=sequence.selective(),
+        labelled=open_time.answers,
+        exposure=open_time.exposure(),
+        selective=open_time.selective(),
     )
 
 
@@ -86,7 +86,7 @@ def shares_shipped(past: Past, ships: Flags, unit: Unit) -> NDArray[np.float64]:
 
 def risk(
     past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, judged: Flags | None = None
-) -> ExposureSequence:
+) -> OpenTime:
     """Read the judged prompts into an interval; parameters as for `figures`."""
     rows = watched(past) if judged is None else watched(past) & judged
     decisions = audited(past, ships, unit).where(rows)
@@ -97,10 +97,11 @@ def risk(
     plan = ExposurePlan(
         delta=delta,
         least_probability=float(base.min()) if len(base) else 1.0,
-        planned_labels=max(1, round(float(base.sum()))),
+        planned_labels=max(1, round(float(base[decisions.shipped > 0].sum()))),
         prior_mean=alpha,
     )
-    return ExposureSequence(plan=plan).observe(decisions)
+    labelled = ships & past.drawn & ~np.isnan(past.severities) & np.repeat(rows, past.sizes)
+    return OpenTime.begin(plan).observe(decisions, answers=int(labelled.sum()))
 
 
 def watched(past: Past) -> Flags:

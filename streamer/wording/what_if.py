@@ -10,8 +10,8 @@ from streamer.wording.policies import cut_text
 from streamer.wording.verdicts import interval_text
 
 if TYPE_CHECKING:
+    from streamer.risk.states import RiskInterval
     from streamer.whatif import Answer, Change
-    from streamer.whatif.figures import Figures
 
 
 def sentence(answer: Answer, change: Change) -> str:
@@ -21,8 +21,8 @@ def sentence(answer: Answer, change: Change) -> str:
     share, shared = (asked.shipped, was.shipped) if unit == "response" else (asked.served, was.served)
     return (
         f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
-        f"{percent(shared)}; error rate among shipped answers {_bounded(asked, 'selective')} (it was "
-        f"{_estimate(was, 'selective')}), exposure {_bounded(asked, 'exposure')} (it was {_estimate(was, 'exposure')})."
+        f"{percent(shared)}; error rate among shipped answers {_interval(asked.selective)} (it was "
+        f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
     )
 
 
@@ -41,22 +41,19 @@ def _asked(answer: Answer, change: Change) -> str:
     ]
     if change.cut is not None:
         text = cut_text(change.cut, answer.reading.rule)
-        named.append(text if change.cut.threshold is None else f"the threshold {text}")
+        named.append(f"the gate {text}" if change.cut.threshold is None else f"the threshold {text}")
     return "with " + ", ".join(named) if named else "with its own settings, calibrated anew"
 
 
-def _known(one: Figures) -> bool:
-    """Whether a label says anything of what ships: where none does, an estimate would be that all of it is bad."""
-    return bool(one.labelled or not one.exposure.overdue)
+def _interval(interval: RiskInterval) -> str:
+    """As `interval_text`; what is known exactly, because nothing ships, has no bounds."""
+    if interval.estimate == interval.lower == interval.upper:
+        return percent(interval.lower)
+    return interval_text(interval)
 
 
-def _estimate(one: Figures, risk: str) -> str:
-    value = getattr(one, risk).estimate
-    return "not known" if value is None or not _known(one) else percent(value)
-
-
-def _bounded(one: Figures, risk: str) -> str:
-    return interval_text(getattr(one, risk)) if _known(one) else "not known"
+def _estimate(interval: RiskInterval) -> str:
+    return "not known" if interval.estimate is None else percent(interval.estimate)
 
 
 def basis_sentence(answer: Answer) -> str:
@@ -100,7 +97,6 @@ def answer_rows(answer: Answer) -> list[tuple[str, ...]]:
     """Put what is in force and what was asked about side by side: what, the one, the other."""
     both = (answer.recorded, answer.asked)
     rows: list[tuple[str, ...]] = [
-        ("since", *(when(answer.since),) * 2),
         ("prompts", *(str(one.prompts) for one in both)),
         ("share of prompts served", *(percent(one.served) for one in both)),
     ]
@@ -108,7 +104,7 @@ def answer_rows(answer: Answer) -> list[tuple[str, ...]]:
         rows.append(("share of responses shipped", *(percent(one.shipped) for one in both)))
     for risk, name in (("selective", "error rate of shipped"), ("exposure", "exposure")):
         promised = f", budget {percent(answer.budget)}" if answer.promised == risk else ""
-        rows.append((f"{name}{promised}", *(_bounded(one, risk) for one in both)))
+        rows.append((f"{name}{promised}", *(_interval(getattr(one, risk)) for one in both)))
     rows.append(("labelled shipped answers", *(str(one.labelled) for one in both)))
     if any(one.exposure.overdue for one in both):
         rows.append(("drawn, shipped, not known how bad", *(str(one.exposure.overdue) for one in both)))
@@ -123,8 +119,8 @@ def caveats(answer: Answer) -> list[str]:
     ]
     if answer.judged < answer.prompts and answer.age is not None:
         said.append(
-            f"Intervals are over the {answer.judged} prompts older than {span(answer.age.seconds)}: labels of younger ones may "
-            "still come."
+            f"All figures are of the {answer.judged} prompts older than {span(answer.age.seconds)}, for labels of younger ones may "
+            f"still come; the answers that are listed are of all {answer.prompts}."
         )
     unknown = max(answer.asked.exposure.overdue, answer.recorded.exposure.overdue)
     if unknown:

@@ -10,6 +10,8 @@ import numpy as np
 import sqlalchemy as sa
 
 from streamer.audit.standalone.verify_bundle import decided_as_blank
+from streamer.audit.verification import UNREADABLE
+from streamer.errors import Unreadable
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import segment_of
 from streamer.gates.rule import Cut
@@ -74,7 +76,21 @@ class PastDecisions:
         keys: Collection[str] = (),
         most: int = MOST,
     ) -> Past:
-        """The newest `most` first attempts decided from `since` on and before `until`, with labels of a kind."""
+        """The newest `most` first attempts decided from `since` on and before `until`, with labels of a kind.
+
+        Raises `Unreadable` when a row is of no form that this program writes.
+        """
+        try:
+            return self._past(gate, since=since, until=until, kind=kind, keys=keys, most=most)
+        except UNREADABLE as error:
+            raise Unreadable(
+                f"the record of gate {gate!r} cannot be read ({type(error).__name__}: {error}); `streamer audit verify` says "
+                "which row it is"
+            ) from error
+
+    def _past(
+        self, gate: str, *, since: datetime, until: datetime, kind: str, keys: Collection[str], most: int
+    ) -> Past:
         with self._database.reading(snapshot=True) as connection:
             self._database.take_time(connection)
             wanted = [

@@ -78,6 +78,7 @@ def _live(scribe: Scribe, names: Sequence[str]) -> None:
     for name in names:
         scribe.recalibrate(name)
     decide(range(40, 44))
+    label(range(36, 44))
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
         _live(scribe, [*RULES, "plain"])
         store.gates.revise("plain", {"audit_probability": 0.0}, by="ana", reason="no more labels")
         scribe.deliver(event("plain", n) for n in range(50, 60))
+        scribe.gate("waiting", unit="best", mode="shadow")
+        scribe.deliver(event("waiting", n) for n in range(20))
+        scribe.deliver(
+            (label_event("waiting", n, response=f"r{i}") for n in range(10) for i in range(4)), topic="labels"
+        )
+        wiring.recalibrate(settings, "waiting", by="ana", propose=True)
     return settings, directory
 
 
@@ -166,6 +173,38 @@ def test_a_given_threshold_says_which_answers_get_through(
     assert through <= best
     assert all(one.score > 0.7 for one in at.more.answers)
     assert all(one.score <= 0.7 for one in at.less.answers)
+
+
+def test_what_is_too_young_for_its_labels_is_listed_and_not_judged(
+    written: tuple[Settings, Path], store: Store
+) -> None:
+    asking = _asking(written, store, "waiting")
+    answer = asking.ask(Change(cut=Cut("open", None)))
+    assert answer.age is not None
+    assert answer.age.because == "age of the middle draw"
+    assert (answer.prompts, len(answer.more.answers)) == (20, 20)
+    assert answer.judged == answer.asked.prompts == answer.asked.exposure.decisions == 9
+    assert answer.shadow == answer.closed == 9
+    assert answer.asked.exposure.overdue == 0
+    assert answer.asked.exposure.estimate == 0
+    calibrated = asking.ask(Change(settings={"alpha": 0.3, "least_groups": 2}))
+    assert calibrated.basis.prompts == 4, "the older half of those that are old enough"
+    assert calibrated.judged == 5
+    assert calibrated.prompts == 16
+
+
+def test_the_proposal_is_judged_by_what_comes_or_in_sample(
+    written: tuple[Settings, Path], store: Store
+) -> None:
+    asking = _asking(written, store, "waiting")
+    with pytest.raises(NothingToJudge, match="nothing was decided after"):
+        asking.ask(Change(proposal=True))
+    answer = asking.ask(Change(proposal=True), in_sample=True)
+    found = store.calibration.proposal("waiting")
+    assert found is not None
+    assert (answer.basis.source, answer.basis.in_sample) == ("proposal", True)
+    assert answer.reading == Reading(found.cut, found.rule)
+    assert answer.prompts == 20
 
 
 def test_a_calibration_reads_what_was_decided_before_what_it_is_judged_on(
@@ -401,6 +440,12 @@ def test_a_decision_that_does_not_come_out_again_is_named(
     assert main(["what-if", "plain", "--threshold", "0.5", "--json"]) == 3
     (difference,) = json.loads(capsys.readouterr().out)["replay"]["differences"]
     assert (difference["batch_id"], difference["what"]) == ("batch-3", "ships")
+    with breaking_in("sqlite:///record.db") as connection:
+        connection.execute(
+            sa.text("UPDATE decisions SET cut_state = 'cut' WHERE batch = :batch"), {"batch": batch}
+        )
+    assert main(["what-if", "plain", "--threshold", "0.5"]) == 1
+    assert "`streamer audit verify` says which row it is" in capsys.readouterr().err
 
 
 # -- both databases ------------------------------------------------------------------------------------------
