@@ -33,13 +33,20 @@ class StoredTexts:
     ----------
     encoder : its id, ``name@hash``.
     embed : as for `Rescorer`.
+    progress : called with how many batches have been scored.
     """
 
     def __init__(
-        self, *, encoder: str, embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
+        self,
+        *,
+        encoder: str,
+        embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]],
+        progress: Callable[[int], object] = lambda _done: None,
     ) -> None:
         self.encoder = encoder
         self._embed = embed
+        self._progress = progress
+        self._done = 0
 
     def score(self, scorer: str, batches: Sequence[Sequence[str]]) -> list[tuple[float, ...] | None]:
         """Score batches of texts, all in one call of the encoder; None for one that has no scores."""
@@ -50,6 +57,8 @@ class StoredTexts:
                 found.append(tuple(scores.tolist()))
             except ValueError:
                 found.append(None)
+        self._done += len(found)
+        self._progress(self._done)
         return found
 
 

@@ -1,5 +1,6 @@
 """`streamer what-if`: what another policy would have made of the recorded past, beside what was in force."""
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -80,7 +81,7 @@ def what_if(
     again by its own policy.
     """
     from streamer import wiring
-    from streamer.cli.console import note, print_json
+    from streamer.cli.console import note, print_json, progress
     from streamer.cli.gate import chosen_settings
     from streamer.errors import UsageError
     from streamer.gates.settings import GateSettings, unread
@@ -108,8 +109,12 @@ def what_if(
         except ValueError as error:
             raise UsageError(str(error)) from None
         now = wiring.now()
-        asking = wiring.what_if(settings, store, gate, since=now - timedelta(seconds=seconds), now=now)
-        answer = asking.ask(change, in_sample=in_sample, delta=monitor_delta)
+        again = named.keys() & {"scorer", "encoder"}
+        with progress("score again") if again else nullcontext(lambda _done: None) as done:
+            asking = wiring.what_if(
+                settings, store, gate, since=now - timedelta(seconds=seconds), now=now, progress=done
+            )
+            answer = asking.ask(change, in_sample=in_sample, delta=monitor_delta)
     if json:
         print_json(answer_json(answer, change))
     else:

@@ -8,6 +8,7 @@ from streamer.errors import UsageError
 from streamer.wiring.parts import now as present
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from streamer.settings.settings import Settings
@@ -16,12 +17,18 @@ if TYPE_CHECKING:
 
 
 def what_if(
-    settings: Settings, store: Store, gate: str, *, since: datetime, now: datetime | None = None
+    settings: Settings,
+    store: Store,
+    gate: str,
+    *,
+    since: datetime,
+    now: datetime | None = None,
+    progress: Callable[[int], object] = lambda _done: None,
 ) -> WhatIf:
     """Return what answers questions about the decisions of a gate from `since` on; nothing is read before the first one.
 
     Raises `UsageError` when there is no such gate. Another scorer's scores need the configured encoder, which is loaded when
-    they are first asked for.
+    they are first asked for; `progress` is called with how many batches have been scored again.
     """
     from streamer.whatif import WhatIf
 
@@ -32,15 +39,15 @@ def what_if(
         policies=store.policies,
         since=since,
         now=now or present(),
-        scores=lambda: _scores(settings),
+        scores=lambda: _scores(settings, progress),
     )
 
 
-def _scores(settings: Settings) -> Scores:
+def _scores(settings: Settings, progress: Callable[[int], object]) -> Scores:
     from streamer.audit.rescoring import StoredTexts
     from streamer.wiring.encoders import encoder
 
     cached = encoder(settings)
     if cached is None:
         raise UsageError("scoring stored texts again needs an encoder; STREAMER_ENCODER_NAME is none")
-    return StoredTexts(encoder=cached.identity.id, embed=cached.embed)
+    return StoredTexts(encoder=cached.identity.id, embed=cached.embed, progress=progress)
