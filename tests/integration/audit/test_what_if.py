@@ -18,6 +18,7 @@ from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut
 from streamer.recalibration.comparison import Reading
+from streamer.recalibration.run import Since
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
@@ -29,6 +30,7 @@ from tests.integration.audit.test_clean_histories import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from streamer.scoring.encoders.encoder import Encoder
@@ -243,6 +245,57 @@ def test_an_earlier_policy_is_judged_from_its_calibration_on(
         asking.ask(Change(policy=99))
     with pytest.raises(UsageError, match="nothing is proposed"):
         asking.ask(Change(proposal=True))
+
+
+def test_further_questions_read_nothing_again(
+    written: tuple[Settings, Path], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements = []
+    asking = _asking(written, store, "plain")
+    asking.ask(Change(settings={"alpha": 0.6}))
+    reading = store._database.reading
+
+    def counted(**options: bool) -> Any:
+        statements.append(options)
+        return reading(**options)
+
+    monkeypatch.setattr(store._database, "reading", counted)
+    for level in (0.2, 0.4, 0.6):
+        asking.ask(Change(cut=Cut.at(level)))
+    assert statements == []
+    # Whether an alarm restarts the sample is asked again; the sample is not.
+    asking.ask(Change(settings={"alpha": 0.5}))
+    asking.ask(Change(settings={"alpha": 0.7, "method": "crc"}))
+    assert len(statements) <= 4
+
+
+def test_an_alarm_restarts_the_sample_of_what_was_decided_after_it(
+    written: tuple[Settings, Path], store: Store
+) -> None:
+    class Alarmed:
+        """The sample, with an alarm that closed the gate by policy 3."""
+
+        def __init__(self, moment: datetime) -> None:
+            self._moment = moment
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store.calibration, name)
+
+        def alarm_closure(self, _gate: str) -> Since:
+            return Since(3, self._moment)
+
+    now = wiring.now()
+    closed = store.policies.get("plain", 3).valid_from
+    since = store.policies.get("plain", 5).valid_from
+    found = []
+    for moment in (closed, now):
+        asking = WhatIf(
+            store.gates.get("plain"), past=store.past, sample=Alarmed(moment), policies=store.policies, since=since, now=now,
+        )  # fmt: skip
+        found.append(asking.ask(Change(settings={"alpha": 0.6})).basis)
+    after, to_come = found
+    assert after.prompts == 8, "policies 3 and 4 decided four each"
+    assert to_come.prompts == 36, "an alarm that was still to come restarted nothing"
 
 
 @pytest.mark.parametrize(
