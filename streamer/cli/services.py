@@ -189,7 +189,7 @@ def _announce_dev(facts: "Mapping[str, object]") -> None:
     _announce({name: value for name, value in facts.items() if name != "request"})
     note(
         "Ready; press Ctrl-C to stop. In another terminal, in this directory: streamer gate create NAME, "
-        "streamer publish FILE --gate NAME, streamer tail actions; or ask by HTTP:"
+        "streamer publish FILE --gate NAME, streamer tail actions, and streamer console for all of it in a browser; or ask by HTTP:"
     )
     say(str(facts["request"]))
 
