@@ -26,6 +26,7 @@ EXTRAS = {
     "console": _SERVICE | {"jinja2", "markupsafe", "starlette", "uvicorn"},
     "serve": _SERVICE | _ENCODER | {"starlette", "uvicorn"},
     "judge": {"openai"},
+    "traces": {"opentelemetry"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
     "research": _ENCODER | {"jinja2", "matplotlib", "sklearn", "threadpoolctl"},

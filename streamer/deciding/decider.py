@@ -29,6 +29,7 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
 from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
+from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.journal import ActivePolicy, EmbeddingSource, Outcome, Record
     from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -98,6 +100,7 @@ class BatchDecider:
         (`encoder_mismatch`).
     topics, limits : names of the topics and bounds for what is read.
     clock : returns the present time, with zone.
+    tracing : told what is decided; actions carry the traces that it gives.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class BatchDecider:
         topics: Topics,
         limits: Limits,
         clock: Callable[[], datetime],
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._book = book
         self._known = known
@@ -116,6 +120,7 @@ class BatchDecider:
         self._topics = topics
         self._limits = limits
         self._clock = clock
+        self._tracing = tracing
         self._gates: dict[str, tuple[int, PolicyGate]] = {}
 
     def outcomes(self, records: Sequence[Record], outdated: Sequence[Outcome] = ()) -> list[Outcome]:
@@ -126,6 +131,7 @@ class BatchDecider:
         either is unavailable. Nothing is raised for any content on purpose; should it be all the same, the stream finds
         the record (`streamer.stream.isolation`).
         """
+        self._tracing.begin(records)
         results: list[Outcome | _Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
             (record, self._decode(record)) for record in records
@@ -155,8 +161,12 @@ class BatchDecider:
                         _keep_scores(pending, before)
                     results.append(pending)
         undecided = self._set_known_aside(results)
-        self._score([p for p in undecided if p.held is None and p.scores is None])
-        return [self._decide(item) if isinstance(item, _Pending) else item for item in results]
+        unscored = [p for p in undecided if p.held is None and p.scores is None]
+        with self._tracing.scoring([p.record for p in unscored]):
+            self._score(unscored)
+        outcomes = [self._decide(item) if isinstance(item, _Pending) else item for item in results]
+        self._tracing.decided(outcomes)
+        return outcomes
 
     def _decode(self, record: Record) -> ResponsesV1 | LabelRevision | DeadLetter:
         missing = truncation(record)
@@ -352,7 +362,7 @@ class BatchDecider:
             sampling_probability=probability,
             decided_at=decided_at,
             action=action_message(
-                event, topic=self._topics.actions, key=p.record.key, trace=p.record.headers
+                event, topic=self._topics.actions, key=p.record.key, trace=self._tracing.context(p.record)
             ),
             action_id=event.action_id,
             newest_seen=p.active.newest_seen,

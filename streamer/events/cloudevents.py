@@ -3,9 +3,9 @@
 The time is an argument and never read from a clock here: headers are stored beside the value, so that a
 republication is identical to the last byte.
 
-The input's W3C trace context is carried on as it came, under its own names `traceparent` and `tracestate`.
-It is a link to the trace of the request that the decision is about; a worker decides many batches at once,
-so that none of them is its parent. A malformed trace context is left out.
+A W3C trace context is carried on under its own names `traceparent` and `tracestate`: the input's as it came, or that of the
+span that a tracing worker kept of the input. It is a link to the request that the decision is about; a worker decides many
+batches at once. A malformed trace context is left out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def headers(
     dataschema : str
         URI of the JSON Schema of the value.
     trace : Headers
-        The headers of the input; of these `traceparent` and `tracestate` are carried on.
+        Headers, the input's; of these `traceparent` and `tracestate` are carried on.
 
     Returns
     -------

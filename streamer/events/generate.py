@@ -152,7 +152,7 @@ def _cloudevent_headers() -> dict[str, Any]:
     text = {"type": "string", "minLength": 1}
     return {
         "title": "CloudEventHeaders",
-        "description": "CloudEvents 1.0 in Kafka's binary mode, and the input's trace context as a link.",
+        "description": "CloudEvents 1.0 in Kafka's binary mode, and a trace context of the input's trace as a link.",
         "type": "object",
         "properties": {
             "ce_specversion": {"const": "1.0"},

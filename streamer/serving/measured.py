@@ -1,4 +1,4 @@
-"""Requests, counted and timed by their route's template and by status: nothing that a caller chooses is a label."""
+"""Requests, counted, timed and traced by their route's template and by status: nothing that a caller chooses is a label."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from starlette.routing import Route
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from streamer.tracing import Tracing
 
 NO_ROUTE: Final = "none"
 """Of requests to addresses that there are not."""
@@ -27,8 +29,8 @@ class Requests(Protocol):
         ...
 
 
-def measured(app: Starlette, requests: Requests) -> ASGIApp:
-    """Return the application, whose requests are reported to `requests`."""
+def measured(app: Starlette, requests: Requests, tracing: Tracing) -> ASGIApp:
+    """Return the application, whose requests are reported to both."""
     for route in (*(_template(one) for one in app.routes), NO_ROUTE):
         requests.expect_requests(route)
 
@@ -45,10 +47,13 @@ def measured(app: Starlette, requests: Requests) -> ASGIApp:
                 status = message["status"]
             await send(message)
 
-        try:
-            await app(scope, receive, watched)
-        finally:
-            requests.observe_request(_template(scope.get("route")), status, time.perf_counter() - began)
+        with tracing.request(scope) as answered:
+            try:
+                await app(scope, receive, watched)
+            finally:
+                route = scope.get("route")
+                requests.observe_request(_template(route), status, time.perf_counter() - began)
+                answered(None if route is None else _template(route), status)
 
     return run
 

@@ -207,8 +207,9 @@ class GroupCommit:
             self._stale(runs)
             return
         self._hooks.failpoint("after_commit")
-        self._hooks.observer.stage("commit", time.monotonic() - began)
-        self._observe(slices, kinds)
+        seconds = time.monotonic() - began
+        self._hooks.observer.stage("commit", seconds)
+        self._observe(slices, kinds, seconds)
 
     async def _decide(
         self, runs: list[Run], records: Sequence[Record], outdated: Sequence[Outcome] = ()
@@ -229,13 +230,16 @@ class GroupCommit:
         self._hooks.observer.stage("score", time.monotonic() - began)
         return outcomes
 
-    def _observe(self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]]) -> None:
+    def _observe(
+        self, slices: Sequence[Slice], kinds: Sequence[Sequence[OutcomeKind]], seconds: float
+    ) -> None:
         outcomes = [outcome for one in slices for outcome in one.outcomes]
         became = [kind for group in kinds for kind in group]
         for outcome in outcomes:
             if isinstance(outcome, Decision):
                 self._hooks.ledger.remember(outcome.action, outcome.record.timestamp_ms)
         self._hooks.observer.committed(outcomes, became)
+        self._hooks.tracing.committed(outcomes, became, seconds=seconds)
         self._on_commit()
         reason = self._cap.passed(became)
         if reason is not None:
@@ -258,9 +262,10 @@ class GroupCommit:
             report_status=self._hooks.observer.part,
         )
 
-    @staticmethod
-    def _stale(runs: Sequence[Run]) -> None:
-        log.info("stream.stale_group_dropped", records=sum(len(run.records) for run in runs))
+    def _stale(self, runs: Sequence[Run]) -> None:
+        records = _records(runs)
+        self._hooks.tracing.dropped(records)
+        log.info("stream.stale_group_dropped", records=len(records))
 
 
 def _records(runs: Sequence[Run]) -> list[Record]:

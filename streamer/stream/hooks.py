@@ -1,4 +1,4 @@
-"""Where the components of a worker report what they do: metrics, health, failpoints."""
+"""Where the components of a worker report what they do: metrics, health, failpoints, traces."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from streamer.failpoints import disarmed
 from streamer.stream.latency import LatencyLedger
 from streamer.stream.observer import SilentObserver
+from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from streamer.failpoints import Failpoint
     from streamer.stream.observer import StreamObserver
+    from streamer.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +25,10 @@ class Hooks:
     observer : of what was done, how long it took, and whether database and broker answer.
     failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
     ledger : from which record each unpublished action came.
+    tracing : told what was recorded, dropped and published.
     """
 
     observer: StreamObserver = field(default_factory=SilentObserver)
     failpoint: Failpoint = disarmed
     ledger: LatencyLedger = field(default_factory=LatencyLedger)
+    tracing: Tracing = NO_TRACING

@@ -1,4 +1,4 @@
-"""A bound on what the client libraries log: an outage of seconds makes thousands of equal lines."""
+"""A bound on what libraries log of Kafka and of a collector: an outage of seconds makes thousands of equal lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka.errors import Cancelled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CLIENT_LOGGERS = ("aiokafka", "faust", "mode", "kafka")
+CLIENT_LOGGERS = ("aiokafka", "faust", "mode", "kafka", "opentelemetry")
 
 
 class LogRateLimit(logging.Filter):

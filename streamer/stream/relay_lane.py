@@ -445,6 +445,7 @@ class RelayLane:
             self._flows(self._whole)
             self._hooks.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
         for one, sent in ended:
+            self._hooks.tracing.published(sent.acknowledged, seconds=time.monotonic() - sent.began)
             for message, error in sent.hopeless:
                 await self._park(message, error)
             for message in sent.again:

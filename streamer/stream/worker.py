@@ -28,6 +28,7 @@ from streamer.stream.relay import Relay
 from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
+from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from streamer.stream.decider import Decider
     from streamer.stream.ending import Ending
     from streamer.stream.health import WorkerHealth
+    from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +80,7 @@ async def run_worker(
     limits: WorkerLimits,
     health: WorkerHealth,
     failpoint: Failpoint = disarmed,
+    tracing: Tracing = NO_TRACING,
     ending: Ending,
 ) -> None:
     """Read, decide, record and publish until SIGTERM, SIGINT or `ending.asked`; then drain and return.
@@ -91,6 +94,7 @@ async def run_worker(
     limits : bounds and timeouts.
     health : observes everything and says whether the worker is ready; give it the next observer.
     failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
+    tracing : told what was recorded, dropped and published; give the decider the same.
     ending : when to stop, and by when at the latest.
 
     Raises
@@ -107,7 +111,7 @@ async def run_worker(
             thresholds=thresholds,
             limits=limits,
             health=health,
-            hooks=Hooks(observer=health, failpoint=failpoint),
+            hooks=Hooks(observer=health, failpoint=failpoint, tracing=tracing),
             ending=ending,
             threads=threads,
         )

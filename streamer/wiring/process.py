@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from streamer.wiring.policy_keys import policy_keys
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from streamer.deciding.policy_book import PolicyBook
     from streamer.events.alerts import AlertsV1
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from streamer.stream.housekeeping import Housekeeping
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
+    from streamer.tracing import Tracing
 
 
 def telemetry(
@@ -41,6 +44,17 @@ def telemetry(
         host=settings.http.host,
         port=settings.http.port,
     )
+
+
+@contextmanager
+def tracing(service: str) -> Iterator[Tracing]:
+    """Trace what the process does, where OpenTelemetry's environment variables ask for it."""
+    from streamer.stream.log_limits import limit_client_logs
+    from streamer.telemetry.exporting import tracing as as_environment_says
+
+    with as_environment_says(service, os.environ) as found:
+        limit_client_logs()
+        yield found
 
 
 def policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:

@@ -15,7 +15,7 @@ from streamer.gates.settings import NO_ENCODER
 from streamer.security.loopback import is_loopback
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry
+from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry, tracing
 from streamer.wiring.upstreams import upstreams
 
 if TYPE_CHECKING:
@@ -92,9 +92,7 @@ def run_serving(
     from streamer.web.server import base_url, listen, server
 
     named, bounds = topics(settings), limits(settings)
-    samplers = {
-        gate: Sampler(one, max_text_bytes=bounds.max_text_bytes) for gate, one in upstreams(settings).items()
-    }
+    behind = upstreams(settings)
     broker = connection(settings) if kafka else None
     identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
     encoder_id = NO_ENCODER if identity is None else identity.id
@@ -105,6 +103,11 @@ def run_serving(
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
         http = stack.enter_context(telemetry(settings, metrics, health, part="service", loaded=loaded))
+        traces = stack.enter_context(tracing("serve"))
+        samplers = {
+            gate: Sampler(one, max_text_bytes=bounds.max_text_bytes, tracing=traces)
+            for gate, one in behind.items()
+        }
         store = stack.enter_context(open_store(settings, publish=kafka))
         ring = KeyRing(store.api_keys.list, monotonic=time.monotonic)
         ring.refresh()
@@ -140,7 +143,7 @@ def run_serving(
         }
         for pool in threads.values():
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        hooks = Hooks(observer=health, failpoint=from_environment())
+        hooks = Hooks(observer=health, failpoint=from_environment(), tracing=traces)
         relay = None
         if broker is not None:
             relay = _relay(
@@ -151,7 +154,15 @@ def run_serving(
                 max_bytes=bounds.max_output_bytes,
                 hooks=hooks,
             )
-        decider = partial(BatchDecider, book=book, known=store.known, topics=named, limits=bounds, clock=now)
+        decider = partial(
+            BatchDecider,
+            book=book,
+            known=store.known,
+            topics=named,
+            limits=bounds,
+            clock=now,
+            tracing=traces,
+        )
         lane = partial(
             Lane,
             journal=store,
@@ -193,7 +204,10 @@ def run_serving(
             journal=store,
             answers=answers,
             server=server(
-                measured(app, metrics), signals=False, stop_seconds=_STOP_SECONDS, idle_seconds=_IDLE_SECONDS
+                measured(app, metrics, traces),
+                signals=False,
+                stop_seconds=_STOP_SECONDS,
+                idle_seconds=_IDLE_SECONDS,
             ),
             relay=relay,
             health=health,

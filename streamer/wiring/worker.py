@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry
+from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry, tracing
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
@@ -51,6 +51,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
         http = stack.enter_context(telemetry(settings, metrics, health, part="worker", loaded=loaded))
+        traces = stack.enter_context(tracing("worker"))
         store = stack.enter_context(open_store(settings))
         if identity is not None:
             store.encoders.register(identity)
@@ -70,7 +71,13 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         loaded.set()
         stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=announcements.keep))
         decider = BatchDecider(
-            book=book, known=store.known, encoder=cached, topics=named, limits=bounds, clock=now
+            book=book,
+            known=store.known,
+            encoder=cached,
+            topics=named,
+            limits=bounds,
+            clock=now,
+            tracing=traces,
         )
         stream = run_stream(
             Subscription(
@@ -85,6 +92,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             limits=_worker_limits(settings),
             health=health,
             failpoint=from_environment(),
+            tracing=traces,
             ending=ending,
         )
         try:

@@ -17,6 +17,7 @@ from streamer.events.excerpts import one_line
 from streamer.labels.llm.record import PASSING, Choice, Exchange, TokenUsage
 from streamer.labels.llm.refusals import fitted, refused_parameter
 from streamer.security.redaction import HIDDEN
+from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from streamer.labels.llm.endpoint import ChatEndpoint
     from streamer.labels.llm.pace import Pace
     from streamer.labels.llm.record import FailureCode, Message
+    from streamer.tracing import Tracing
 
 _NO_KEY = "none"
 """Sent to an endpoint that asks for no key; the client insists on one."""
@@ -59,6 +61,7 @@ class Client(ABC):
     clock : seconds, from any start.
     pace : gives each request its turn; None where there is no bound.
     essential : parameters that no request goes without: a model that does not take one of them rejects the request.
+    tracing : told of each request.
 
     Raises
     ------
@@ -74,6 +77,7 @@ class Client(ABC):
         clock: Callable[[], float],
         pace: Pace | None = None,
         essential: frozenset[str] = frozenset(),
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._openai = _openai()
         self._endpoint = endpoint
@@ -82,6 +86,7 @@ class Client(ABC):
         self._clock = clock
         self._pace = pace
         self._essential = essential
+        self.tracing = tracing
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         self._not_taken: frozenset[str] = frozenset()
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -138,7 +143,7 @@ class Client(ABC):
                 sent = fitted(parameters, self._not_taken | refused)
                 began = self._clock()
                 try:
-                    exchange, failed = await self._try(messages, sent, tokens)
+                    exchange, failed = await self._traced(messages, sent, tokens)
                 except (asyncio.CancelledError, UsageError) as error:
                     if record is not None:
                         record(_broken_off(messages, sent, error, self._clock() - began))
@@ -201,6 +206,20 @@ class Client(ABC):
             yield
         finally:
             self._waiting.discard(task)
+
+    async def _traced(
+        self, messages: tuple[Message, ...], sent: dict[str, object], tokens: int
+    ) -> tuple[Exchange, RequestFailed | None]:
+        with self.tracing.call(self._endpoint.base_url, sent) as ended:
+            exchange, failed = await self._try(messages, sent, tokens)
+            usage = exchange.usage
+            ended(
+                model=exchange.model,
+                finish_reasons=[choice.finish_reason for choice in exchange.choices],
+                tokens=None if usage is None else (usage.prompt, usage.completion),
+                problem=exchange.problem,
+            )
+        return exchange, failed
 
     async def _try(
         self, messages: tuple[Message, ...], parameters: dict[str, object], tokens: int
@@ -293,6 +312,7 @@ class Chat(Client):
         """Ask for a completion."""
         return await self.client.chat.completions.create(
             messages=[{"role": message.role, "content": message.content} for message in messages],
+            extra_headers=self.tracing.outgoing(),
             **parameters,
         )
 

@@ -12,12 +12,14 @@ import structlog
 from streamer.errors import UsageError
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.record import Exchange, FailureCode, Message, cost_of
+from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from streamer.labels.llm.record import Choice
     from streamer.serving.chat.upstream import Upstream
+    from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -46,17 +48,23 @@ class Sampler:
     Parameters
     ----------
     max_text_bytes : most bytes of UTF-8 in one answer.
+    tracing : told of each request to the upstream.
 
     Raises
     ------
     UsageError : the extra ``judge`` is not installed.
     """
 
-    def __init__(self, upstream: Upstream, *, max_text_bytes: int) -> None:
+    def __init__(self, upstream: Upstream, *, max_text_bytes: int, tracing: Tracing = NO_TRACING) -> None:
         self.upstream: Final = upstream
         self._max_text_bytes = max_text_bytes
         self._chat = Chat(
-            upstream, sleep=asyncio.sleep, jitter=random.random, clock=time.monotonic, essential=_ESSENTIAL
+            upstream,
+            sleep=asyncio.sleep,
+            jitter=random.random,
+            clock=time.monotonic,
+            essential=_ESSENTIAL,
+            tracing=tracing,
         )
 
     async def sample(

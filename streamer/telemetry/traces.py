@@ -1,0 +1,402 @@
+"""Spans and events of decisions, by OpenTelemetry: a span for each record and, inside it, one for each stage.
+
+How a record goes its way is told by the conventions for messaging: a span for each message, whose parent is the context that
+came with it (and which links to it), because whoever follows a trace asks for one decision. Records share the work of a
+group; `streamer.group.records` tells how many. What becomes of a decision is an event of the conventions for generative AI,
+``gen_ai.evaluation.result``, and stands on the span ``gate`` too. No text of a prompt or an answer is in either.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import (
+    Link,
+    SpanKind,
+    Status,
+    StatusCode,
+    get_current_span,
+    set_span_in_context,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from streamer.events.cloudevents import trace_context
+from streamer.events.topics import HTTP_LOG
+from streamer.gates.gate import mean_score
+from streamer.journal import DeadLetter, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+
+    from opentelemetry.trace import Span, Tracer
+
+    from streamer.journal import Headers, OutboxMessage, Outcome, OutcomeKind, Partition, Record
+    from streamer.tracing import Answered, Call
+
+    Emit = Callable[[str, Mapping[str, Any], Context], None]
+
+EVALUATION: Final = "gen_ai.evaluation.result"
+
+_TRACE: Final = (b"traceparent", b"tracestate")
+_METHODS: Final = frozenset(
+    {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"}
+)
+_PORTS: Final = {"http": 80, "https": 443}
+_LONGEST: Final = 256
+"""Characters of a text that came from outside."""
+
+_SENT: Final = {
+    "n": "gen_ai.request.choice.count",
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "max_completion_tokens": "gen_ai.request.max_tokens",
+}
+
+
+@dataclass(slots=True)
+class _Journey:
+    """A record on its way: its span, the context of what happens inside, and when its present stage began."""
+
+    span: Span
+    context: Context
+    mark: int
+
+
+class Traces:
+    """Tells OpenTelemetry. Implements `streamer.tracing.Tracing`.
+
+    Parameters
+    ----------
+    tracer : makes the spans; a sampler decides which are kept, and of the others nothing is told.
+    emit : takes an event, its attributes and its context; None: there are no events.
+    capacity : records under way, of which the oldest are forgotten: those of a group that nobody finished.
+    """
+
+    def __init__(self, tracer: Tracer, emit: Emit | None = None, *, capacity: int = 20_000) -> None:
+        self._tracer = tracer
+        self._emit = emit
+        self._capacity = capacity
+        self._w3c = TraceContextTextMapPropagator()
+        self._journeys: dict[tuple[Partition, int], _Journey] = {}
+        self._lock = threading.Lock()
+
+    # -- requests -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def request(self, scope: MutableMapping[str, Any]) -> Iterator[Answered]:
+        """Keep a span of the server, which is the parent of what is recorded inside."""
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        received = tuple(
+            (name.decode("latin-1"), value) for name, value in scope["headers"] if name in _TRACE
+        )
+        name = "HTTP" if method == "_OTHER" else method
+        attributes = {
+            "http.request.method": method,
+            "url.path": _text(scope["path"]),
+            "url.scheme": scope.get("scheme", "http"),
+        }
+        span = self._tracer.start_span(
+            name, self._received(received), kind=SpanKind.SERVER, attributes=attributes
+        )
+        context = set_span_in_context(span, Context())
+        own = [(name.encode(), value) for name, value in self._headers(context)]
+        scope["headers"] = [pair for pair in scope["headers"] if pair[0] not in _TRACE] + own
+
+        def answered(route: str | None, status: int | None) -> None:
+            if route is not None:
+                span.set_attribute("http.route", route)
+                span.update_name(f"{name} {route}")
+            if status is not None:
+                span.set_attribute("http.response.status_code", status)
+            if status is None or status >= 500:
+                _failed(span, "_OTHER" if status is None else str(status))
+
+        token = attach(context)
+        try:
+            yield answered
+        finally:
+            detach(token)
+            span.end()
+
+    def exemplar(self) -> Mapping[str, str] | None:
+        """Return the ids of the present span, where it is kept."""
+        return _ids(get_current_span())
+
+    # -- language models ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def call(self, base_url: str, parameters: Mapping[str, object]) -> Iterator[Call]:
+        """Keep a span of the client inside the present one."""
+        where, model = urlsplit(base_url), _text(str(parameters.get("model", "")))
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            # Of whoever's protocol it is; the model and the address tell whose service.
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": model,
+            "server.address": where.hostname or "",
+            "server.port": where.port or _PORTS.get(where.scheme, 0),
+        } | {
+            name: value
+            for sent, name in _SENT.items()
+            if isinstance(value := parameters.get(sent), int | float)
+        }
+        span = self._tracer.start_span(f"chat {model}", kind=SpanKind.CLIENT, attributes=attributes)
+
+        def ended(
+            *,
+            model: str | None,
+            finish_reasons: Sequence[str | None],
+            tokens: tuple[int, int] | None,
+            problem: str | None,
+        ) -> None:
+            if model is not None:
+                span.set_attribute("gen_ai.response.model", _text(model))
+            if finish_reasons:
+                span.set_attribute(
+                    "gen_ai.response.finish_reasons", [_text(reason or "") for reason in finish_reasons]
+                )
+            if tokens is not None:
+                span.set_attribute("gen_ai.usage.input_tokens", tokens[0])
+                span.set_attribute("gen_ai.usage.output_tokens", tokens[1])
+            if problem is not None:
+                _failed(span, problem)
+
+        token = attach(set_span_in_context(span))
+        try:
+            yield ended
+        except BaseException as error:
+            _failed(span, type(error).__qualname__)
+            raise
+        finally:
+            detach(token)
+            span.end()
+
+    def outgoing(self) -> Mapping[str, str] | None:
+        """Return the headers of the present span."""
+        carrier: dict[str, str] = {}
+        self._w3c.inject(carrier)
+        return carrier
+
+    # -- records --------------------------------------------------------------------------------------------
+
+    def begin(self, records: Sequence[Record]) -> None:
+        """Begin the span of each, where it is not under way."""
+        now = time.time_ns()
+        for record in records:
+            place = (record.partition, record.offset)
+            with self._lock:
+                journey = self._journeys.get(place)
+            if journey is None:
+                journey = self._start(record, now)
+                with self._lock:
+                    self._journeys[place] = journey
+                    if len(self._journeys) > self._capacity:
+                        del self._journeys[next(iter(self._journeys))]
+            journey.mark = now
+
+    @contextmanager
+    def scoring(self, records: Sequence[Record]) -> Iterator[None]:
+        """Keep a span ``score`` for each."""
+        began = time.time_ns()
+        try:
+            yield
+        finally:
+            now = time.time_ns()
+            for record in records:
+                journey = self._journey(record)
+                if journey is not None:
+                    self._stage(journey, "score", began, now, {"streamer.group.scored": len(records)})
+                    journey.mark = now
+
+    def context(self, record: Record) -> Headers:
+        """Return the headers of the record's span; those that came with it where nobody began it."""
+        journey = self._journey(record)
+        return record.headers if journey is None else self._headers(journey.context)
+
+    def decided(self, outcomes: Sequence[Outcome]) -> None:
+        """Keep a span ``gate`` for each decision."""
+        now = time.time_ns()
+        for outcome in outcomes:
+            if isinstance(outcome, Decision):
+                journey = self._journey(outcome.record)
+                if journey is not None and journey.span.is_recording():
+                    self._stage(journey, "gate", journey.mark, now, decision_attributes(outcome))
+
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
+        """Keep a span ``commit`` for each, tell what was decided, and end the records' spans."""
+        now = time.time_ns()
+        for outcome, kind in zip(outcomes, kinds, strict=True):
+            journey = None if outcome.record is None else self._end(outcome.record)
+            if journey is None:
+                continue
+            span = journey.span
+            if span.is_recording():
+                self._stage(journey, "commit", now - int(seconds * 1e9), now, {})
+                span.set_attributes({"streamer.outcome": kind, "streamer.group.records": len(outcomes)})
+                if isinstance(outcome, DeadLetter):
+                    _failed(span, outcome.code)  # what it says of it may quote it
+                else:
+                    key = outcome.key
+                    span.set_attributes({"streamer.gate": key.gate, "streamer.batch_id": _text(key.batch_id)})
+                if isinstance(outcome, Decision) and kind == "decision":
+                    span.set_attribute("streamer.action", outcome.outcome)
+                    self._tell(outcome, journey.context)
+            span.end(now)
+
+    def dropped(self, records: Sequence[Record]) -> None:
+        """End the records' spans."""
+        for record in records:
+            journey = self._end(record)
+            if journey is not None:
+                _failed(journey.span, "lease_lost")
+                journey.span.end()
+
+    def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
+        """Keep a span of the client for each message that carries a trace."""
+        now = time.time_ns()
+        for message in messages:
+            parent = self._received(message.headers)
+            if not get_current_span(parent).get_span_context().is_valid:
+                continue
+            span = self._tracer.start_span(
+                f"publish {message.topic}",
+                parent,
+                kind=SpanKind.CLIENT,
+                attributes=_messaging("publish", "send", message.topic)
+                | {"streamer.group.records": len(messages)},
+                links=(Link(get_current_span(parent).get_span_context()),),
+                start_time=now - int(seconds * 1e9),
+            )
+            span.end(now)
+
+    # -- how ------------------------------------------------------------------------------------------------
+
+    def _start(self, record: Record, now: int) -> _Journey:
+        parent = self._received(record.headers)
+        topic, number = record.partition.topic, record.partition.number
+        links: tuple[Link, ...] = ()
+        if record.partition.log_id == HTTP_LOG:  # the parent is a span of this process
+            attributes: dict[str, Any] = {"streamer.partition": number, "streamer.offset": record.offset}
+            kind = SpanKind.INTERNAL
+        else:
+            attributes = _messaging("process", "process", topic) | {
+                "messaging.destination.partition.id": str(number),
+                "messaging.kafka.offset": record.offset,
+            }
+            came_with = get_current_span(parent).get_span_context()
+            kind = SpanKind.CONSUMER
+            links = (Link(came_with),) if came_with.is_valid else ()
+        span = self._tracer.start_span(
+            f"process {topic}", parent, kind=kind, attributes=attributes, links=links, start_time=now
+        )
+        return _Journey(span, set_span_in_context(span, Context()), now)
+
+    def _stage(
+        self, journey: _Journey, name: str, began: int, ended: int, attributes: Mapping[str, Any]
+    ) -> None:
+        if journey.span.is_recording():
+            inside = self._tracer.start_span(
+                name, journey.context, attributes=dict(attributes), start_time=began
+            )
+            inside.end(ended)
+
+    def _tell(self, decision: Decision, context: Context) -> None:
+        if self._emit is not None:
+            about = decision_attributes(decision)
+            for evaluation in evaluations(decision):
+                self._emit(EVALUATION, about | evaluation, context)
+
+    def _journey(self, record: Record) -> _Journey | None:
+        with self._lock:
+            return self._journeys.get((record.partition, record.offset))
+
+    def _end(self, record: Record) -> _Journey | None:
+        with self._lock:
+            return self._journeys.pop((record.partition, record.offset), None)
+
+    def _received(self, headers: Headers) -> Context:
+        """The context that came with these, empty where none did; never that of the task that happens to run."""
+        carrier = {
+            name: value.decode("latin-1") for name, value in trace_context(headers) if value is not None
+        }
+        return self._w3c.extract(carrier, Context()) if carrier else Context()
+
+    def _headers(self, context: Context) -> Headers:
+        carrier: dict[str, str] = {}
+        self._w3c.inject(carrier, context)
+        return tuple((name, value.encode("latin-1")) for name, value in carrier.items())
+
+
+def decision_attributes(decision: Decision) -> dict[str, Any]:
+    """Return what a decision's span and events say of it."""
+    policy = decision.policy
+    cut = decision.cut
+    threshold = policy.threshold if cut is None else cut.threshold
+    return {
+        "streamer.gate": decision.key.gate,
+        "streamer.batch_id": _text(decision.key.batch_id),
+        "streamer.attempt": decision.key.attempt,
+        "streamer.unit": decision.unit,
+        "streamer.action": decision.outcome,
+        "streamer.reason": decision.reason,
+        "streamer.enforced": decision.mode == "enforce",
+        "streamer.policy.version": policy.version,
+        "streamer.policy.state": policy.state if cut is None else cut.state,
+        "streamer.scorer": decision.scorer,
+        "streamer.encoder": decision.encoder,
+    } | ({} if threshold is None else {"streamer.policy.threshold": threshold})
+
+
+def evaluations(decision: Decision) -> list[dict[str, Any]]:
+    """Return the attributes of each evaluation in a decision: one, or under the unit `response` one for each response."""
+    responses = decision.responses
+    scores = [one.score for one in responses if one.score is not None]
+    found: list[tuple[float | None, str, str | None]]
+    if len(scores) < len(responses) or not scores:
+        found = [(None, decision.outcome, None)]
+    elif decision.unit == "response":
+        found = [(one.score, one.action, one.id) for one in responses]
+    elif decision.unit == "batch":
+        found = [(mean_score(scores), decision.outcome, None)]
+    else:
+        best = scores.index(max(scores))  # a blank answer's is 0
+        found = [(scores[best], decision.outcome, decision.selected or responses[best].id)]
+    return [
+        {"gen_ai.evaluation.name": decision.scorer, "gen_ai.evaluation.score.label": label}
+        | ({"error.type": decision.reason} if score is None else {"gen_ai.evaluation.score.value": score})
+        | ({} if response is None else {"gen_ai.response.id": _text(response)})
+        for score, label, response in found
+    ]
+
+
+def _messaging(operation: str, kind: str, topic: str) -> dict[str, Any]:
+    return {
+        "messaging.system": "kafka",
+        "messaging.operation.name": operation,
+        "messaging.operation.type": kind,
+        "messaging.destination.name": topic,
+    }
+
+
+def _failed(span: Span, error: str) -> None:
+    span.set_attribute("error.type", error)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _ids(span: Span) -> Mapping[str, str] | None:
+    context = span.get_span_context()
+    if not (context.is_valid and context.trace_flags.sampled):
+        return None
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+
+
+def _text(text: str) -> str:
+    """A text from outside, of bounded length and as an exporter can encode it: it would lose the others with it."""
+    return text[:_LONGEST].encode(errors="replace").decode()

@@ -1,0 +1,140 @@
+"""What tracing is told of a decision on its way, and the tracing that tells nobody.
+
+The one that does is `streamer.telemetry.traces`. A record is known by its partition and offset, from `begin` until it is
+`committed` or `dropped`; what was published is known by the trace context in its headers, so that a trace goes on where another
+process publishes.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from streamer.journal import Headers, OutboxMessage, Outcome, OutcomeKind, Record
+
+
+class Answered(Protocol):
+    """How a request to the service ended."""
+
+    def __call__(self, route: str | None, status: int | None, /) -> None:
+        """The template of its address, None for one that there is not; its status, None where nothing was sent."""
+        ...
+
+
+class Call(Protocol):
+    """How a request to a language model ended."""
+
+    def __call__(
+        self,
+        *,
+        model: str | None,
+        finish_reasons: Sequence[str | None],
+        tokens: tuple[int, int] | None,
+        problem: str | None,
+    ) -> None:
+        """The model that answered, why each answer ended, tokens of prompt and of answers; or a code of what went wrong."""
+        ...
+
+
+class Tracing(Protocol):
+    """Thread-safe; every call returns at once, and none raises."""
+
+    def request(self, scope: MutableMapping[str, Any], /) -> AbstractContextManager[Answered]:
+        """A request (an ASGI scope) is answered inside; its trace headers become those of what is done inside."""
+        ...
+
+    def exemplar(self) -> Mapping[str, str] | None:
+        """What leads from a measurement to the trace of the request that is answered now; None: nothing keeps it."""
+        ...
+
+    def call(self, base_url: str, parameters: Mapping[str, object], /) -> AbstractContextManager[Call]:
+        """A language model is asked inside, at that address and with these parameters."""
+        ...
+
+    def outgoing(self) -> Mapping[str, str] | None:
+        """The headers that carry the present trace to another service."""
+        ...
+
+    def begin(self, records: Sequence[Record], /) -> None:
+        """These are decided from now on, together; also those that were begun, and are decided again."""
+        ...
+
+    def scoring(self, records: Sequence[Record], /) -> AbstractContextManager[object]:
+        """Of those that were begun, these get their scores inside."""
+        ...
+
+    def context(self, record: Record, /) -> Headers:
+        """What an event about this record carries as its trace: headers, `traceparent` and `tracestate` among them."""
+        ...
+
+    def decided(self, outcomes: Sequence[Outcome], /) -> None:
+        """These are the outcomes, which nobody has recorded yet."""
+        ...
+
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
+        """These are recorded, by a transaction of so many seconds; `kinds` (same length) says what each became."""
+        ...
+
+    def dropped(self, records: Sequence[Record], /) -> None:
+        """These are another process's to decide."""
+        ...
+
+    def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
+        """The broker has these, so many seconds after they were sent."""
+        ...
+
+
+class NoTracing:
+    """Keeps no trace."""
+
+    def request(self, scope: MutableMapping[str, Any], /) -> AbstractContextManager[Answered]:
+        """Do nothing."""
+        return _ANSWERED
+
+    def exemplar(self) -> None:
+        """Nothing leads anywhere."""
+
+    def call(self, base_url: str, parameters: Mapping[str, object], /) -> AbstractContextManager[Call]:
+        """Do nothing."""
+        return _CALL
+
+    def outgoing(self) -> None:
+        """Nothing is carried."""
+
+    def begin(self, records: Sequence[Record], /) -> None:
+        """Ignore."""
+
+    def scoring(self, records: Sequence[Record], /) -> AbstractContextManager[object]:
+        """Do nothing."""
+        return _INSIDE
+
+    def context(self, record: Record, /) -> Headers:
+        """What came with the record."""
+        return record.headers
+
+    def decided(self, outcomes: Sequence[Outcome], /) -> None:
+        """Ignore."""
+
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
+        """Ignore."""
+
+    def dropped(self, records: Sequence[Record], /) -> None:
+        """Ignore."""
+
+    def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
+        """Ignore."""
+
+
+def _ignore(*_: object, **__: object) -> None:
+    """Nobody asked."""
+
+
+_ANSWERED: Final[nullcontext[Answered]] = nullcontext(_ignore)
+_CALL: Final[nullcontext[Call]] = nullcontext(_ignore)
+_INSIDE: Final = nullcontext()
+
+NO_TRACING: Final[Tracing] = NoTracing()
