@@ -47,10 +47,6 @@ class Tracing(Protocol):
         """A request (an ASGI scope) is answered inside; its trace headers become those of what is done inside."""
         ...
 
-    def exemplar(self) -> Mapping[str, str] | None:
-        """What leads from a measurement to the trace of the request that is answered now; None: nothing keeps it."""
-        ...
-
     def call(self, base_url: str, parameters: Mapping[str, object], /) -> AbstractContextManager[Call]:
         """A language model is asked inside, at that address and with these parameters."""
         ...
@@ -94,9 +90,6 @@ class NoTracing:
     def request(self, scope: MutableMapping[str, Any], /) -> AbstractContextManager[Answered]:
         """Do nothing."""
         return _ANSWERED
-
-    def exemplar(self) -> None:
-        """Nothing leads anywhere."""
 
     def call(self, base_url: str, parameters: Mapping[str, object], /) -> AbstractContextManager[Call]:
         """Do nothing."""

@@ -31,7 +31,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         _GENERATED,
-        "Each service serves these at `/metrics`, in Prometheus' text format, on `http.host` and `http.port` "
+        "Each service serves these at `/metrics`, in Prometheus' text format (worker and endpoint: OpenMetrics too), on `http.host` and `http.port` "
         "(see [settings](settings.md)). Label values come from closed sets or are names of existing gates, kinds of "
         "label, topics and partitions: never a prompt, a batch id, or other text of events. Counters start at zero. "
         "`endpoint` is `streamer serve`, which also serves what a worker does.",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = "application/json"
 
+_TRACE: Final = frozenset({"traceparent", "tracestate", "ce_traceparent", "ce_tracestate"})
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACESTATE = re.compile(rb"[\x20-\x7e]{1,512}")
 
@@ -95,13 +96,25 @@ def headers(
 
 
 def trace_context(received: Headers) -> Headers:
-    """Pick `traceparent` and, if there is one, `tracestate` from the headers of a record; nothing if malformed."""
-    found = {
-        name: text for name, text in received if name in {"traceparent", "tracestate"} and text is not None
-    }
-    parent, state = found.get("traceparent"), found.get("tracestate")
+    """Pick `traceparent` and, if there is one, `tracestate` from the headers of a record; nothing if malformed.
+
+    Where there are none, those of the extension Distributed Tracing are picked: `ce_traceparent` and `ce_tracestate`.
+    """
+    found = {name: text for name, text in received if name in _TRACE and text is not None}
+    prefix = "" if "traceparent" in found else "ce_"
+    parent, state = found.get(f"{prefix}traceparent"), found.get(f"{prefix}tracestate")
     if parent is None or _TRACEPARENT.fullmatch(parent) is None:
         return ()
     if state is None or _TRACESTATE.fullmatch(state) is None:
         return (("traceparent", parent),)
     return (("traceparent", parent), ("tracestate", state))
+
+
+def exemplar(received: Headers) -> dict[str, str] | None:
+    """Return what leads from a measurement to the trace that came with it: the ids, where whoever began it keeps it."""
+    for name, text in trace_context(received):
+        if name == "traceparent" and text is not None:
+            _, trace_id, span_id, flags = text.decode().split("-")
+            if int(flags, 16) & 1:
+                return {"trace_id": trace_id, "span_id": span_id}
+    return None

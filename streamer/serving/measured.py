@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.routing import Route
 
+from streamer.events.cloudevents import exemplar
+
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,8 +26,10 @@ class Requests(Protocol):
         """Start a route's counters at zero."""
         ...
 
-    def observe_request(self, route: str, status: int | None, seconds: float) -> None:
-        """A request was answered, to its end; `status` is None when nothing of an answer was sent."""
+    def observe_request(
+        self, route: str, status: int | None, seconds: float, exemplar: dict[str, str] | None
+    ) -> None:
+        """A request was answered, to its end; `status` is None when nothing of an answer was sent, `exemplar` its trace."""
         ...
 
 
@@ -52,7 +56,10 @@ def measured(app: Starlette, requests: Requests, tracing: Tracing) -> ASGIApp:
                 await app(scope, receive, watched)
             finally:
                 route = scope.get("route")
-                requests.observe_request(_template(route), status, time.perf_counter() - began)
+                trace = exemplar(
+                    tuple(("traceparent", text) for name, text in scope["headers"] if name == b"traceparent")
+                )
+                requests.observe_request(_template(route), status, time.perf_counter() - began, trace)
                 answered(None if route is None else _template(route), status)
 
     return run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind, Partition
+    from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind, Partition
     from streamer.stream.observer import Stage, StreamObserver
 
 PROGRESS_WITHIN = 30.0
@@ -112,9 +112,9 @@ class WorkerHealth:
         self._progress_at = self._clock()
         self._next.committed(outcomes, kinds)
 
-    def acknowledged(self, seconds: float) -> None:
+    def acknowledged(self, seconds: float, headers: Headers) -> None:
         """Pass on."""
-        self._next.acknowledged(seconds)
+        self._next.acknowledged(seconds, headers)
 
     def parked(self, message: OutboxMessage, error: str) -> None:
         """Pass on."""

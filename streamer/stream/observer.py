@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind
+    from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind
 
 Stage = Literal["score", "commit", "publish", "lease"]
 
@@ -23,8 +23,8 @@ class StreamObserver(Protocol):
         """These outcomes are recorded; `kinds` (same length) says what each became."""
         ...
 
-    def acknowledged(self, seconds: float) -> None:
-        """The broker has an action, `seconds` after its record's timestamp."""
+    def acknowledged(self, seconds: float, headers: Headers) -> None:
+        """The broker has an action with these headers, `seconds` after its record's timestamp."""
         ...
 
     def parked(self, message: OutboxMessage, error: str) -> None:
@@ -65,7 +65,7 @@ class SilentObserver:
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
         """Ignore."""
 
-    def acknowledged(self, seconds: float) -> None:
+    def acknowledged(self, seconds: float, headers: Headers) -> None:
         """Ignore."""
 
     def parked(self, message: OutboxMessage, error: str) -> None:

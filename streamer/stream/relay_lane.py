@@ -405,7 +405,7 @@ class RelayLane:
                 sent.acknowledged.append(message)
                 seconds = self._hooks.ledger.acknowledged(message, now_ms)
                 if seconds is not None:
-                    self._hooks.observer.acknowledged(seconds)
+                    self._hooks.observer.acknowledged(seconds, message.headers)
                 continue
             sent.spoiled = True
             if isinstance(answer, _HOPELESS) and len(group) == 1:

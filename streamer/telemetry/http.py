@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text"
 
 
 class TelemetryServer:
@@ -29,6 +30,7 @@ class TelemetryServer:
     Parameters
     ----------
     metrics : renders the metrics in Prometheus' text format.
+    open_metrics : renders them as OpenMetrics 1.0, for those who take it; None: that is not served.
     alive, ready : return what prevents being alive or ready, one reason a text, or reasons by part;
         empty when all is well. They are asked at each request and must not block for long.
     stuck : returns what does not work although the service is ready, a text each; `/readyz` names it.
@@ -47,6 +49,7 @@ class TelemetryServer:
         alive: Health,
         ready: Health,
         stuck: Callable[[], Sequence[str]] = tuple,
+        open_metrics: Callable[[], bytes] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -59,6 +62,7 @@ class TelemetryServer:
             ) from error
         self._server.metrics, self._server.alive, self._server.ready = metrics, alive, ready
         self._server.stuck = stuck
+        self._server.open_metrics = open_metrics
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.1},
@@ -100,6 +104,7 @@ class _Server(ThreadingHTTPServer):
     alive: Health
     ready: Health
     stuck: Callable[[], Sequence[str]]
+    open_metrics: Callable[[], bytes] | None
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
         """A client that closed the connection is not logged."""
@@ -114,7 +119,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer_with(self.server.metrics)
+            taken = self.headers.get("Accept", "").lower()
+            if self.server.open_metrics is not None and OPEN_METRICS in taken:
+                self._answer_with(self.server.open_metrics, f"{OPEN_METRICS}; version=1.0.0; charset=utf-8")
+            else:
+                self._answer_with(self.server.metrics, METRICS_CONTENT_TYPE)
         elif path == "/healthz":
             self._state(self.server.alive)
         elif path == "/readyz":
@@ -126,14 +135,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 - the base class looks methods up by this name
 
-    def _answer_with(self, render: Callable[[], bytes]) -> None:
+    def _answer_with(self, render: Callable[[], bytes], content_type: str) -> None:
         try:
             body = render()
         except Exception as error:
             log.warning("telemetry.metrics_failed", exc_info=True)
             self._json(HTTPStatus.INTERNAL_SERVER_ERROR, {"status": "error", "error": type(error).__name__})
         else:
-            self._answer(HTTPStatus.OK, body, METRICS_CONTENT_TYPE)
+            self._answer(HTTPStatus.OK, body, content_type)
 
     def _state(self, state: Health, stuck: Callable[[], Sequence[str]] = tuple) -> None:
         also: dict[str, object] = {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from streamer.calibration.threshold import THRESHOLD_STATES
@@ -101,6 +102,11 @@ class Metrics:
         """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
+    def open_metrics(self) -> bytes:
+        """Render all metrics in the format OpenMetrics 1.0, which has exemplars."""
+        rendered: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+        return rendered
+
     # -- decisions ------------------------------------------------------------------------------------------
 
     def observe_outcome(self, outcome: Outcome, kind: OutcomeKind) -> None:
@@ -186,12 +192,12 @@ class Metrics:
         """Record how long one group took in `stage`, one of `STAGES`."""
         self._of["streamer_stage_duration_seconds"].labels(stage).observe(seconds)
 
-    def observe_published(self, latency_seconds: float) -> None:
+    def observe_published(self, latency_seconds: float, exemplar: dict[str, str] | None = None) -> None:
         """One action was acknowledged, `latency_seconds` after its input record's timestamp.
 
         A clock that runs ahead of the broker's would make that negative; it counts as 0.
         """
-        self._of["streamer_end_to_end_latency_seconds"].observe(max(0.0, latency_seconds))
+        self._of["streamer_end_to_end_latency_seconds"].observe(max(0.0, latency_seconds), exemplar)
 
     def count_parked(self) -> None:
         """One outbox message was set aside because the broker will never accept it."""
@@ -239,12 +245,14 @@ class Metrics:
             self._of["streamer_http_requests_total"].labels(route, str(status))
         self._of["streamer_http_request_duration_seconds"].labels(route)
 
-    def observe_request(self, route: str, status: int | None, seconds: float) -> None:
+    def observe_request(
+        self, route: str, status: int | None, seconds: float, exemplar: dict[str, str] | None = None
+    ) -> None:
         """A request took so many seconds; `status` is None when nothing of an answer was sent. For an endpoint alone."""
         self._of["streamer_http_requests_total"].labels(
             route, "none" if status is None else str(status)
         ).inc()
-        self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds)
+        self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds, exemplar)
 
     def watch_encoder(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamer.events.cloudevents import exemplar
 from streamer.telemetry.catalogue import ENCODER_PART, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind
+    from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind
     from streamer.telemetry.metrics import Metrics
 
 
@@ -28,9 +29,9 @@ class StreamTelemetry:
         for outcome, kind in zip(outcomes, kinds, strict=True):
             self._metrics.observe_outcome(outcome, kind)
 
-    def acknowledged(self, seconds: float) -> None:
+    def acknowledged(self, seconds: float, headers: Headers) -> None:
         """Record an action's latency from its input record's timestamp."""
-        self._metrics.observe_published(seconds)
+        self._metrics.observe_published(seconds, exemplar(headers))
 
     def parked(self, message: OutboxMessage, error: str) -> None:
         """Count a message that can never be published."""

@@ -125,10 +125,6 @@ class Traces:
             detach(token)
             span.end()
 
-    def exemplar(self) -> Mapping[str, str] | None:
-        """Return the ids of the present span, where it is kept."""
-        return _ids(get_current_span())
-
     # -- language models ------------------------------------------------------------------------------------
 
     @contextmanager
@@ -388,13 +384,6 @@ def _messaging(operation: str, kind: str, topic: str) -> dict[str, Any]:
 def _failed(span: Span, error: str) -> None:
     span.set_attribute("error.type", error)
     span.set_status(Status(StatusCode.ERROR))
-
-
-def _ids(span: Span) -> Mapping[str, str] | None:
-    context = span.get_span_context()
-    if not (context.is_valid and context.trace_flags.sampled):
-        return None
-    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
 
 def _text(text: str) -> str:

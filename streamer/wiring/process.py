@@ -41,6 +41,7 @@ def telemetry(
         alive=lambda: {} if health.alive else {part: "stopping"},
         ready=lambda: health.unready() if loaded.is_set() else ["the encoder is being loaded"],
         stuck=health.stuck,
+        open_metrics=metrics.open_metrics,
         host=settings.http.host,
         port=settings.http.port,
     )

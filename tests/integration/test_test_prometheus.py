@@ -11,13 +11,17 @@ from tests.services.prometheus import Prometheus
 
 def test_it_scrapes_a_service_and_refuses_nonsense(prometheus: Prometheus) -> None:
     metrics = Metrics()
-    with TelemetryServer(metrics.exposition, alive=list, ready=list) as service:
+    metrics.observe_published(0.3, {"trace_id": "0af7651916cd43dd8448eb211c80319c"})
+    with TelemetryServer(
+        metrics.exposition, alive=list, ready=list, open_metrics=metrics.open_metrics
+    ) as service:
         prometheus.start({"worker": [f"127.0.0.1:{service.port}"]}, every_seconds=0.2)
         metrics.set_outbox_pending(7)
         deadline = time.monotonic() + 20
         while prometheus.value("streamer_outbox_pending") != 7:
             assert time.monotonic() < deadline, prometheus.log_tail()
             time.sleep(0.1)
+        assert prometheus.value('streamer_end_to_end_latency_seconds_bucket{le="0.5"}') == 1
         assert prometheus.value("streamer_no_such_metric") is None
         assert prometheus.value("1 + 1") == 2
         with pytest.raises(ValueError, match="parse error"):

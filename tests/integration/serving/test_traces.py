@@ -80,6 +80,10 @@ def test_a_request_goes_on_from_its_caller_to_the_commit(sqlite_site: Site, coll
     assert spans["gate"].attributes == TOLD_OF_A_SHIP
     assert (spans["GET"].parent, spans["GET"]["http.response.status_code"]) == (CALLER, 404)
 
+    accept = {"Accept": "application/openmetrics-text"}
+    shown = endpoint.client.get(f"{endpoint.url}/metrics", headers=accept).text
+    assert f'{{span_id="{server.id}",trace_id="{TRACE}"}}' in shown
+
     endpoint.terminate()  # and what waits is exported
     (event,) = collector.events
     assert (event.name, event.trace, event.parent) == ("gen_ai.evaluation.result", TRACE, process.id)

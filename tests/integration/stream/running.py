@@ -20,7 +20,7 @@ from streamer.stream.worker import WorkerLimits, run_worker
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from streamer.journal import DataGap, Journal, OutboxMessage
+    from streamer.journal import DataGap, Headers, Journal, OutboxMessage
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.decider import Decider
     from tests.integration.stream.brokers import TestedBroker
@@ -42,7 +42,7 @@ class Witness(SilentObserver):
     def gap(self, gap: DataGap) -> None:
         self.gaps.append(gap)
 
-    def acknowledged(self, seconds: float) -> None:
+    def acknowledged(self, seconds: float, headers: Headers) -> None:
         self.latencies.append(seconds)
 
     def parked(self, message: OutboxMessage, error: str) -> None:

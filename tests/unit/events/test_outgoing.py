@@ -143,6 +143,12 @@ def test_a_message_is_the_same_to_the_last_byte_however_often_it_is_made() -> No
         ((), ()),
         ((("traceparent", TRACE),), (("traceparent", TRACE),)),
         ((("tracestate", b"a=1"),), ()),
+        (
+            (("ce_traceparent", TRACE), ("ce_tracestate", b"a=1")),
+            (("traceparent", TRACE), ("tracestate", b"a=1")),
+        ),
+        ((("ce_traceparent", b"garbage"), ("traceparent", TRACE)), (("traceparent", TRACE),)),
+        ((("ce_traceparent", TRACE), ("tracestate", b"a=1")), (("traceparent", TRACE),)),
         ((("traceparent", None),), ()),
         ((("traceparent", b"garbage"), ("tracestate", b"a=1")), ()),
         ((("traceparent", TRACE + b"\n"),), ()),

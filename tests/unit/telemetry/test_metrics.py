@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamer.events import codes
@@ -194,7 +195,7 @@ def test_the_stream_is_observed() -> None:
     metrics = Metrics()
     observer = StreamTelemetry(metrics)
     observer.stage("commit", 0.01)
-    observer.acknowledged(-1.0)
+    observer.acknowledged(-1.0, ())
     observer.lag("t", 3, 17)
     observer.part("database", True)
     observer.part("unheard-of", True)
@@ -236,3 +237,22 @@ def test_a_threshold_that_is_held_waits_for_its_time_and_for_no_person() -> None
         assert metrics.registry.get_sample_value(pending, {"gate": "g"}) == waits
         shown = metrics.registry.get_sample_value(until, {"gate": "g"})
         assert shown == (None if held is None else held.timestamp())
+
+
+def test_open_metrics_lead_to_a_trace_that_is_kept() -> None:
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    metrics = Metrics(service="endpoint")
+    observer = StreamTelemetry(metrics)
+    observer.acknowledged(0.3, (("traceparent", f"00-{trace}-{span}-01".encode()),))
+    for headers in ((), (("traceparent", f"00-{trace}-{span}-00".encode()),), (("traceparent", b"garbage"),)):
+        observer.acknowledged(3.0, headers)
+    families = {f.name: f for f in open_metrics_families(metrics.open_metrics().decode())}
+    plain = {f.name: f for f in text_string_to_metric_families(metrics.exposition().decode())}
+    assert set(families) == set(plain)
+    found = {
+        sample.labels["le"]: (sample.exemplar.labels, sample.exemplar.value)
+        for sample in families["streamer_end_to_end_latency_seconds"].samples
+        if sample.exemplar
+    }
+    assert found == {"0.5": ({"trace_id": trace, "span_id": span}, 0.3)}
+    assert b"trace_id" not in metrics.exposition()

@@ -36,6 +36,23 @@ def test_metrics_and_health_are_served_on_loopback() -> None:
         assert get(server, "/")[0] == 404
 
 
+def test_open_metrics_are_for_those_who_take_them() -> None:
+    prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+    for accept, body in (
+        (prometheus, b"open"),
+        ("text/plain", b"plain"),
+        ("*/*", b"plain"),
+    ):
+        with TelemetryServer(
+            lambda: b"plain", alive=list, ready=list, open_metrics=lambda: b"open"
+        ) as server:
+            request = urllib.request.Request(f"{server.url}/metrics", headers={"Accept": accept})
+            with urllib.request.urlopen(request, timeout=240) as answer:
+                assert answer.read() == body
+                kind = answer.headers["Content-Type"].partition(";")[0]
+                assert kind == ("application/openmetrics-text" if body == b"open" else "text/plain")
+
+
 def test_what_is_not_ready_is_said() -> None:
     reasons: list[str] = ["the database does not answer"]
     with serving(ready=lambda: reasons) as server:
