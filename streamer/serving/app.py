@@ -84,7 +84,7 @@ def serving_app(
         return _json(msgspec.json.encode({"recorded": len(severities)}))
 
     async def show(_request: Request, gate: str) -> Response:
-        policy = await desk.policy(gate)
+        policy = await desk.policy(gate, fresh=True)
         return _json(msgspec.json.encode(gate_view(policy, *await desk.judge(gate))))
 
     async def describe(_request: Request) -> Response:

@@ -190,9 +190,13 @@ class Desk:
             if isinstance(recorded.outcome, DeadLetter):
                 raise refused(recorded.outcome.code, recorded.outcome.detail)
 
-    async def policy(self, gate: str) -> Policy:
-        """Return the newest policy of a gate. Raises `Problem` when there is no such gate."""
-        active = self.book.get(gate)
+    async def policy(self, gate: str, *, fresh: bool = False) -> Policy:
+        """Return the newest policy of a gate. Raises `Problem` when there is no such gate.
+
+        It is what was read last, at most ten seconds ago: enough for a decision, whose commit looks again. `fresh`: as it is
+        on record now.
+        """
+        active = None if fresh else self.book.get(gate)
         if active is None:
             await self._reading(lambda: self.book.refresh([gate]))
             active = self.book.get(gate)

@@ -15,6 +15,7 @@ from streamer.stream.ending import signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from streamer.journal import Journal
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from streamer.web.server import Server
 
 log = structlog.get_logger(__name__)
+
+STOP_SECONDS = 15
+"""What requests that are under way may take once it ends; the rest of the stop is for recording and publishing."""
+
+CUT_OFF_SECONDS = 12.0
+"""When those are told to hold that will not be answered by then."""
 
 _DRAIN_SECONDS = 10.0
 _PUBLISH_SECONDS = 2.0
@@ -40,6 +47,7 @@ class Service:
     server : not running yet.
     relay : publishes what the desk's partitions leave in the queue; None where nothing goes to Kafka.
     executor : one thread, for leases.
+    cut_off : called some time after the end began, when there is still time to tell those who wait that they get no answer.
     """
 
     desk: Desk
@@ -51,6 +59,7 @@ class Service:
     hooks: Hooks
     ending: Ending
     executor: Executor
+    cut_off: Callable[[], None]
 
     async def run(self, sockets: list[Any]) -> None:
         """Lease, serve and record until `ending.asked`; then answer what was taken, and return.
@@ -80,10 +89,12 @@ class Service:
             status = WorkerExit.CRASHED if failed else WorkerExit.STOP_OVERDUE
             self.ending.deadline.begin(int(status))
             self.server.should_exit = True
+            cutting = asyncio.get_running_loop().call_later(CUT_OFF_SECONDS, self.cut_off)
             if failed:
                 await self._let_others_finish(recording)
                 self.answers.end()
             await serving
+            cutting.cancel()
             for task in failed:
                 task.result()
             await self._drain(recording)

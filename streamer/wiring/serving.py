@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 _READERS = 4
 """Threads that look decisions up."""
 
-_STOP_SECONDS = 15
-"""What requests that are under way may take once it ends; the rest of the stop is for recording and publishing."""
-
 _IDLE_SECONDS = 120
 """Longer than clients keep a connection: one that was closed at the moment of a request would be a hold for nothing."""
 
@@ -82,7 +79,7 @@ def run_serving(
     from streamer.serving.desk import Desk
     from streamer.serving.lane import Answers, Lane, LaneLimits, ServiceHealth
     from streamer.serving.measured import measured
-    from streamer.serving.service import Service
+    from streamer.serving.service import STOP_SECONDS, Service
     from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
     from streamer.stream.hooks import Hooks
@@ -206,7 +203,7 @@ def run_serving(
             server=server(
                 measured(app, metrics, traces),
                 signals=False,
-                stop_seconds=_STOP_SECONDS,
+                stop_seconds=STOP_SECONDS,
                 idle_seconds=_IDLE_SECONDS,
             ),
             relay=relay,
@@ -214,6 +211,7 @@ def run_serving(
             hooks=hooks,
             ending=ending,
             executor=threads["lease"],
+            cut_off=chat.cut_off,
         )
         try:
             asyncio.run(_run(service, listening, chat))

@@ -19,6 +19,7 @@ from tests.faults.site import record_threshold
 from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from streamer.store import Store
@@ -43,8 +44,12 @@ def batch(name: str, *, score: float = 0.9, prompt: str = "Where?") -> dict[str,
 class Endpoint(WorkerProcess):
     """One process of `streamer serve`."""
 
-    def __init__(self, settings: dict[str, str], log: Path, arguments: list[str]) -> None:
-        super().__init__(settings, log, service="serve", arguments=["--port", "0", *arguments])
+    def __init__(
+        self, settings: dict[str, str], log: Path, arguments: list[str], program: Sequence[str]
+    ) -> None:
+        super().__init__(
+            settings, log, program=program, service="serve", arguments=["--port", "0", *arguments]
+        )
         self.base: str = self.announced["endpoint"]
         self.client = httpx.Client(base_url=self.base, timeout=PATIENCE)
 
@@ -64,6 +69,7 @@ class Site:
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
     started: list[Endpoint] = field(default_factory=list)
+    program: Sequence[str] = ("-m", "streamer")
 
     def __post_init__(self) -> None:
         self.store: Store = wiring.open_store(load_settings(database={"url": self.url}))
@@ -95,7 +101,7 @@ class Site:
     def serve(self, *arguments: str, kafka: bool = False, ready: bool = True, **environment: str) -> Endpoint:
         log = self.folder / f"serve-{len(self.started)}.log"
         settings = self._own_settings() | environment
-        one = Endpoint(settings, log, [*([] if kafka else ["--no-kafka"]), *arguments])
+        one = Endpoint(settings, log, [*([] if kafka else ["--no-kafka"]), *arguments], self.program)
         self.started.append(one)
         if ready:
             one.wait_until_ready()

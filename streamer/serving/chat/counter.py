@@ -72,6 +72,8 @@ class ChatCounter:
         self._bytes = 0
         self._under_way: Counter[BatchKey] = Counter()
         self._locks: dict[BatchKey, asyncio.Lock] = {}
+        self._before_decision: set[asyncio.Timeout] = set()
+        self._ends = False
 
     async def complete(
         self,
@@ -114,9 +116,10 @@ class ChatCounter:
                 if found is not None:
                     return Completed(_same(found, request), again=True)
             self._desk.admit()
-            sampled = await sampler.sample(
-                request.messages, until=deadline.at, best_score=partial(self._best_score, settings)
-            )
+            async with self._unless_it_ends():
+                sampled = await sampler.sample(
+                    request.messages, until=deadline.at, best_score=partial(self._best_score, settings)
+                )
             batch = self._fitting(key, request, sampled, sampler)
             try:
                 answer = await self._desk.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
@@ -132,6 +135,12 @@ class ChatCounter:
                 return Completed(_same(found, request), again=True)
             texts = {one.id: one.text for one in batch.event.responses}
             return Completed(RecordedBatch(answer.action, batch.event.metadata, texts), again=False)
+
+    def cut_off(self) -> None:
+        """Tell those whose answers are not there yet that nothing was decided, as long as they can be told."""
+        self._ends = True
+        for limit in self._before_decision:
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def close(self) -> None:
         """Close the connections to the upstreams."""
@@ -168,6 +177,22 @@ class ChatCounter:
         return Batch(responses.decode_responses(value, self._limits), value)
 
     @asynccontextmanager
+    async def _unless_it_ends(self) -> AsyncIterator[None]:
+        """Cut off what is done inside when the service ends."""
+        limit = asyncio.timeout(0 if self._ends else None)
+        try:
+            async with limit:
+                self._before_decision.add(limit)
+                try:
+                    yield
+                finally:
+                    self._before_decision.discard(limit)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise unavailable("the service ends; hold, and ask again with the same Idempotency-Key") from None
+
+    @asynccontextmanager
     async def _alone(self, key: BatchKey, deadline: Deadline, size: int) -> AsyncIterator[None]:
         """No two requests of one key at a time: the second one finds what the first recorded."""
         if self._under_way.total() >= self._most or self._bytes + size > self._most_bytes:
@@ -182,7 +207,7 @@ class ChatCounter:
         lock = self._locks.setdefault(key, asyncio.Lock())
         try:
             try:
-                async with asyncio.timeout_at(deadline.at):
+                async with self._unless_it_ends(), asyncio.timeout_at(deadline.at):
                     await lock.acquire()
             except TimeoutError:
                 raise unavailable(

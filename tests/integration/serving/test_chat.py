@@ -24,6 +24,7 @@ from streamer.serving.chat.sampler import Sampled, Sampler
 from streamer.serving.chat.upstream import Upstream
 from streamer.store import prune
 from tests.faults.endpoint import GATE, PATIENCE, Site
+from tests.faults.site import wait_until
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, KEY, Model, agreeing, differing
 from tests.integration.serving.test_keys import asks_for_keys, key
 from tests.services.openai_server import ChatReply, ChatRequest, refusal_of_a_parameter
@@ -558,6 +559,43 @@ def test_two_instances_that_sample_for_one_key_give_one_answer(sqlite_site: Site
     assert {one.status_code for one in came} == {200}
     assert len(site.recorded()) == 1
     site.check()
+
+
+def test_a_stop_waits_for_the_answers_of_a_request(sqlite_site: Site, model: Model) -> None:
+    endpoint = model.serve(sqlite_site)
+    stopping = threading.Event()
+    model.reply = lambda request: agreeing(request) if stopping.wait(PATIENCE) else differing(request)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(post, endpoint)
+        wait_until(lambda: len(model.asked) == 1, "the upstream is asked")
+        endpoint.process.terminate()
+        wait_until(lambda: "stopping" in endpoint.unready(), "it stops")
+        stopping.set()
+        assert asked.result().json()["streamer"]["action"] == "ship"
+    assert endpoint.process.wait(PATIENCE) == 0
+    assert len(sqlite_site.recorded()) == 1
+    sqlite_site.check()
+
+
+def test_a_stop_that_cannot_wait_says_hold(sqlite_site: Site, model: Model) -> None:
+    soon = "from streamer.cli import main; from streamer.serving import service; service.CUT_OFF_SECONDS = 0; main()"
+    sqlite_site.program = ("-c", soon)
+    endpoint = model.serve(sqlite_site)
+    over = threading.Event()
+    model.reply = lambda request: ChatReply(hang_up=over.wait(PATIENCE))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(post, endpoint)
+        wait_until(lambda: len(model.asked) == 1, "the upstream is asked")
+        assert endpoint.terminate() == 0
+        answered = asked.result()
+        assert answered.status_code == 503
+        assert int(answered.headers["retry-after"]) > 0
+        error = answered.json()["error"]
+        assert (error["code"], error["streamer"]) == ("unavailable", {"action": "abstain"})
+        assert "the service ends" in error["message"]
+        over.set()
+    assert sqlite_site.recorded() == {}
+    sqlite_site.check()
 
 
 @pytest.mark.parametrize("point", ["after_score", "before_commit", "after_commit"])

@@ -119,6 +119,8 @@ def test_a_gate_closed_a_moment_ago_ships_nothing(sqlite_site: Site) -> None:
     endpoint = sqlite_site.serve()
     assert action(endpoint.ask(batch("b-1")))["action"] == "ship"
     sqlite_site.store.policies.close(GATE, by="ana", reason="test")
+    shown = endpoint.client.get(f"/v1/gates/{GATE}").json()
+    assert (shown["policy"]["version"], shown["policy"]["state"]) == (3, "closed")
     assert action(endpoint.ask(batch("b-2")))["reason"] == "closed"
 
 
