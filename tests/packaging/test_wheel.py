@@ -395,6 +395,11 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
         ),
         ("judge", "import openai, streamer.labels.llm.client, streamer.research.sampling.session"),
         (
+            "traces",
+            "import streamer.telemetry.exporting, streamer.telemetry.traces; "
+            "from opentelemetry.exporter.otlp.proto.http import _log_exporter, trace_exporter",
+        ),
+        (
             "bertscore",
             "import bert_score.utils, streamer.labels.bertscore, streamer.scoring.encoders.registry",
         ),
