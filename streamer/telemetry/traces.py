@@ -12,9 +12,11 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 from urllib.parse import urlsplit
 
+import structlog
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
     Link,
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from streamer.tracing import Answered, Call
 
     Emit = Callable[[str, Mapping[str, Any], Context], None]
+
+log = structlog.get_logger(__name__)
+P = ParamSpec("P")
 
 EVALUATION: Final = "gen_ai.evaluation.result"
 
@@ -69,6 +74,21 @@ class _Journey:
     mark: int
 
 
+def _harmless(tell: Callable[Concatenate[Traces, P], None]) -> Callable[Concatenate[Traces, P], None]:
+    """Let a record go on that nothing can be told of, as with a sampler of somebody's own that fails."""
+
+    @wraps(tell)
+    def told(self: Traces, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            tell(self, *args, **kwargs)
+        except Exception:
+            if not self.failed:
+                self.failed = True
+                log.warning("telemetry.trace_failed", detail="said once; there may be more", exc_info=True)
+
+    return told
+
+
 class Traces:
     """Tells OpenTelemetry. Implements `streamer.tracing.Tracing`.
 
@@ -77,11 +97,16 @@ class Traces:
     tracer : makes the spans; a sampler decides which are kept, and of the others nothing is told.
     emit : takes an event, its attributes and its context; None: there are no events.
     capacity : records under way, of which the oldest are forgotten: those of a group that nobody finished.
+
+    Attributes
+    ----------
+    failed : whether something of a record could not be told.
     """
 
     def __init__(self, tracer: Tracer, emit: Emit | None = None, *, capacity: int = 20_000) -> None:
         self._tracer = tracer
         self._emit = emit
+        self.failed = False
         self._capacity = capacity
         self._w3c = TraceContextTextMapPropagator()
         self._journeys: dict[tuple[Partition, int], _Journey] = {}
@@ -182,6 +207,7 @@ class Traces:
 
     # -- records --------------------------------------------------------------------------------------------
 
+    @_harmless
     def begin(self, records: Sequence[Record]) -> None:
         """Begin the span of each, where it is not under way."""
         now = time.time_ns()
@@ -216,6 +242,7 @@ class Traces:
         journey = self._journey(record)
         return record.headers if journey is None else self._headers(journey.context)
 
+    @_harmless
     def decided(self, outcomes: Sequence[Outcome]) -> None:
         """Keep a span ``gate`` for each decision."""
         now = time.time_ns()
@@ -225,6 +252,7 @@ class Traces:
                 if journey is not None and journey.span.is_recording():
                     self._stage(journey, "gate", journey.mark, now, decision_attributes(outcome))
 
+    @_harmless
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
         """Keep a span ``commit`` for each, tell what was decided, and end the records' spans."""
         now = time.time_ns()
@@ -246,6 +274,7 @@ class Traces:
                     self._tell(outcome, journey.context)
             span.end(now)
 
+    @_harmless
     def dropped(self, records: Sequence[Record]) -> None:
         """End the records' spans."""
         for record in records:
@@ -254,6 +283,7 @@ class Traces:
                 _failed(journey.span, "lease_lost")
                 journey.span.end()
 
+    @_harmless
     def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
         """Keep a span of the client for each message that carries a trace."""
         now = time.time_ns()

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 from structlog.testing import capture_logs
 
 from streamer.deciding.decider import BatchDecider
@@ -246,6 +246,23 @@ def test_records_that_nobody_finishes_are_forgotten() -> None:
     world = Traced(capacity=3)
     world.decider.outcomes([world.record(raw(batch("bot")), offset=offset) for offset in range(10)])
     assert [place[1] for place in world.traces._journeys] == [7, 8, 9]
+
+
+def test_a_sampler_that_fails_costs_no_decision() -> None:
+    class Failing(Sampler):
+        def should_sample(self, *_args: Any, **_options: Any) -> Any:
+            raise RuntimeError("out of order")
+
+        def get_description(self) -> str:
+            return "failing"
+
+    world = Traced(sampler=Failing())
+    with capture_logs() as logs:
+        for offset in range(2):
+            (decision,) = world.decided(world.record(raw(batch("bot")), offset=offset))
+            world.traces.published([decision.action], seconds=0.001)
+            assert trace_context(decision.action.headers) == (("traceparent", SAMPLED),)
+    assert [line["event"] for line in logs if line["log_level"] != "info"] == ["telemetry.trace_failed"]
 
 
 def test_a_message_of_no_trace_is_published_untold() -> None:
