@@ -69,7 +69,7 @@ class Site:
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
     started: list[Endpoint] = field(default_factory=list)
-    program: Sequence[str] = ("-m", "streamer")
+    program: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.store: Store = wiring.open_store(load_settings(database={"url": self.url}))
