@@ -101,6 +101,12 @@ def dev(
             metavar="PORT", min=0, max=65535, help="Port of the HTTP endpoint on 127.0.0.1; 0: any free port."
         ),
     ] = 0,
+    recalibrator_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Port of the recalibrator's /metrics; 0: any free port."
+        ),
+    ] = 0,
     view: Annotated[
         bool,
         typer.Option(
@@ -131,7 +137,7 @@ def dev(
     end_on_sigterm()
     loading = "" if settings.encoder.name == NO_ENCODER else "; loading the encoder takes some seconds"
     note(f"Starting an embedded broker, a worker, the endpoint and a recalibrator{loading}.")
-    run = partial(run_dev, settings, endpoint_port=endpoint_port)
+    run = partial(run_dev, settings, endpoint_port=endpoint_port, recalibrator_port=recalibrator_port)
     if view and not json and _on_a_terminal():
         with _living_view() as show:
             status = run(announce=lambda _facts: None, show=show)

@@ -36,7 +36,7 @@ class EmbeddedStep:
     database_url : of a migrated database; a SQLite path must be absolute.
     directory : where the services' logs go.
     shared : leave the addresses where other commands of the working directory find them.
-    recalibrates : run a recalibrator beside the worker, on a free port.
+    recalibrator_port : of the metrics of a recalibrator beside the worker; 0: any free one. None: none is run.
     endpoint_port : serve the endpoint on the loopback, on this port; 0: any free one. None: it is not served.
     """
 
@@ -47,14 +47,14 @@ class EmbeddedStep:
         database_url: str,
         directory: Path,
         shared: bool = False,
-        recalibrates: bool = False,
+        recalibrator_port: int | None = None,
         endpoint_port: int | None = None,
     ) -> None:
         self._settings = settings
         self.database_url = database_url
         self._directory = directory
         self._shared = shared
-        self._recalibrates = recalibrates
+        self._recalibrator_port = recalibrator_port
         self._endpoint_port = endpoint_port
         self._worker: ServiceProcess | None = None
         self._recalibrator: ServiceProcess | None = None
@@ -105,9 +105,12 @@ class EmbeddedStep:
                     environment=beside,
                 )
                 self._endpoint.start()
-            if self._recalibrates:
+            if self._recalibrator_port is not None:
                 self._recalibrator = ServiceProcess(
-                    "recalibrator", directory=self._directory, environment=beside
+                    "recalibrator",
+                    command=("recalibrator", "--port", str(self._recalibrator_port)),
+                    directory=self._directory,
+                    environment=beside,
                 )
                 self._recalibrator.start()
             for service in self._services():

@@ -41,6 +41,7 @@ def run_dev(
     settings: Settings,
     *,
     endpoint_port: int,
+    recalibrator_port: int,
     announce: Callable[[Mapping[str, object]], None],
     show: Callable[[Look], None] | None = None,
 ) -> int:
@@ -49,6 +50,7 @@ def run_dev(
     Parameters
     ----------
     endpoint_port : where the endpoint listens on the loopback; 0: any free port.
+    recalibrator_port : where the recalibrator shows its metrics; 0: any free port.
     announce : gets the addresses once all is ready, and as ``request`` a shell line that asks the endpoint.
     show : gets a look at everything every second from then on.
     """
@@ -69,7 +71,7 @@ def run_dev(
         database_url=database_url,
         directory=(DEV_DIRECTORY / "dev").resolve(),
         shared=True,
-        recalibrates=True,
+        recalibrator_port=recalibrator_port,
         endpoint_port=endpoint_port,
     )
     asked = False

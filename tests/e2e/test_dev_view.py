@@ -11,10 +11,13 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.services.ports import free_port
 
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -26,9 +29,19 @@ _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
     environment |= {"STREAMER_ENCODER_NAME": "none", "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    worker, recalibrator = free_port(), free_port()
     here, there = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "streamer", "dev"],
+        [
+            sys.executable,
+            "-m",
+            "streamer",
+            "dev",
+            "--port",
+            f"{worker}",
+            "--recalibrator-port",
+            f"{recalibrator}",
+        ],
         stdin=there,
         stdout=there,
         stderr=there,
@@ -45,6 +58,8 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         assert "Starting an embedded broker" in seen
         assert "loading the encoder" not in seen  # it has none
         seen += _read_until(here, "Press Ctrl-C to stop", 90)
+        assert "streamer_encoded_texts_total" in _metrics(worker)
+        assert "streamer_recalibrator_leader 1.0" in _metrics(recalibrator)
         pasted = _requests(seen)[-1]
         assert pasted.startswith("streamer gate create try ")
         for _ in range(2):  # the second time there is the gate, and a decision of another batch
@@ -63,6 +78,12 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
             process.kill()
             process.wait()
         os.close(here)
+
+
+def _metrics(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text: str = answer.read().decode()
+    return text
 
 
 def _requests(screens: str) -> list[str]:
