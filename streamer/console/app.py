@@ -260,7 +260,7 @@ class _Site:
         if cookie is None:
             wrong = "Name and password do not fit, or the account is closed."
             return await run_in_threadpool(
-                self._login_page, request, wrong, _inside(form.get("next", "")), 403
+                self._login_page, request, wrong, _inside(form.get("next", "")), 403, name[:200]
             )
         return self._let_in(cookie, _inside(form.get("next", "")))
 
@@ -406,8 +406,10 @@ class _Site:
         values = gather()
         return self._html(request, session, template, values | {"counts": self.pages.counts()})
 
-    def _login_page(self, request: Request, wrong: str, where: str, status: int = 200) -> Response:
-        values = {"wrong": wrong, "next": where, "accounts": self._store.accounts.any()}
+    def _login_page(
+        self, request: Request, wrong: str, where: str, status: int = 200, name: str = ""
+    ) -> Response:
+        values = {"wrong": wrong, "next": where, "name": name, "accounts": self._store.accounts.any()}
         return self._html(request, None, "login.html", values, status)
 
     def _html(

@@ -91,7 +91,9 @@ class Accounts:
             if new and before is not None and not before.closed:
                 raise UsageError(f"{name} has an account already")
             if not new and (before is None or before.closed):
-                raise UsageError(f"{name} has no account; `streamer console user list` shows those there are")
+                raise UsageError(
+                    f"there is no account of {name!r}; `streamer console user list` shows those there are"
+                )
             changed = roles if roles is not None else () if before is None else before.roles
             kept = password if password is not None else None if before is None else before.password
             account = Account(

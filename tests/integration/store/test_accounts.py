@@ -40,7 +40,7 @@ def test_an_account_is_made_changed_closed_and_opened_again(world: World) -> Non
         lambda: people.set_roles("ben", ["viewer"], by="root", reason="x"),
         lambda: people.set_password("ben", PASSWORD, by="root"),
     ):
-        with pytest.raises(UsageError, match="has no account"):
+        with pytest.raises(UsageError, match="there is no account of"):
             change()
     again = people.add("ana", roles=["labeller"], password=PASSWORD, by="root", reason="back")
     assert again.revision == 4

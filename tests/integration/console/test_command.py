@@ -1,0 +1,77 @@
+"""`streamer console` and its people, as they are called."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.__main__ import main
+from tests.integration.console.conftest import PASSWORD
+from tests.integration.store.labelled_gate import GATE
+
+if TYPE_CHECKING:
+    from tests.integration.store.conftest import World
+
+
+@pytest.fixture
+def _here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
+
+
+@pytest.mark.usefixtures("_here")
+def test_people_are_added_listed_changed_and_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
+    add = ["console", "user", "add", "ana", "--role", "approver", "--password-stdin", "--by", "root"]
+    assert main(add) == 0
+    said = capsys.readouterr()
+    assert said.out == "ana may sign in at the console, as approver.\n"
+    assert "links that were printed open nothing any more" in said.err
+    assert "Nobody is an administrator yet" in said.err
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    assert main(["console", "user", "password", "ana", "--password-stdin"]) == 2
+    assert "10 to 1000 characters" in capsys.readouterr().err
+    assert main(["console", "user", "roles", "ana", "--role", "viewer", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["roles"] == ["viewer"]
+    assert main(["console", "user", "close", "ben"]) == 2
+    assert "there is no account of 'ben'" in capsys.readouterr().err
+    assert main(["console", "user", "close", "ana", "--reason", "left"]) == 0
+    assert main(["console", "user", "list"]) == 0
+    assert "closed" in capsys.readouterr().out
+    assert [one.revision for one in world.store.accounts.list()] == [3]
+
+
+@pytest.mark.usefixtures("_here")
+def test_a_proposal_is_rejected_and_no_command_acts_as_somebody_who_signed_in(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["threshold", "activate", GATE, "--by", "account:ana"]) == 2
+    assert "of people who signed in at the console" in capsys.readouterr().err
+    assert main(["threshold", "reject", GATE, "--reason", "too loose", "--by", "ana", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "gate": GATE, "run": 2, "by": "ana", "reason": "too loose",
+    }  # fmt: skip
+    assert world.store.calibration.proposal(GATE) is None
+    assert main(["threshold", "reject", GATE, "--reason", "again"]) == 2
+    assert "nothing is proposed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (["--public-url", "streamer.example"], "is like https://streamer.example"),
+        (["--public-url", "https://streamer.example/path"], "without a path"),
+        (["--host", "192.0.2.1"], "say `streamer --insecure console ...`"),
+        (["--as", "account:ana"], "say who you are without it"),
+    ],
+)
+def test_what_cannot_be_served_says_why(
+    options: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["console", "--port", "0", *options]) == 2
+    assert wrong in " ".join(capsys.readouterr().err.split())
