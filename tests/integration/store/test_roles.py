@@ -152,6 +152,17 @@ def test_the_app_role_makes_and_revokes_keys_and_takes_nothing_back(recorded: Wo
         refused(users.read, f"SELECT * FROM {table}")
 
 
+def test_the_app_role_keeps_accounts_and_takes_nothing_back(recorded: World, users: Users) -> None:
+    people = recorded.store.accounts
+    people.add("ana", roles=["viewer"], password="correct horse battery", by="root")
+    people.close("ana", by="root", reason="left")
+    assert [one.revision for one in people.list()] == [2]
+    for table, column in (("accounts", "name"), ("proposal_rejections", "run")):
+        refused(users.app, f"DELETE FROM {table}")
+        refused(users.app, f"UPDATE {table} SET {column} = {column}")
+        refused(users.read, f"SELECT * FROM {table}")
+
+
 def test_doctor_can_tell_who_could_rewrite_the_record(recorded: World, users: Users) -> None:
     assert recorded.store.reports.may_rewrite() is False
     owner = World(users.migrate)
