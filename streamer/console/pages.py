@@ -106,7 +106,13 @@ class Pages:
     def gates(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """Every gate, how it stands."""
         pending = self._store.labels.pending()
-        return {"gates": [self._line(one.gate, pending.get(one.gate, 0)) for one in self._store.gates.list()]}
+        lines: list[dict[str, Any]] = []
+        for one in self._store.gates.list():
+            try:
+                lines.append(self._line(one.gate, pending.get(one.gate, 0)))
+            except UsageError as error:  # a policy that cannot be read hides no other gate
+                lines.append({"name": one.gate, "trouble": str(error)})
+        return {"gates": lines}
 
     def gate(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One gate: what is promised, how it stands, and how it came to that."""
@@ -147,6 +153,7 @@ class Pages:
         budget = None if report.terms is None else report.terms.budget
         return {
             "name": name,
+            "trouble": None,
             "sentence": sentence(report).removeprefix(f"{name}: "),
             "verdict": {"kept": "budget kept", "broken": "budget broken"}.get(report.verdict, report.verdict),
             "tone": {"kept": "kept", "broken": "broken"}.get(report.verdict, "unsure"),
@@ -290,12 +297,15 @@ class Pages:
 
     def proposals(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """What is proposed, beside what is in force."""
-        found = []
+        found, troubles = [], []
         for gate in self._store.gates.list():
-            proposal = self._store.calibration.proposal(gate.gate)
-            if proposal is not None:
-                found.append(self._proposal(proposal))
-        return {"proposals": found}
+            try:
+                proposal = self._store.calibration.proposal(gate.gate)
+                if proposal is not None:
+                    found.append(self._proposal(proposal))
+            except UsageError as error:
+                troubles.append(str(error))
+        return {"proposals": found, "troubles": troubles}
 
     def people(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """Every account."""

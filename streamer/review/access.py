@@ -74,9 +74,9 @@ class Access:
 
     def end(self, name: str) -> None:
         """End every session of a person, and the tokens for them that nobody used."""
-        self._tokens = {token: who for token, who in self._tokens.items() if who != name}
+        self._tokens = {token: who for token, who in list(self._tokens.items()) if who != name}
         self._once &= self._tokens.keys()
-        self._sessions = {known: one for known, one in self._sessions.items() if one.name != name}
+        self._sessions = {known: one for known, one in list(self._sessions.items()) if one.name != name}
 
     def session(self, cookie: str, key: str) -> Session | None:
         """Return the session of a cookie and its key; None when either is wrong."""

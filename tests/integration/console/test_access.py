@@ -315,3 +315,19 @@ def test_what_is_asked_for_wrongly_gets_a_page_that_says_so(people: Site) -> Non
     for answer in (client.get("/"), client.get("/nosuch"), client.get("/console.css")):
         assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_policy_that_cannot_be_read_hides_no_other_gate(people: Site, peopled_world: World) -> None:
+    peopled_world.store.gates.create(
+        "other", peopled_world.store.gates.get(GATE).settings, by="ana", reason="new"
+    )
+    later = '{"kind"\\:"of a later version"}'  # a colon begins a parameter
+    peopled_world.tamper(f"UPDATE policies SET rule = '{later}' WHERE gate = '{GATE}' AND version = 2")
+    client = people.client("viewer")
+    page = client.get("/")
+    assert page.status == 200
+    assert "Policy 2 of gate support-bot cannot be read by this version" in page.body
+    assert 'href="/gate/other"' in page.body
+    assert client.get("/proposals").status == 200
+    assert "cannot be read" in client.get(f"/gate/{GATE}").body
+    assert client.get("/gate/other").status == 200
