@@ -30,6 +30,7 @@ EXTRAS = {
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
     "research": _ENCODER | {"jinja2", "matplotlib", "sklearn", "threadpoolctl"},
+    "parquet": {"pyarrow"},
 }
 """What the program imports of each extra of pyproject.toml; the first that has a package is the least that does."""
 

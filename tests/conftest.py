@@ -357,7 +357,8 @@ def tot_path() -> Path:
 @pytest.fixture(scope="session")
 def trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
     """The scored clouds of `triviaqa_path`, encoded once (half a minute)."""
-    from streamer.clouds.cloud import read_clouds, severity_kind
+    from streamer.clouds.cloud import severity_kind
+    from streamer.clouds.cloud_files import read_clouds
     from streamer.clouds.offline import score_clouds
     from streamer.scoring.encoders.encoder import CachedEncoder
 

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
-import sys
-import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
-from streamer.clouds.cloud import cloud_labels, cloud_message, read_clouds
+from streamer.clouds.cloud import cloud_labels, cloud_message
+from streamer.clouds.cloud_files import content_of, read_clouds
+from streamer.clouds.line_files import numbered_lines, shown_name
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import decode_responses
 from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE
 
 if TYPE_CHECKING:
-    import io
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from streamer.clouds.tables.columns import Role
     from streamer.events.limits import Limits
-
-FileKind = Literal["events", "clouds"]
-
-_GZIP_MAGIC = b"\x1f\x8b"
-_HEAD_BYTES = 8192
-_SIGN = re.compile(rb'"(question_id|batch_id|schema)"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +46,21 @@ def publications(
     labels: bool,
     labeller: str | None,
     limits: Limits,
-    kind: FileKind | None = None,
+    columns: Mapping[Role, tuple[str, ...]] | None = None,
+    embeddings_of: str | None = None,
+    report: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Publication]:
     """Iterate over what a file asks to publish, in its order, one line in memory at a time.
 
     Parameters
     ----------
     file : a path, or ``-`` for standard input; plain or gzip, detected by content.
-    gate : needed for clouds; replaces the gate of events when given.
-    labels : take the clouds' labels along.
+    gate : needed for clouds and tables; replaces the gate of events when given.
+    labels : take the severities of clouds and tables along.
     labeller : who gave them; ``file:NAME`` when None.
     limits : bounds on an event.
-    kind : what the file holds; None looks at its beginning.
+    columns, report : see `streamer.clouds.cloud_files.read_clouds`.
+    embeddings_of : what made the embeddings of clouds and tables, which then go along; None: they do not.
 
     Raises
     ------
@@ -74,59 +68,39 @@ def publications(
     """
     if gate is not None and GATE_NAME.fullmatch(gate) is None:
         raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
-    found = kind or file_kind(file)
-    if found == "events":
-        if labels:
-            raise UsageError(
-                f"{_name(file)} holds events, which carry no labels; --labels is for response clouds"
-            )
+    if content_of(file) == "events":
+        for option, given in (
+            ("--labels", labels),
+            ("--column", columns),
+            ("--embeddings-of", embeddings_of),
+        ):
+            if given:
+                raise UsageError(
+                    f"{_name(file)} holds events, which have their own fields and carry no labels; {option} is for "
+                    "response clouds and tables"
+                )
         yield from _events(file, gate, limits)
         return
     if gate is None:
-        raise UsageError(f"{_name(file)} holds response clouds, which name no gate; say which with --gate")
+        raise UsageError(f"{_name(file)} names no gate, as only events do; say which with --gate")
     at = datetime.now(UTC)
     who = labeller or f"file:{_name(file)}"[:200]
-    for cloud in read_clouds(file):
+    for cloud in read_clouds(file, columns, report=report, hold=False, needs_answers=True):
+        if embeddings_of is not None and cloud.responses[0].embedding is None:
+            raise UsageError(
+                f"question {cloud.question_id!r} has no embeddings to send with --embeddings-of; a table has them in a "
+                "column: --column embedding=NAME"
+            )
         yield Publication(
             key=cloud.batch_id.encode(),
-            value=cloud_message(cloud, gate, limits),
+            value=cloud_message(cloud, gate, limits, embeddings_of=embeddings_of),
             labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at))) if labels else (),
         )
 
 
-def file_kind(file: str) -> FileKind:
-    """Return what a file holds, by its first bytes. Raises `UsageError` when they do not show it."""
-    with _opened(file) as raw:
-        head = raw.peek(_HEAD_BYTES)[:_HEAD_BYTES]
-    if head.startswith(_GZIP_MAGIC):
-        try:
-            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
-        except zlib.error:
-            raise UsageError(f"{_name(file)} is a damaged gzip file; fetch it again") from None
-    sign = _SIGN.search(head)
-    if sign is None:
-        raise UsageError(
-            f"{_name(file)} holds neither events (schema, gate, batch_id, responses) nor response clouds "
-            "(question_id, question, responses), one JSON object a line"
-        )
-    return "clouds" if sign[1] == b"question_id" else "events"
-
-
 def _events(file: str, gate: str | None, limits: Limits) -> Iterator[Publication]:
-    with _opened(file) as raw:
-        lines: IO[bytes] = (
-            cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if raw.peek(2).startswith(_GZIP_MAGIC) else raw
-        )
-        number = 0
-        try:
-            while line := lines.readline(2 * limits.max_value_bytes):
-                number += 1
-                if number == 1:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                if line.strip():
-                    yield _event(line.strip(), gate, limits, f"{_name(file)}, line {number}")
-        except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise UsageError(f"{_name(file)} is a damaged gzip file; fetch it again") from None
+    for number, line in numbered_lines(file):
+        yield _event(line.strip(), gate, limits, f"{_name(file)}, line {number}")
 
 
 def _event(line: bytes, gate: str | None, limits: Limits, where: str) -> Publication:
@@ -140,17 +114,5 @@ def _event(line: bytes, gate: str | None, limits: Limits, where: str) -> Publica
         raise UsageError(f"{where} is not a JSON object") from None
 
 
-@contextmanager
-def _opened(file: str) -> Iterator[io.BufferedReader]:
-    try:
-        if file == "-":
-            yield cast("io.BufferedReader", sys.stdin.buffer)
-        else:
-            with Path(file).open("rb") as raw:
-                yield raw
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror or error}") from None
-
-
 def _name(file: str) -> str:
-    return "standard input" if file == "-" else Path(file).name
+    return shown_name(file) if file == "-" else Path(file).name

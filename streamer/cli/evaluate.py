@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer.cli.gate_names import gate_names
-from streamer.cli.options import JsonOption, names, share
+from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, names, share
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def evaluate(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input.",
+            help="Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
         ),
     ] = None,
     out: Annotated[
@@ -38,6 +38,8 @@ def evaluate(
             help="Folder for the report, tables, figures and CSV files; created if missing.",
         ),
     ] = Path("evaluation"),
+    column: ColumnOption = None,
+    unlabelled: UnlabelledOption = "worst",
     from_store: Annotated[
         list[str] | None,
         typer.Option(
@@ -148,7 +150,7 @@ def evaluate(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Evaluate response clouds: what a gate would ship, what harm would get through, which score and method do best.
+    """Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best.
 
     Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
     tables.md, figures, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
@@ -157,10 +159,12 @@ def evaluate(
     from streamer import wiring
     from streamer.cli.console import note, print_json
     from streamer.cli.demo import DemoProgress
+    from streamer.clouds.tables.columns import parse_mapping
+    from streamer.clouds.unlabelled import check_unlabelled
     from streamer.errors import UsageError
     from streamer.research.evaluation import Options, evaluated, read_data_set
     from streamer.research.evaluation.data_sets import named_apart
-    from streamer.research.evaluation.run import check_options
+    from streamer.research.evaluation.run import check_options, check_severities
     from streamer.research.evaluation.steps import check_folders
     from streamer.settings.settings import load_settings
 
@@ -176,13 +180,27 @@ def evaluate(
             external=tuple(score_field or ()),
             judge_field=judge_field,
             answer_pattern=answer_pattern,
+            unlabelled=unlabelled,
         )
     )
     overrides = {"model": judge_model, "base_url": judge_base_url}
     asked = {name: value for name, value in overrides.items() if value is not None}
     settings = load_settings(judge=asked) if asked else load_settings()
-    read = [read_data_set(file, judge_field=judge_field, external=options.external) for file in files or ()]
+    columns = parse_mapping(column or ())
+    read = [
+        read_data_set(
+            file,
+            judge_field=judge_field,
+            external=options.external,
+            columns=columns,
+            unlabelled=check_unlabelled(options.unlabelled),
+            report=note,
+        )
+        for file in files or ()
+    ]
     stored = _stored(settings, from_store or [])
+    for data in (*read, *stored):
+        check_severities(data, options)
     check_folders(out, cache)
     try:
         with ExitStack() as until, DemoProgress() as watch:
@@ -235,7 +253,7 @@ def _with_scores(
     from streamer.errors import UsageError
     from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import judged_data_sets, scored_data_sets
-    from streamer.research.evaluation.stored import keeps_texts
+    from streamer.research.evaluation.data_sets import keeps_texts
     from streamer.scoring.registry import GRAM
 
     others = [name for name in options.scorers if name != GRAM]
@@ -243,12 +261,12 @@ def _with_scores(
     for data in data_sets:
         kept = data.scores.get(GRAM)
         if kept is None or others:
-            if not keeps_texts(data):
+            own = data.clouds[0].responses[0].embedding is not None
+            if not keeps_texts(data) and (others or not own):
                 raise UsageError(
-                    f"{data.source}: its texts are not stored, so {', '.join(others)} cannot be computed; leave "
+                    f"{data.source}: its texts are not there, so {', '.join(others)} cannot be computed; leave "
                     "--scorers out"
                 )
-            own = data.clouds[0].responses[0].embedding is not None
             if settings.encoder.name == NO_ENCODER and not own:
                 raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
             with _encoder(settings, own=own) as encoder:

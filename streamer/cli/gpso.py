@@ -176,10 +176,12 @@ def _names(files: list[Path]) -> dict[str, Path]:
 
 def _labelled(path: Path) -> "list[Cloud]":
     """Read a file whose severities are of one kind. Raises `UsageError`, with the file's name and the line."""
-    from streamer.clouds.cloud import read_clouds, severity_kind
+    from streamer.cli.console import note
+    from streamer.clouds.cloud import severity_kind
+    from streamer.clouds.cloud_files import read_clouds
     from streamer.errors import UsageError
 
-    clouds = list(read_clouds(path))
+    clouds = list(read_clouds(path, report=note))
     try:
         severity_kind(clouds)
     except UsageError as error:

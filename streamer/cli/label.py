@@ -32,9 +32,18 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="CSV or JSON lines with the fields of the labels event; gzip is accepted."
+            metavar="FILE",
+            help="CSV, JSON Lines or Parquet with the fields of the labels event; the first two may be gzip.",
         ),
     ],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="FIELD=NAME",
+            help="Column of a field that has another name, like severity=verdict; may be repeated.",
+        ),
+    ] = None,
     gate: Annotated[
         str | None,
         typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate of rows that name none."),
@@ -64,7 +73,7 @@ def import_(
     from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.settings.settings import load_settings
 
-    labels, empty = _read(file, gate, kind, labeller)
+    labels, empty = _read(file, gate, kind, labeller, _columns(column or []))
     settings = load_settings()
     with wiring.open_store(settings) as store:
         added = store.labels.add(labels, source="file", sign=sign)
@@ -108,8 +117,25 @@ def import_(
         note(f"Next: streamer recalibrate {labels[0].key.gate}")
 
 
+def _columns(given: list[str]) -> dict[str, str]:
+    """Read ``FIELD=NAME``, each field once. Raises `UsageError`."""
+    from streamer.errors import UsageError
+    from streamer.labels.label_files import LABEL_FIELDS
+
+    found: dict[str, str] = {}
+    for text in given:
+        field, _, name = text.partition("=")
+        if field not in LABEL_FIELDS or not name or field in found:
+            raise UsageError(
+                f"--column must be FIELD=NAME, each field once, like severity=verdict, not {text!r}; the fields are "
+                f"{', '.join(LABEL_FIELDS)}"
+            )
+        found[field] = name
+    return found
+
+
 def _read(
-    file: Path, gate: str | None, kind: str | None, labeller: str | None
+    file: Path, gate: str | None, kind: str | None, labeller: str | None, columns: dict[str, str]
 ) -> tuple[list["LabelRevision"], int]:
     """Read a whole label file, so that a fault in its last row keeps all of it out."""
     from streamer.labels.label_files import open_labels
@@ -121,6 +147,7 @@ def _read(
         kind=kind,
         labeller=labeller,
         default_labeller=cache(lambda: opt.who(None, "--labeller")),
+        columns=columns,
     ) as reader:
         labels = list(reader)
         return labels, reader.unlabelled

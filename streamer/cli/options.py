@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from streamer.cli.gate_names import gate_names
+from streamer.clouds.tables.columns import ROLES
+from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 
@@ -28,6 +30,23 @@ GateArgument = Annotated[
 ]
 GateFilter = Annotated[
     str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.", autocompletion=gate_names)
+]
+
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="ROLE=NAME",
+        help="Column of a table that is not recognised by name, like answer=text; may be repeated. Roles: "
+        f"{', '.join(ROLES)}.",
+    ),
+]
+UnlabelledOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(UNLABELLED),
+        help="What becomes of answers without a severity: each counts as 1, they are left out, or there must be none.",
+    ),
 ]
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

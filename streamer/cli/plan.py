@@ -2,13 +2,13 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from streamer.calibration.registry import every, promises, weighting_scheme, weighting_schemes
 from streamer.cli.console import SERVED, percent
-from streamer.cli.options import JsonOption, promised_method, share
+from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, promised_method, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,9 +40,12 @@ def plan(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Past response clouds with severities, .jsonl or .jsonl.gz, in place of a guess.",
+            help="Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
+            "Parquet.",
         ),
     ] = None,
+    column: ColumnOption = None,
+    unlabelled: UnlabelledOption = "worst",
     severity: Annotated[
         float | None,
         typer.Option(
@@ -160,13 +163,14 @@ def plan(
     from streamer.errors import UsageError
     from streamer.planning.plan import Budget, Simulation, make_plan
 
+    past = None if data is None else _Past(data, column or [], unlabelled)
     if steps is not None:
         given = {
             "--labels": labels, "--promise": promise, "--responses": responses, "--severity": severity, "--auc": auc,
             "--correlation": correlation, "--attempts": attempts if attempts > 1 else None,
         }  # fmt: skip
         _plan_until_sure(
-            data,
+            past,
             steps,
             [name for name, value in given.items() if value is not None],
             unit,
@@ -179,14 +183,14 @@ def plan(
     guessed = {"severity": severity, "auc": auc, "correlation": correlation}
     if among is not None:
         prompts = (
-            _guessed(guessed, responses, seed) if data is None else _past(data, guessed, responses, seed)
+            _guessed(guessed, responses, seed) if past is None else _past(past, guessed, responses, seed)
         )
         _plan_among_shipped(prompts, unit, among, alpha, labels, repetitions, seed, json=json)
         return
     budget = Budget(alpha, labels, attempts)
     if method not in weighting_schemes():
         raise UsageError(f"--method must be one of {', '.join(weighting_schemes())}, not {method!r}")
-    prompts = _guessed(guessed, responses, seed) if data is None else _past(data, guessed, responses, seed)
+    prompts = _guessed(guessed, responses, seed) if past is None else _past(past, guessed, responses, seed)
     rounds = repetitions * (2 + (unit != "batch") + len(prompts.by_size))
     with progress("Simulating calibrations", rounds) as advance:
         made = make_plan(
@@ -293,7 +297,7 @@ def _plan_among_shipped(
 
 
 def _plan_until_sure(
-    data: Path | None,
+    data: "_Past | None",
     steps: str,
     others: "Sequence[str]",
     unit: "Unit",
@@ -374,7 +378,7 @@ def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int)
     return guessed_prompts(Guess(**stated), seed=seed)
 
 
-def _past(data: Path, guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
+def _past(data: "_Past", guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
     from streamer.cli.console import progress
     from streamer.errors import UsageError
     from streamer.planning.prompts import past_prompts
@@ -390,7 +394,7 @@ def _past(data: Path, guessed: dict[str, float | None], responses: int | None, s
 
 
 def _past_orders(
-    data: Path, sizes: "Sequence[int]", orders: int, seed: int
+    data: "_Past", sizes: "Sequence[int]", orders: int, seed: int
 ) -> "list[Mapping[int, SampledBatches]]":
     from streamer.cli.console import progress
     from streamer.planning.prompts import past_prompts
@@ -411,14 +415,33 @@ def _past_orders(
     return found
 
 
-def _labelled(data: Path) -> "tuple[list[Cloud], CachedEncoder]":
+class _Past(NamedTuple):
+    """Past answers, and how they are to be read."""
+
+    file: Path
+    column: list[str]
+    unlabelled: str
+
+
+def _labelled(data: _Past) -> "tuple[list[Cloud], CachedEncoder | None]":
     from streamer import wiring
-    from streamer.clouds.cloud import read_clouds, severity_kind
+    from streamer.cli.console import note, warn
+    from streamer.clouds.cloud import severity_kind
+    from streamer.clouds.cloud_files import read_clouds
+    from streamer.clouds.tables.columns import parse_mapping
+    from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
     from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
 
-    clouds = list(read_clouds(data))
+    clouds = list(read_clouds(data.file, parse_mapping(data.column), report=note))
     severity_kind(clouds)
+    choice = check_unlabelled(data.unlabelled)
+    if missing := unlabelled_note(*counts(clouds), choice):
+        warn(missing)
+    if choice == "worst":
+        clouds = [filled(cloud) for cloud in clouds]
+    if all(c.own_scores is not None for c in clouds) or all(c.responses[0].embedding for c in clouds):
+        return clouds, None
     encoder = wiring.encoder(load_settings())
     if encoder is None:
         raise UsageError("past responses are scored by their embeddings, and encoder.name is none: set one")

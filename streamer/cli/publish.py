@@ -25,7 +25,7 @@ def publish(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Events or response clouds, one JSON object a line; .jsonl or .jsonl.gz; - is standard input.",
+            help="Events or response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
         ),
     ],
     gate: Annotated[
@@ -36,9 +36,20 @@ def publish(
             help="The gate that decides. Events name their own, and this replaces it.",
         ),
     ] = None,
+    column: opt.ColumnOption = None,
     labels: Annotated[
-        bool, typer.Option("--labels", help="Publish the labels of response clouds too, to the labels topic.")
+        bool,
+        typer.Option(
+            "--labels", help="Publish the severities of clouds and tables too, to the labels topic."
+        ),
     ] = False,
+    embeddings_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENCODER",
+            help="Send the embeddings of clouds and tables along, which this encoder made; for a gate that accepts them.",
+        ),
+    ] = None,
     labeller: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +64,7 @@ def publish(
     """Publish response batches to the responses topic.
 
     A file holds events (streamer.responses.v1), or response clouds: question_id, question, references, and
-    responses with text and label. Every line is checked before it is sent.
+    responses with text and label, or a table, with one answer or one prompt a row. Every line is checked before it is sent.
 
     If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when a batch
     names an unknown gate: it is published, and workers refuse it until the gate is created.
@@ -63,11 +74,13 @@ def publish(
     from streamer import wiring
     from streamer.cli import FAILED
     from streamer.cli.batch_files import publications
-    from streamer.cli.console import counted, print_json, progress, say
+    from streamer.cli.console import counted, note, print_json, progress, say
     from streamer.cli.known_gate import asking
     from streamer.cli.reachability import require_broker
+    from streamer.clouds.tables.columns import parse_mapping
     from streamer.settings.settings import load_settings
 
+    columns = parse_mapping(column or ())
     settings = load_settings()
     require_broker(settings)
     topics, limits = wiring.topics(settings), wiring.limits(settings)
@@ -82,7 +95,16 @@ def publish(
         for file in files:
             # Slow input is sent as it arrives.
             ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
-            batches_of = publications(file, gate=gate, labels=labels, labeller=labeller, limits=limits)
+            batches_of = publications(
+                file,
+                gate=gate,
+                labels=labels,
+                labeller=labeller,
+                limits=limits,
+                columns=columns,
+                embeddings_of=embeddings_of,
+                report=note,
+            )
             for one in _looked_at(batches_of, known, ahead):
                 if rate is not None:
                     sleep(max(0.0, start + batches / rate - monotonic()))

@@ -3,7 +3,8 @@
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, and an optional ``embedding``, which `streamer evaluate`
-and `streamer gpso` take in the place of an encoder's. Other fields are passed over.
+and `streamer gpso` take in the place of an encoder's. Other fields are passed over. Tables are read as clouds too:
+`streamer.clouds.cloud_files`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from streamer.clouds.line_files import is_publishable, numbered_lines, shown_name
+from streamer.clouds.line_files import is_publishable
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
@@ -25,15 +26,16 @@ from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses,
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
-    from pathlib import Path
 
     from streamer.events.limits import Limits
 
 MAX_ID_LENGTH = 200
 UNSTATED_KIND = "unstated"
 """The kind of a severity whose file does not say how it arose."""
+NOT_KEPT = "(not kept)"
+"""Stands for a text that is not known: the record does not hold it, or a table has scores alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class CloudResponse:
     severity : in [0, 1], 0 = fine; None when nobody has said.
     kind : how severities of this response arise, in the form that gates name it (``lexical``, ``human``).
     embedding : of any length but 0; all responses of a cloud have one, of one dimension, or none has.
+    score : of the publisher's own, in [0, 1], higher is safer; all responses of a cloud have one, or none has.
     """
 
     id: str
@@ -54,11 +57,15 @@ class CloudResponse:
     kind: str = UNSTATED_KIND
     meta: Mapping[str, Any] = field(default_factory=dict)
     embedding: tuple[float, ...] | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """One prompt with its n >= 2 responses; `question_id` is the prompt's name in the file it came from."""
+    """One prompt with its n responses; `question_id` is the prompt's name in the file it came from.
+
+    n >= 2, but where responses have scores of their own: there n >= 1.
+    """
 
     question_id: str
     question: str
@@ -79,6 +86,12 @@ class Cloud:
     def severities(self) -> tuple[float | None, ...]:
         """The responses' severities, in order."""
         return tuple(response.severity for response in self.responses)
+
+    @property
+    def own_scores(self) -> tuple[float, ...] | None:
+        """The scores that the responses bring, in order; None where they bring none."""
+        found = tuple(response.score for response in self.responses if response.score is not None)
+        return found if len(found) == len(self.responses) else None
 
 
 class _ResponseLine(msgspec.Struct):
@@ -122,33 +135,6 @@ def kind_of_label(meta: Mapping[str, Any]) -> str:
     return slug[:64].rstrip("-") or UNSTATED_KIND
 
 
-def read_clouds(path: Path | str) -> Iterator[Cloud]:
-    """Yield the clouds of a file one by one, in its order, holding one line in memory at a time.
-
-    Parameters
-    ----------
-    path : a ``.jsonl`` file, plain or gzip (detected by content, not by name), or ``-`` for standard input.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, or a line is not a cloud; the message names the line and what to do.
-    """
-    name = shown_name(path)
-    first_seen: dict[str, int] = {}
-    for number, line in numbered_lines(path):
-        cloud = parse_cloud(line, f"{name}, line {number}")
-        earlier = first_seen.setdefault(cloud.batch_id, number)
-        if earlier != number:
-            raise UsageError(
-                f"{name}, line {number}: question_id {cloud.question_id!r} was already on line {earlier}; "
-                "a question is one batch, so put all its responses on one line or give each line its own id"
-            )
-        yield cloud
-    if not first_seen:
-        raise UsageError(f"{name} holds no clouds; it should have one JSON object a line")
-
-
 def parse_cloud(line: bytes, where: str) -> Cloud:
     """Read one line of a file of clouds. Raises `UsageError`, which begins with `where`."""
     try:
@@ -160,6 +146,8 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = "; NaN and Infinity are no JSON: write null" if b"NaN" in line or b"Infinity" in line else ""
+        if "truncated" in str(error):
+            hint = "; the line is cut off: copy the file again"
         raise UsageError(
             f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
         ) from error
@@ -169,7 +157,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
             raise UsageError(
                 f"{where}: a text holds a NUL or half a surrogate pair, which no event may carry; remove it"
             )
-    _check_embeddings(row, where)
+    check_embeddings([(response.embedding, response.text) for response in row.responses], where)
     return Cloud(
         question_id=str(row.question_id),
         question=row.question,
@@ -188,17 +176,23 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
     )
 
 
-def _check_embeddings(row: _CloudLine, where: str) -> None:
-    vectors = [response.embedding for response in row.responses]
-    sizes = sorted({0 if vector is None else len(vector) for vector in vectors})
+def check_embeddings(responses: Sequence[tuple[tuple[float, ...] | None, str]], where: str) -> None:
+    """Check the embeddings of one prompt's responses, each with its text.
+
+    Raises
+    ------
+    UsageError
+        When some have none, dimensions differ, or one is zero; the text begins with `where`.
+    """
+    sizes = sorted({0 if vector is None else len(vector) for vector, _ in responses})
     if len(sizes) > 1:
         told = ", ".join(f"{size} numbers" if size else "none" for size in sizes)
         raise UsageError(
             f"{where}: the embeddings of one question are of different dimensions ({told}); give every response one of "
             "the same dimension, or none any"
         )
-    for i, vector in enumerate(vectors):
-        if vector is not None and not any(vector) and not is_blank(row.responses[i].text):
+    for i, (vector, text) in enumerate(responses):
+        if vector is not None and not any(vector) and not is_blank(text):
             raise UsageError(
                 f"{where}: the embedding of response {i} is zero, so it has no direction to compare"
             )
@@ -244,24 +238,31 @@ def split_clouds(clouds: Sequence[Cloud], seed: int) -> tuple[list[Cloud], list[
     return order[:half], order[half:]
 
 
-def cloud_to_event(cloud: Cloud, gate: str) -> ResponsesV1:
-    """Return the event that asks `gate` to decide about `cloud`."""
+def cloud_to_event(cloud: Cloud, gate: str, *, embeddings_of: str | None = None) -> ResponsesV1:
+    """Return the event that asks `gate` to decide about `cloud`.
+
+    `embeddings_of` : what made the embeddings that the cloud brings, which then go along; None: they do not.
+    """
     return ResponsesV1(
         schema=RESPONSES_SCHEMA,
         gate=gate,
         batch_id=cloud.batch_id,
         prompt=cloud.question,
-        responses=tuple(ResponseV1(id=r.id, text=r.text) for r in cloud.responses),
+        responses=tuple(
+            ResponseV1(id=r.id, text=r.text, score=r.score, embedding=r.embedding if embeddings_of else None)
+            for r in cloud.responses
+        ),
         references=cloud.references or None,
+        embedding_encoder=embeddings_of,
     )
 
 
-def cloud_message(cloud: Cloud, gate: str, limits: Limits) -> bytes:
-    """Return the value to publish so that `gate` decides about `cloud`.
+def cloud_message(cloud: Cloud, gate: str, limits: Limits, *, embeddings_of: str | None = None) -> bytes:
+    """Return the value to publish so that `gate` decides about `cloud`; see `cloud_to_event`.
 
     Raises `UsageError` when a worker with these `limits` would refuse it: it would become a dead letter.
     """
-    value = encode_responses(cloud_to_event(cloud, gate))
+    value = encode_responses(cloud_to_event(cloud, gate, embeddings_of=embeddings_of))
     try:
         decode_responses(value, limits)
     except BadMessage as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 2**20
+_HEAD_BYTES = 8192
 
 
 def shown_name(path: Path | str) -> str:
@@ -37,7 +38,7 @@ def numbered_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
     UsageError : the file cannot be read, or a line is longer than `MAX_LINE_BYTES`.
     """
     name = shown_name(path)
-    with _opened(path, name) as stream:
+    with opened(path, name) as stream:
         number = 0
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
@@ -60,8 +61,32 @@ def is_publishable(text: str) -> bool:
     return "\0" not in text
 
 
+def head_of(path: Path | str) -> bytes:
+    """Return a file's first line and some bytes more, unpacked; of standard input what waits there, which it keeps.
+
+    Raises
+    ------
+    UsageError : the file cannot be read.
+    """
+    name = shown_name(path)
+    with opened(path, name) as stream:
+        if str(path) == "-":
+            return _waiting(stream)
+        head = stream.readline(MAX_LINE_BYTES)
+        return head + stream.read(_HEAD_BYTES)
+
+
+def _waiting(stream: BinaryIO) -> bytes:
+    raw = cast("io.BufferedReader", sys.stdin.buffer)
+    head = raw.peek(_HEAD_BYTES)
+    if stream is raw:
+        return head
+    return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, 8 * _HEAD_BYTES)
+
+
 @contextmanager
-def _opened(path: Path | str, name: str) -> Iterator[BinaryIO]:
+def opened(path: Path | str, name: str) -> Iterator[BinaryIO]:
+    """Open a file, plain or gzip, or standard input, and turn what goes wrong while it is read into `UsageError`."""
     try:
         if str(path) == "-":
             yield _unzipped(cast("io.BufferedReader", sys.stdin.buffer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,6 +85,11 @@ class Units:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def labelled(self) -> Units:
+        """Return those whose severity is known."""
+        known = ~self.unlabelled
+        return Units(*(getattr(self, one.name)[known] for one in fields(self)))
 
     def shipped_above(self, threshold: float) -> Booleans:
         """Report what would ship at another threshold lambda (-inf: open, +inf: closed)."""

@@ -105,11 +105,13 @@ def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[Scored
     return scored
 
 
-def calibration_groups(scored: Sequence[ScoredCloud], unit: Unit) -> list[LabelledGroup]:
+def calibration_groups(
+    scored: Sequence[ScoredCloud], unit: Unit, *, drop_unlabelled: bool = False
+) -> list[LabelledGroup]:
     """Make the groups that an audit sample of every cloud gives, all its responses drawn.
 
     Unit `best` asks for the best response's severity alone. Under `batch` every response carries its batch's score. A
-    drawn response without a severity counts as 1. Batches that are held unscored (all answers blank, or any under
+    drawn response without a severity counts as 1, or is no item (`drop_unlabelled`). Batches that are held unscored (all answers blank, or any under
     `batch`) form no group.
     """
     groups = []
@@ -124,6 +126,10 @@ def calibration_groups(scored: Sequence[ScoredCloud], unit: Unit) -> list[Labell
         else:
             scores = list(item.scores)
         drawn = [batch.best] if unit == "best" else list(range(len(severities)))
+        if drop_unlabelled:
+            drawn = [i for i in drawn if batch.severities[i] is not None]
+            if not drawn:
+                continue
         groups.append(
             LabelledGroup(
                 id=f"{batch.batch_id}#1",  # batch and attempt, as the recalibrator names its groups

@@ -257,7 +257,7 @@ def run_demo(
 
 
 def _demo_clouds(data: Path | None, seed: int) -> tuple[list[Cloud], str]:
-    from streamer.clouds.cloud import read_clouds
+    from streamer.clouds.cloud_files import read_clouds
     from streamer.clouds.simulation import simulate_clouds
 
     if data is not None:

@@ -11,23 +11,30 @@ spreadsheets that separate so write it.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import re
 import zlib
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Literal, cast
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from streamer.clouds.line_files import opened
+from streamer.clouds.tables.rows import (
+    CsvRows,
+    TableError,
+    TextLines,
+    format_by_name,
+    json_rows,
+    parquet_rows,
+)
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import BEYOND_UTC
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.identifiers import check_name
-from streamer.events.json_structure import check_structure
 from streamer.events.labels import SCHEMA, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
 from streamer.security.csv_cells import CsvTable, plain_cell
@@ -35,10 +42,10 @@ from streamer.security.csv_cells import CsvTable, plain_cell
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
-    from pathlib import Path
 
     from _typeshed import SupportsWrite
 
+    from streamer.clouds.tables.rows import Lines, TableFormat
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import LabelRevision
 
@@ -51,9 +58,6 @@ _IDENTIFIERS = ("gate", "batch_id", "response_id", "kind", "labeller")
 _SIGNATURE = ("signature", "key_id")
 QUEUE_FIELDS = (*LABEL_FIELDS, "prompt", "references", "response", "urgent")
 
-MAX_LINE_CHARACTERS = 4 * 1024 * 1024
-"""Longest line and longest cell that is read: more than any event can hold."""
-_MAX_LINE_DEPTH = 64
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
@@ -71,27 +75,8 @@ class LabelTask:
     urgent: bool = False
 
 
-class LabelFileError(UsageError):
-    """A label file cannot be read; the message says where and what to do.
-
-    Parameters
-    ----------
-    file : str
-        The file's name.
-    line : int
-        The line of the file, from 1, at which the row begins.
-    column : str or None
-        The column, when one is to blame.
-    problem : str
-        What is wrong and what to do.
-    """
-
-    def __init__(self, file: str, line: int, column: str | None, problem: str) -> None:
-        where = f"{file}, line {line}" + (f", column {column}" if column else "")
-        super().__init__(f"{where}: {problem}")
-        self.file = file
-        self.line = line
-        self.column = column
+LabelFileError = TableError
+"""A label file cannot be read; the message says where and what to do."""
 
 
 class LabelReader:
@@ -99,9 +84,9 @@ class LabelReader:
 
     Parameters
     ----------
-    lines : IO[str]
-        The open text; for CSV opened with ``newline=""``.
-    file_format : {"csv", "jsonl"}
+    lines : lines of text, or a path
+        The open text, for CSV opened with ``newline=""``; for Parquet the file.
+    file_format : {"csv", "jsonl", "parquet"}
         How to read it.
     name : str
         The file's name, for errors.
@@ -111,6 +96,8 @@ class LabelReader:
         For rows that do not say; a row that says otherwise is an error.
     default_labeller : callable or None
         Asked for the labeller of rows that do not say, where `labeller` is None; rows may say otherwise.
+    columns : mapping
+        The column of a field, where it does not have the field's name.
 
     Attributes
     ----------
@@ -129,8 +116,8 @@ class LabelReader:
 
     def __init__(
         self,
-        lines: IO[str],
-        file_format: FileFormat,
+        lines: Lines | Path,
+        file_format: TableFormat,
         *,
         name: str,
         now: datetime,
@@ -138,10 +125,12 @@ class LabelReader:
         kind: str | None = None,
         labeller: str | None = None,
         default_labeller: Callable[[], str] | None = None,
+        columns: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._rows = _csv_rows if file_format == "csv" else _jsonl_rows
         self._lines = lines
+        self._format = file_format
         self._name = name
+        self._columns = dict(columns)
         self._now = now
         name_of = None if labeller is None else labeller_names.normalised(labeller)
         if name_of is not None and (wrong := labeller_names.fault(name_of)) is not None:
@@ -159,7 +148,7 @@ class LabelReader:
 
     def __iter__(self) -> Iterator[LabelRevision]:
         given = {*self._given} | ({"labeller"} if self._default_labeller is not None else set())
-        rows = self._rows(self._lines, self._name, frozenset(given))
+        rows = self._rows(frozenset(given))
         while True:
             try:
                 line, row = next(rows)
@@ -175,6 +164,47 @@ class LabelReader:
             label = self._label(line, row)
             self.labels += 1
             yield label_revision(label)
+
+    def _rows(self, given: frozenset[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
+        """The rows by the names of fields, with numbers where they hold numbers."""
+        if self._format == "parquet":
+            assert isinstance(self._lines, Path)
+            header, rows = parquet_rows(self._lines)
+            _check_header(self._renamed(dict.fromkeys(header)), self._name, given)
+            for line, row in rows:
+                yield line, _as_event(self._renamed(row))
+            return
+        assert not isinstance(self._lines, Path)
+        if self._format == "jsonl":
+            for line, row in json_rows(self._lines, self._name):
+                yield line, self._renamed(row)
+            return
+        table = CsvRows(self._lines, self._name, ",".join(LABEL_FIELDS))
+        header = [self._field(column).lower() for column in table.header]
+        for field in LABEL_FIELDS:
+            if header.count(field) > 1:
+                raise LabelFileError(self._name, 1, field, "the column occurs twice; remove one")
+        self._renamed(dict.fromkeys(table.header))
+        _check_header(header, self._name, given)
+        for begins, cells in table:
+            text = dict(zip(header, cells, strict=True))
+            if table.delimiter != ",":
+                text["severity"] = text["severity"].replace(",", ".", 1)
+            yield begins, _typed(text, self._name, begins)
+
+    def _field(self, column: str) -> str:
+        found = next((field for field, named in self._columns.items() if named == column), None)
+        # A column that has a field's name by chance gives way to the one that was named.
+        return found or ("" if column.lower() in self._columns else column)
+
+    def _renamed(self, row: Mapping[str, object]) -> dict[str, object]:
+        for field, column in self._columns.items():
+            if column not in row and self._format != "jsonl":
+                raise UsageError(
+                    f"{self._name} has no column {column!r} for {field}; it has {', '.join(row)}"
+                )
+        kept = {name: value for name, value in row.items() if name not in self._columns}
+        return kept | {field: row[column] for field, column in self._columns.items() if column in row}
 
     def _label(self, line: int, row: Mapping[str, object]) -> LabelsV1:
         fields: dict[str, object] = {"schema": SCHEMA, "labelled_at": self._now, **self._given}
@@ -223,24 +253,23 @@ def open_labels(
     kind: str | None = None,
     labeller: str | None = None,
     default_labeller: Callable[[], str] | None = None,
+    columns: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[LabelReader]:
-    """Open a label file: `.csv`, `.tsv`, `.jsonl` or `.ndjson`, each also with `.gz`. See `LabelReader`.
+    """Open a label file: `.csv`, `.tsv`, `.jsonl` or `.ndjson`, each also with `.gz`, or `.parquet`. See `LabelReader`.
 
     Raises
     ------
     UsageError
         When the name says no known format, or the file cannot be opened; `LabelFileError` while iterating.
     """
-    file_format = format_of(path)
-    with ExitStack() as stack:
-        try:
-            raw: IO[bytes] = stack.enter_context(path.open("rb"))
-        except OSError as error:
-            raise UsageError(f"{path} cannot be opened: {error.strerror}") from error
-        if path.suffix == ".gz":
-            raw = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=raw)))
-        lines = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""))
-        yield LabelReader(
+    file_format = format_by_name(path)
+    if file_format is None:
+        raise UsageError(
+            f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson) nor Parquet (.parquet); rename it"
+        )
+
+    def reader(lines: Lines | Path) -> LabelReader:
+        return LabelReader(
             lines,
             file_format,
             name=path.name,
@@ -249,17 +278,21 @@ def open_labels(
             kind=kind,
             labeller=labeller,
             default_labeller=default_labeller,
+            columns=columns,
         )
+
+    with opened(path, str(path)) as raw:
+        yield reader(path if file_format == "parquet" else TextLines(raw, path.name))
 
 
 def format_of(path: Path) -> FileFormat:
-    """Return a label file's format by its name. Raises `UsageError` for a name of no known format."""
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if suffix.lower() in {".csv", ".tsv"}:
-        return "csv"
-    if suffix.lower() in {".jsonl", ".ndjson"}:
-        return "jsonl"
-    raise UsageError(f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson); rename it")
+    """Return the format in which a queue is written, by its file's name. Raises `UsageError` for any other."""
+    found = format_by_name(path)
+    if found is None or found == "parquet":
+        raise UsageError(
+            f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson); rename it"
+        )
+    return found
 
 
 def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_format: FileFormat) -> int:
@@ -309,45 +342,25 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
     return written
 
 
-def _csv_rows(lines: IO[str], name: str, given: frozenset[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    first = lines.readline(MAX_LINE_CHARACTERS)
-    if not first.strip():
-        raise LabelFileError(name, 1, None, f"the first line must name the columns: {','.join(LABEL_FIELDS)}")
-    delimiter = max(",;\t", key=first.count)
-    header = [column.strip().lower() for column in next(csv.reader([first], delimiter=delimiter))]
+def _check_header(header: Iterable[str], name: str, given: frozenset[str]) -> None:
+    there = set(header)
     for field in _REQUIRED:
-        if field not in header and field not in given:
+        if field not in there and field not in given:
             raise LabelFileError(name, 1, field, _missing(field))
-    for field in LABEL_FIELDS:
-        if header.count(field) > 1:
-            raise LabelFileError(name, 1, field, "the column occurs twice; remove one")
-    # The limit belongs to the csv module as a whole; it is only ever raised.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_CHARACTERS))
-    table = csv.reader(_bounded(lines, name), delimiter=delimiter, strict=True)
-    begins = 2
-    while True:
-        try:
-            cells = next(table, None)
-        except csv.Error as error:
-            raise LabelFileError(
-                name, begins, None, f"not CSV ({error}); check the quotes of this row"
-            ) from None
-        if cells is None:
-            return
-        if any(cell.strip() for cell in cells):
-            if len(cells) != len(header):
-                raise LabelFileError(
-                    name,
-                    begins,
-                    None,
-                    f"the row has {len(cells)} cells but the first line names {len(header)} columns; "
-                    "put a cell that holds a separator into double quotes",
-                )
-            row = dict(zip(header, cells, strict=True))
-            if delimiter != ",":
-                row["severity"] = row["severity"].replace(",", ".", 1)
-            yield begins, _typed(row, name, begins)
-        begins = table.line_num + 2
+
+
+def _as_event(row: Mapping[str, object]) -> dict[str, object]:
+    """A row of typed columns with the types of the event: NaN among numbers is an empty cell, an id may be a number."""
+    there = {name: value for name, value in row.items() if value is not None and value == value}
+    for field in (*_IDENTIFIERS, "attempt"):
+        value = there.get(field)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and field != "attempt":
+            value = str(value)
+        if value is not None:
+            there[field] = value
+    return there
 
 
 def _typed(cells: dict[str, str], name: str, line: int) -> Mapping[str, object]:
@@ -372,38 +385,6 @@ def _typed(cells: dict[str, str], name: str, line: int) -> Mapping[str, object]:
     for field in ("schema", *_SIGNATURE):
         row[field] = cells.get(field, "").strip()
     return row
-
-
-def _jsonl_rows(
-    lines: IO[str], name: str, _given: frozenset[str]
-) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for line, text in enumerate(_bounded(lines, name, first=1), start=1):
-        if not text.strip():
-            continue
-        try:
-            encoded = text.encode()
-            row = msgspec.json.decode(encoded)
-            check_structure(encoded, _MAX_LINE_DEPTH)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise LabelFileError(
-                name, line, None, f"not JSON ({one_line(str(error))}); write one object per line"
-            ) from None
-        except BadMessage as bad:
-            raise LabelFileError(name, line, None, bad.detail) from None
-        if not isinstance(row, dict):
-            raise LabelFileError(name, line, None, "not a JSON object; write one object per line")
-        yield line, row
-
-
-def _bounded(lines: IO[str], name: str, first: int = 2) -> Iterator[str]:
-    number = first
-    while text := lines.readline(MAX_LINE_CHARACTERS + 1):
-        if len(text) > MAX_LINE_CHARACTERS:
-            raise LabelFileError(
-                name, number, None, f"longer than {MAX_LINE_CHARACTERS} characters; is this a label file?"
-            )
-        yield text
-        number += 1
 
 
 def _missing(field: str) -> str:

@@ -14,10 +14,12 @@ from streamer.errors import UsageError
 from streamer.gates.gate import mean_score
 from streamer.planning.guess import make_world
 from streamer.scoring.blank import is_blank
-from streamer.scoring.gram import score_batch
+from streamer.scoring.gram import DECIMALS, score_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike
 
     from streamer.clouds.cloud import Cloud
     from streamer.gates.settings import Unit
@@ -114,7 +116,7 @@ def past_prompts(
     *,
     responses: int | None = None,
     sizes: Sequence[int] | None = None,
-    encoder: CachedEncoder,
+    encoder: CachedEncoder | None,
     seed: int,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> Prompts:
@@ -125,7 +127,8 @@ def past_prompts(
 
     Parameters
     ----------
-    clouds : with severities; those with fewer responses, or with an unlabelled one, are left out.
+    clouds : with severities; those with fewer responses, or with an unlabelled one, are left out. Scores of their own stand
+        for Gram energies, and then no fewer samples are looked at; embeddings of their own for the encoder's.
     responses : samples a prompt that the plan is for, >= 2; None: the number that most clouds have.
     sizes : numbers of samples, `responses` among them; None: those of `SIZES` up to it.
     seed : of the subsets, a whole number >= 0.
@@ -135,6 +138,8 @@ def past_prompts(
     ------
     UsageError
         If fewer than two clouds can be used.
+    AssertionError
+        If a cloud needs an encoder, and there is none.
     """
     labelled = [cloud for cloud in clouds if None not in cloud.severities]
     if responses is None:
@@ -147,20 +152,31 @@ def past_prompts(
             "at least 2; label more of them, or plan for fewer --responses"
         )
     rng = np.random.default_rng([seed, _SUBSETS])
-    sizes = _sizes(responses, responses) if sizes is None else sizes
+    scored = all(cloud.own_scores is not None for cloud in usable)
+    if scored and sizes is not None:
+        raise UsageError(
+            "scores of your own say nothing of fewer answers: leave the column out (--column score=)"
+        )
+    if sizes is None:
+        sizes = (responses,) if scored else _sizes(responses, responses)
     scores: dict[int, list[Floats]] = {size: [] for size in sizes}
     severities: dict[int, list[list[float]]] = {size: [] for size in sizes}
     blanks: dict[int, list[list[bool]]] = {size: [] for size in sizes}
     for first in range(0, len(usable), _CLOUDS_AT_ONCE):
         some = usable[first : first + _CLOUDS_AT_ONCE]
-        embedded = encoder.embed([cloud.texts for cloud in some])
-        for cloud, vectors in zip(some, embedded, strict=True):
+        for cloud, vectors in zip(some, _vectors(some, encoder, scored=scored), strict=True):
             order = rng.permutation(len(cloud.responses))
             known = [severity for severity in cloud.severities if severity is not None]
             for size in sizes:
                 chosen = np.sort(order[:size])
                 blank = [is_blank(cloud.texts[i]) for i in chosen]
-                found = np.zeros(size) if all(blank) else score_batch(np.asarray(vectors)[chosen], blank)[0]
+                if scored:
+                    found = np.round(np.asarray(cloud.own_scores, dtype=np.float64)[chosen], DECIMALS)
+                    found[np.asarray(blank)] = 0.0
+                else:
+                    found = (
+                        np.zeros(size) if all(blank) else score_batch(np.asarray(vectors)[chosen], blank)[0]
+                    )
                 scores[size].append(found)
                 severities[size].append([known[i] for i in chosen])
                 blanks[size].append(blank)
@@ -172,6 +188,18 @@ def past_prompts(
         for size in sizes
     }
     return Prompts("data", responses, by_size, left_out=len(clouds) - len(usable))
+
+
+def _vectors(
+    clouds: Sequence[Cloud], encoder: CachedEncoder | None, *, scored: bool
+) -> Sequence[ArrayLike | None]:
+    """The embeddings of each cloud's responses: none where there are scores, their own, or the encoder's."""
+    if scored:
+        return [None] * len(clouds)
+    if all(cloud.responses[0].embedding is not None for cloud in clouds):
+        return [[response.embedding or () for response in cloud.responses] for cloud in clouds]
+    assert encoder is not None
+    return encoder.embed([cloud.texts for cloud in clouds])
 
 
 def _sizes(most: int, responses: int) -> tuple[int, ...]:

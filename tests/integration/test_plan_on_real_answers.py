@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamer.clouds.cloud import Cloud, read_clouds, split_clouds
+from streamer.clouds.cloud import Cloud, split_clouds
+from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import score_clouds
 from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import past_prompts

@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamer.clouds.cloud import read_clouds, severity_kind
+from streamer.clouds.cloud import NOT_KEPT, severity_kind
+from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import ScoredCloud
+from streamer.clouds.tables.rows import SUFFIXES
+from streamer.clouds.unlabelled import counts, unlabelled_note
 from streamer.errors import UsageError
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.scoring.blank import is_blank
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamer.clouds.cloud import Cloud
+    from streamer.clouds.tables.columns import Role
+    from streamer.clouds.unlabelled import Unlabelled
+
+OWN_SCORE = "score"
+"""The scorer of scores that a table brings."""
 
 Scores = tuple[tuple[float | None, ...] | None, ...]
 """For each cloud the score of each response: None for a response without one, None for a cloud with none at all."""
@@ -107,26 +116,34 @@ def _scored(cloud: Cloud, scores: Sequence[float | None] | None) -> ScoredCloud:
 
 
 def read_data_set(
-    path: Path | str, *, judge_field: str = JUDGE_FIELD, external: Sequence[str] = ()
+    path: Path | str,
+    *,
+    judge_field: str = JUDGE_FIELD,
+    external: Sequence[str] = (),
+    columns: Mapping[Role, tuple[str, ...]] | None = None,
+    unlabelled: Unlabelled = "worst",
+    report: Callable[[str], None] = lambda _text: None,
 ) -> DataSet:
     """Read a file of clouds with the scores that it brings.
 
     Parameters
     ----------
-    path : ``.jsonl`` or ``.jsonl.gz``, or ``-`` for standard input.
+    path, columns, report : response clouds or a table; see `streamer.clouds.cloud_files.read_clouds`.
     judge_field : field of a response's ``meta`` with the judge's score in [0, 1], higher is safer, given without
         references; read as scorer ``judge`` where it is there.
-    external : other fields of ``meta`` with scores in [0, 1], each a scorer of its own.
+    external : other fields of ``meta`` with scores in [0, 1], each a scorer of its own; of a table the columns that have no
+        role.
+    unlabelled : what becomes of answers without a severity.
 
     Raises
     ------
     UsageError
         If the file cannot be read, a line is not a cloud, nothing has a severity, kinds of severity are mixed, there are
-        fewer than two questions, or a score is not one; the text names file and line or question.
+        fewer than two questions, a score is not one, or a severity is missing and none may be; the text names file and line or question.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    clouds = sorted(read_clouds(path), key=lambda cloud: cloud.batch_id)
-    data = data_set(_stem(name), name, clouds)
+    clouds = sorted(read_clouds(path, columns, report=report), key=lambda cloud: cloud.batch_id)
+    data = _with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled))
     marks = _field_scores(data, judge_field)
     if marks is not None:
         data = replace(data.with_scores("judge", marks), judge=f"field {judge_field} of the file")
@@ -146,7 +163,30 @@ def read_data_set(
     return data
 
 
-def data_set(name: str, source: str, clouds: Sequence[Cloud]) -> DataSet:
+def _with_own_scores(data: DataSet) -> DataSet:
+    """Take in the scores that a table brings: beside the Gram energy, or in its place where there are no texts."""
+    scores = [cloud.own_scores for cloud in data.clouds]
+    if all(one is None for one in scores):
+        return data
+    without = sum(one is None for one in scores)
+    if without:
+        raise UsageError(
+            f"{data.source}: {without} of {len(scores)} questions have no score; give every answer one, or leave the "
+            "column out: --column score="
+        )
+    if not keeps_texts(data) and data.clouds[0].responses[0].embedding is None:
+        note = "There are no texts: every figure is of the scores that the file brings, not of Gram energies."
+        return replace(data.with_scores(GRAM, scores), notes=(*data.notes, note))
+    alone = next((cloud for cloud in data.clouds if len(cloud.responses) < 2), None)
+    if alone is not None:
+        raise UsageError(
+            f"{data.source}: the question {alone.question_id[:60]!r} has one answer, and agreement, which the score is "
+            "compared with, is measured among several; to evaluate the scores alone, leave the texts out: --column answer="
+        )
+    return data.with_scores(OWN_SCORE, scores)
+
+
+def data_set(name: str, source: str, clouds: Sequence[Cloud], *, unlabelled: Unlabelled = "worst") -> DataSet:
     """Make a data set of clouds; see `read_data_set` for what is refused."""
     if len(clouds) < 2:
         raise UsageError(
@@ -160,13 +200,14 @@ def data_set(name: str, source: str, clouds: Sequence[Cloud]) -> DataSet:
     made = DataSet(
         name=name, source=source, clouds=tuple(sorted(clouds, key=lambda c: c.batch_id)), severity_kind=kind
     )
-    return replace(made, notes=tuple(_notes(made)))
+    try:
+        missing = unlabelled_note(*counts(made.clouds), unlabelled)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
+    return replace(made, notes=(*([missing] if missing else []), *_notes(made)))
 
 
 def _notes(data: DataSet) -> Iterator[str]:
-    if data.unlabelled:
-        responses = sum(len(cloud.responses) for cloud in data.clouds)
-        yield f"{data.unlabelled} of {responses} responses have no severity and count as 1."
     asked = Counter(cloud.question.strip() for cloud in data.clouds if cloud.question.strip())
     if copies := sum(asked.values()) - len(asked):
         yield (
@@ -176,8 +217,14 @@ def _notes(data: DataSet) -> Iterator[str]:
         )
 
 
+def keeps_texts(data: DataSet) -> bool:
+    """Report whether every text is there, so that other scores can be computed."""
+    return all(text != NOT_KEPT for cloud in data.clouds for text in cloud.texts)
+
+
 def _stem(name: str) -> str:
-    return Path(name).name.removesuffix(".gz").removesuffix(".jsonl") or "clouds"
+    short = Path(name).name.removesuffix(".gz")
+    return (Path(short).stem if Path(short).suffix in SUFFIXES else short) or "clouds"
 
 
 def _field_scores(data: DataSet, name: str) -> Scores | None:

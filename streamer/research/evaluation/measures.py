@@ -26,6 +26,7 @@ from streamer.scoring.registry import GRAM
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streamer.clouds.measurement import Units
     from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.experiments.compared_methods import Run, Served, Traffic
@@ -137,13 +138,21 @@ def _within(again: Sequence[Sequence[MethodLabels]], law: str, alpha: float) -> 
     return math.sqrt(math.fsum(variances) / len(variances)) if variances else None
 
 
-def ranking_rows(scored: Mapping[str, Sequence[ScoredCloud]], unit: Unit, *, seed: int) -> list[RankingRow]:
+def measured_units(clouds: Sequence[ScoredCloud], unit: Unit, *, drop_unlabelled: bool) -> Units:
+    """Return the units of all questions, or those whose severity is known."""
+    found = units_of(
+        [decided_batch(item, unit=unit, state="closed", threshold=None) for item in clouds], unit
+    )
+    return found.labelled() if drop_unlabelled else found
+
+
+def ranking_rows(
+    scored: Mapping[str, Sequence[ScoredCloud]], unit: Unit, *, seed: int, drop_unlabelled: bool = False
+) -> list[RankingRow]:
     """Measure how well each score ranks the units of all questions. Under ``best`` each score picks its own answer."""
     return [
         ranking(
-            units_of(
-                [decided_batch(item, unit=unit, state="closed", threshold=None) for item in clouds], unit
-            ),
+            measured_units(clouds, unit, drop_unlabelled=drop_unlabelled),
             unit=unit,
             scorer=name,
             seed=seed,

@@ -175,7 +175,7 @@ class DataSetResult:
     fewest, most : responses of a question.
     calibrating : questions in the half that calibrates.
     severity_kind : how the severities arose.
-    unlabelled : responses without a severity, counted as 1.
+    unlabelled : responses without a severity: counted as 1, or left out, as the options say.
     blank : responses that are nothing but white space, which never ship.
     mean_severity : by unit, of a gate that ships all.
     encoder, judge : what made the scores, where there are some.
@@ -228,6 +228,7 @@ class Options:
     judge_field : field of ``meta`` that holds the judge's score.
     answer_pattern : regular expression whose one group is an answer's final answer, which exact match compares; None:
         it compares the answer's head.
+    unlabelled : what becomes of answers without a severity: `worst` counts them as 1, `drop` leaves them out.
     """
 
     alphas: tuple[float, ...] = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -238,6 +239,7 @@ class Options:
     external: tuple[str, ...] = ()
     judge_field: str = JUDGE_FIELD
     answer_pattern: str | None = None
+    unlabelled: str = "worst"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

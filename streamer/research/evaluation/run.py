@@ -7,14 +7,19 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from streamer.calibration import groups_needed
 from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import decided_batch
+from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
+from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.research.evaluation.kept_results import keep_evaluation, kept_evaluation, results_key
 from streamer.research.evaluation.measures import (
     JUDGE,
     calibrator_rows,
+    measured_units,
     mode_rows,
     ranking_rows,
     scorer_rows,
@@ -43,6 +48,11 @@ if TYPE_CHECKING:
     from streamer.research.evaluation.data_sets import DataSet
 
 UNITS: tuple[Unit, ...] = ("best", "response")
+
+MOST_MISSING = 0.5
+"""Share of units without a severity above which figures that count them as 1 would say nothing."""
+LEAST_LABELLED = 20
+"""Questions that are left, at least, where those without a severity are left out: each half needs some."""
 
 
 class ProgressWatch(Protocol):
@@ -105,9 +115,10 @@ def check_options(options: Options) -> Options:
         raise UsageError(
             f"there is no scorer {', '.join(unknown)}: name some of {', '.join(SCORER_NAMES)}, or all"
         )
+    check_unlabelled(options.unlabelled)
     if options.answer_pattern is not None:
         compiled_pattern(options.answer_pattern)
-    taken = sorted(set(options.external) & {*SCORER_NAMES, JUDGE})
+    taken = sorted(set(options.external) & {*SCORER_NAMES, JUDGE, OWN_SCORE})
     if taken:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")
     return replace(
@@ -167,7 +178,8 @@ def evaluate_data_sets(
 
 def _scorers(data: DataSet, options: Options) -> list[str]:
     names = [name for name in options.scorers if name in data.scores]
-    return [*names, *([JUDGE] if JUDGE in data.scores else []), *options.external]
+    own = [name for name in (JUDGE, OWN_SCORE) if name in data.scores]
+    return [*names, *own, *options.external]
 
 
 def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]]:
@@ -180,8 +192,18 @@ def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]
     for unit in UNITS:
         if unit not in options.units:
             continue
-        missing = float(units_of(batches, unit).unlabelled.mean())
-        if missing > 0.5:
+        units = units_of(batches, unit)
+        missing = float(units.unlabelled.mean())
+        if options.unlabelled == "drop":
+            left = len(np.unique(units.labelled().batch))
+            if missing and left < LEAST_LABELLED:
+                notes.append(
+                    f"Unit {unit} is left out: only {left} questions have a severity for what it ships or holds, and "
+                    f"{LEAST_LABELLED} are needed."
+                )
+            else:
+                wanted.append(unit)
+        elif missing > MOST_MISSING:
             notes.append(
                 f"Unit {unit} is left out: {missing:.0%} of what it ships or holds has no severity, and figures in which "
                 "most count as 1 would say nothing."
@@ -193,6 +215,35 @@ def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]
             f"{data.source}: too few severities for any unit. {' '.join(notes)} Label more responses and run again"
         )
     return wanted, tuple(notes)
+
+
+def check_severities(data: DataSet, options: Options) -> None:
+    """Refuse a data set that no unit has severities enough in, whatever its scores: before anything is encoded.
+
+    Raises
+    ------
+    UsageError
+        When it is certain that no unit could be evaluated.
+    """
+    labelled = sum(any(one is not None for one in cloud.severities) for cloud in data.clouds)
+    answers = sum(len(cloud.responses) for cloud in data.clouds)
+    if options.unlabelled == "drop":
+        useless = labelled < min(LEAST_LABELLED, len(data.clouds))
+        why = f"only {labelled} of {len(data.clouds)} questions have any, and {LEAST_LABELLED} are needed"
+    else:
+        enough = {
+            "best": labelled >= (1 - MOST_MISSING) * len(data.clouds),
+            "response": data.unlabelled <= MOST_MISSING * answers,
+        }
+        useless = not any(enough[unit] for unit in options.units)
+        why = (
+            f"{answers - data.unlabelled} of {answers} answers have one, and {labelled} of {len(data.clouds)} questions "
+            "have any; figures in which most count as 1 would say nothing"
+        )
+    if useless:
+        raise UsageError(
+            f"{data.source}: too few severities for any unit: {why}. Label more answers and run again"
+        )
 
 
 def _computed(parts: Sequence[_Part], processes: int, watch: ProgressWatch) -> dict[tuple[int, str], _Found]:
@@ -222,17 +273,19 @@ def _compute(part: _Part) -> _Found:
     options, unit = part.options, part.unit
     seeds = range(options.seed, options.seed + options.splits)
     splits = seeded_splits([item.cloud for item in part.scored[GRAM]], seeds)
-    halves = {name: Halves.at(clouds, unit, splits) for name, clouds in part.scored.items()}
-    batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in part.scored[GRAM]]
+    drop = options.unlabelled == "drop"
+    halves = {
+        name: Halves.at(clouds, unit, splits, drop_unlabelled=drop) for name, clouds in part.scored.items()
+    }
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),
             *calibrator_rows(halves[GRAM], unit, alphas=options.alphas),
         ),
         stability=tuple(stability_rows(halves[GRAM], alphas=options.alphas) if unit == "response" else ()),
-        ranking=tuple(ranking_rows(part.scored, unit, seed=options.seed)),
+        ranking=tuple(ranking_rows(part.scored, unit, seed=options.seed, drop_unlabelled=drop)),
         compared=tuple(scorer_rows(halves, unit, alphas=options.alphas)),
-        mean_severity=float(units_of(batches, unit).severities.mean()),
+        mean_severity=float(measured_units(part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()),
     )
 
 

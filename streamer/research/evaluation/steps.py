@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
-from streamer.research.evaluation.data_sets import named_apart, read_data_set
+from streamer.research.evaluation.data_sets import keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.results import JUDGE_FIELD, Options
-from streamer.research.evaluation.run import NoWatch, check_options, evaluate_data_sets
+from streamer.research.evaluation.run import NoWatch, check_options, check_severities, evaluate_data_sets
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
     compiled_pattern,
@@ -19,11 +20,12 @@ from streamer.research.experiments.score_cache import (
     final_answer,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
-from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from streamer.clouds.tables.columns import Role
     from streamer.labels.kinds.judge import PatientGrader
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
@@ -46,6 +48,8 @@ def evaluate(
     external: Sequence[str] = (),
     judge_field: str = JUDGE_FIELD,
     answer_pattern: str | None = None,
+    unlabelled: str = "worst",
+    columns: Mapping[Role, tuple[str, ...]] | None = None,
     judge: PatientGrader | None = None,
     encoder: str | Encoder = DEFAULT_ENCODER,
     device: str = "auto",
@@ -60,7 +64,7 @@ def evaluate(
 
     Parameters
     ----------
-    files : response clouds, ``.jsonl`` or ``.jsonl.gz``.
+    files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `columns`.
     out : folder for the report, tables, figures and CSV files; None writes none.
     alphas : budgets, each in (0, 1).
     units : ``best`` (one answer or none for each prompt), ``response`` (each on its own; the paper's tables).
@@ -70,6 +74,8 @@ def evaluate(
     judge_field : the field of ``meta`` that holds the judge's score in [0, 1], given without references.
     answer_pattern : regular expression whose one group is an answer's final answer, at its last match, for the scorer
         ``exact-match``; None: it compares the heads of answers.
+    unlabelled : what becomes of answers without a severity: ``worst`` counts each as 1, ``drop`` leaves them out, ``fail``
+        refuses the file.
     judge : who is asked for the scores of files that do not have them; None: nobody.
     encoder, device, threads : of the embeddings; see `streamer.research.experiments.stored_encoder.StoredEncoder`.
     cache : folder of what was computed before; None keeps nothing.
@@ -99,13 +105,25 @@ def evaluate(
             external=tuple(external),
             judge_field=judge_field,
             answer_pattern=answer_pattern,
+            unlabelled=unlabelled,
         )
     )
     watch = watch or NoWatch()
-    check_folders(out, cache)
     data_sets = named_apart(
-        [read_data_set(file, judge_field=judge_field, external=options.external) for file in named]
+        [
+            read_data_set(
+                file,
+                judge_field=judge_field,
+                external=options.external,
+                columns=columns,
+                unlabelled=check_unlabelled(options.unlabelled),
+            )
+            for file in named
+        ]
     )
+    for data in data_sets:
+        check_severities(data, options)
+    check_folders(out, cache)
     data_sets = scored_data_sets(
         data_sets,
         encoder=encoder,
@@ -170,7 +188,12 @@ def scored_data_sets(
     watch = watch or NoWatch()
     with tempfile.TemporaryDirectory() as unkept:
         kept = Path(unkept if cache is None else cache)
-        return [_scored(data, encoder, device, threads, answer_pattern, kept, watch) for data in data_sets]
+        return [
+            data
+            if GRAM in data.scores and not keeps_texts(data)
+            else _scored(data, encoder, device, threads, answer_pattern, kept, watch)
+            for data in data_sets
+        ]
 
 
 def _scored(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.clouds.cloud import NOT_KEPT, Cloud, CloudResponse
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import DataSet, data_set
 from streamer.scoring.registry import GRAM
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from streamer.clouds.stored_answers import AnswerStore, StoredBatch
     from streamer.gates.settings import GateSettings
-
-NOT_KEPT = "(not kept)"
-"""Stands for a text that the record does not hold, or no longer does."""
 
 
 def stored_data_set(
@@ -59,11 +56,6 @@ def stored_data_set(
     if settings.scorer != "gram":
         notes.append("The scores are those that came with the events, not Gram energies.")
     return replace(made, encoder=settings.encoder if settings.scorer == "gram" else None, notes=tuple(notes))
-
-
-def keeps_texts(data: DataSet) -> bool:
-    """Report whether every text is there, so that other scores can be computed."""
-    return all(text != NOT_KEPT for cloud in data.clouds for text in cloud.texts)
 
 
 def _cloud(batch: StoredBatch, kind: str) -> Cloud:

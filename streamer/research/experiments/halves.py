@@ -69,11 +69,25 @@ class Halves:
         return cls.at(scored, unit, seeded_splits([item.cloud for item in scored], seeds))
 
     @classmethod
-    def at(cls, scored: Sequence[ScoredCloud], unit: Unit, splits: Sequence[HalvesSplit]) -> Halves:
-        """Split `scored` as told: what is made once for other scores of the same clouds serves here."""
+    def at(
+        cls,
+        scored: Sequence[ScoredCloud],
+        unit: Unit,
+        splits: Sequence[HalvesSplit],
+        *,
+        drop_unlabelled: bool = False,
+    ) -> Halves:
+        """Split `scored` as told: what is made once for other scores of the same clouds serves here.
+
+        `drop_unlabelled`: what has no severity neither calibrates nor is measured; else it counts as 1.
+        """
         batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
         units = units_of(batches, unit)
-        groups = [calibration_groups([item], unit) for item in scored]  # none for a batch held unscored
+        if drop_unlabelled:
+            units = units.labelled()
+        groups = [
+            calibration_groups([item], unit, drop_unlabelled=drop_unlabelled) for item in scored
+        ]  # none for a batch held unscored
         largest = 1 if unit == "best" else max((len(batch.texts) for batch in batches), default=1)
         labels, traffic, severities = [], [], []
         for split in splits:

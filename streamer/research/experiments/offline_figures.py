@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.calibration.registry import weighting_schemes
-from streamer.clouds.cloud import read_clouds
+from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import ScoredCloud, run_scored, score_clouds
 from streamer.clouds.sentence import budget
 from streamer.errors import StreamerError

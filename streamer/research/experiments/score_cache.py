@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import numpy as np
 
-from streamer.clouds.cloud import read_clouds
+from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.clouds.cloud import read_clouds
+from streamer.clouds.cloud_files import read_clouds
 from streamer.scoring.gram import gram_energy
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 
 from streamer import wiring
 from streamer.cli import main
-from streamer.clouds.cloud import cloud_labels, cloud_message, read_clouds
+from streamer.clouds.cloud import cloud_labels, cloud_message
+from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.simulation import simulate_clouds
 from streamer.errors import UsageError
 from streamer.events.labels import encode_label

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamer.cli import main
-from streamer.clouds.cloud import read_clouds
+from streamer.clouds.cloud_files import read_clouds
 from streamer.labels.cloud_labels import CloudLabelling
 from streamer.labels.filling import Attempted, fill
 from streamer.labels.kinds.lexical import Lexical

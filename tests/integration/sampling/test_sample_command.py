@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer.cli import main
-from streamer.clouds.cloud import Cloud, cloud_message, read_clouds
+from streamer.clouds.cloud import Cloud, cloud_message
+from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.noise import NOISE_FAMILIES
 from streamer.events.limits import Limits
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
-from streamer.clouds.cloud import read_clouds
+from streamer.clouds.cloud_files import read_clouds
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamer.cli.batch_files import file_kind, publications
+from streamer.cli.batch_files import publications
+from streamer.clouds.cloud_files import content_of
 from streamer.errors import UsageError
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
@@ -48,7 +49,7 @@ def read(file: Path | str, **options):
 def test_clouds_become_events_and_labels(pack, tmp_path: Path) -> None:
     file = tmp_path / "clouds.jsonl"
     file.write_bytes(pack(lines(CLOUD)))
-    assert file_kind(str(file)) == "clouds"
+    assert content_of(str(file)) == "clouds"
     (one,) = read(file, gate="g", labels=True)
     event = decode_responses(one.value)
     assert (event.gate, event.batch_id, [r.text for r in event.responses]) == ("g", "q1", ["here", "there"])
@@ -67,7 +68,7 @@ def test_clouds_become_events_and_labels(pack, tmp_path: Path) -> None:
 def test_events_are_published_as_they_are(pack, tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     file.write_bytes(pack(lines(EVENT) + b"\n" + lines(EVENT | {"batch_id": "b2", "unknown": 1})))
-    assert file_kind(str(file)) == "events"
+    assert content_of(str(file)) == "events"
     first, second = read(file)
     assert first.value == json.dumps(EVENT).encode()
     assert second.key == b"b2"
@@ -96,8 +97,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (lines(EVENT, EVENT | {"responses": "x"}), {}, "line 2 would be refused"),
         (lines(EVENT) + b"{", {"gate": "g"}, "line 2 is not a JSON object"),
         (lines(EVENT) + b"[1]", {"gate": "g"}, "line 2 is not a JSON object"),
-        (b"hello\n", {}, "neither events"),
-        (b"", {}, "neither events"),
+        (b"hello\n", {}, "line 1 is not JSON"),
+        (b"", {}, "f.jsonl is empty"),
         (gzip.compress(lines(EVENT), mtime=0)[:-12], {}, "damaged gzip"),
         (b"\x1f\x8bxxxx", {}, "damaged gzip"),
     ],

@@ -306,7 +306,7 @@ def test_units_without_labels_are_left_out_and_told_of(tmp_path):
     found = evaluate(write(tmp_path / "c.jsonl", made), alphas=[0.3], splits=2, cache=None)
     (result,) = found.data_sets
     assert result.unlabelled == 24
-    assert any("24 of 48 responses have no severity" in note for note in result.notes)
+    assert any("24 of 48 answers have no severity" in note for note in result.notes)
     for row in made:
         row["responses"][1]["label"] = None
         row["responses"][2]["label"] = 0.0
@@ -321,7 +321,8 @@ GOOD = {"text": "a", "label": 0, "embedding": [1.0, 2.0]}
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        (["{}", "not json"], r"line 1: .*question_id"),
+        (["{}"], r"has the columns .none.; none is recognised as the answers"),
+        (["{}", "not json"], r"line 2: not JSON"),
         ([None, "not json"], r"line 2 is not JSON"),
         ([None, '{"label": NaN}'], r"line 2 is not JSON .* NaN and Infinity are no JSON: write null"),
         ([None, {"responses": []}], r"line 2: .*at least two responses"),

@@ -21,10 +21,10 @@ from streamer.clouds.cloud import (
     cloud_to_event,
     identifier,
     kind_of_label,
-    read_clouds,
     severity_kind,
     split_clouds,
 )
+from streamer.clouds.cloud_files import read_clouds
 from streamer.errors import UsageError
 from streamer.events.identifiers import is_identifier
 from streamer.events.labels import decode_label, encode_label
@@ -112,14 +112,14 @@ def test_a_line_that_is_no_cloud_is_named_with_what_to_do(tmp_path: Path, row: A
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "holds no clouds"),
-        (b"\n\n", "holds no clouds"),
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
         (gzip.compress(json.dumps(line()).encode(), mtime=0)[:-20], "damaged gzip"),
         (gzip.compress(json.dumps(line()).encode()[:40], mtime=0)[:12] + b"\xff" * 30, "damaged gzip"),
         (b'{"question_id": "\xff\xfe"}', "line 1"),
         (json.dumps(line(question="half \ud800")).encode(), "line 1"),
-        (b'{"question_id": NaN}', "line 1 is not JSON"),
-        (b"[" * 5000, "line 1"),
+        (b'{"question_id": NaN}', "line 1: not JSON .* write null"),
+        (b"[" * 5000, "one JSON array"),
     ],
 )
 def test_a_damaged_file_says_so(tmp_path: Path, content: bytes, complaint: str) -> None:

@@ -223,13 +223,16 @@ def test_files_are_opened_by_their_name(tmp_path: Path, name: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="rename"):
         format_of(tmp_path / "labels.xlsx")
-    with pytest.raises(UsageError, match="cannot be opened"), open_labels(tmp_path / "none.csv", now=NOW):
+    with pytest.raises(UsageError, match="cannot read"), open_labels(tmp_path / "none.csv", now=NOW):
         pass
     latin = tmp_path / "latin.csv"
     latin.write_bytes(f"{HEADER}\nbot,b1,\xe9,0.5,human,ann\n".encode("latin-1"))
     with pytest.raises(UsageError, match="save it as UTF-8"), open_labels(latin, now=NOW) as reader:
         list(reader)
-    for name, content in [("cut.jsonl.gz", gzip.compress(b"{}\n" * 9999)[:-20]), ("not.jsonl.gz", b"{}")]:
+    for name, content in [
+        ("cut.jsonl.gz", gzip.compress(b"{}\n" * 9999)[:-20]),
+        ("not.jsonl.gz", b"\x1f\x8b{}"),
+    ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UsageError), open_labels(tmp_path / name, now=NOW) as reader:
             list(reader)

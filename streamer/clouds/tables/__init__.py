@@ -1,0 +1,1 @@
+"""Tables of answers: CSV, JSON Lines and Parquet in, response clouds out."""

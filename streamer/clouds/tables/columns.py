@@ -1,0 +1,279 @@
+"""Which column of a table is what: by the names that people use, or as the command says."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+Role = Literal[
+    "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "embedding", "references", "kind"
+]  # fmt: skip
+ROLES: tuple[Role, ...] = get_args(Role)
+
+MEANINGS: Mapping[Role, str] = {
+    "prompt_id": "names the prompt: rows that share it are answers to one prompt",
+    "prompt": "what was asked",
+    "answer": "the text of an answer",
+    "answer_id": "names the answer among those to its prompt",
+    "severity": "how bad the answer is: 0 fine, 1 worst",
+    "correct": "the reverse: 1 or true is fine, 0 or false is worst",
+    "score": "a score of your own in [0, 1], higher is safer",
+    "embedding": "an embedding of your own, a list of numbers",
+    "references": "known good answers: a text, or a list of texts",
+    "kind": "where the severity comes from: human, judge, ...",
+}
+
+_NAMES: Mapping[Role, tuple[str, ...]] = {
+    "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid"),
+    "prompt": (
+        "prompt", "question", "query", "input", "instruction", "user_input", "user_message", "user_prompt",
+    ),
+    "answer": (
+        "answer", "response", "output", "completion", "generation", "text", "model_answer", "model_output",
+        "model_response", "generated_text", "generated_answer", "candidate", "sample",
+    ),
+    "answer_id": ("answer_id", "response_id", "sample_id", "generation_id", "completion_id"),
+    "severity": ("severity", "label"),
+    "correct": ("correct", "is_correct", "right", "is_right"),
+    "score": ("score", "confidence"),
+    "embedding": ("embedding", "vector"),
+    "references": ("references", "reference", "gold", "ground_truth", "expected", "expected_answer", "gold_answer"),
+    "kind": ("kind", "severity_kind", "label_kind"),
+}  # fmt: skip
+"""Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same."""
+
+_PLURALS: Mapping[Role, tuple[str, ...]] = {
+    "answer": ("answers", "responses", "outputs", "completions", "generations", "samples", "candidates", "texts"),
+    "severity": ("severities", "labels"),
+    "correct": ("corrects",),
+    "score": ("scores", "confidences"),
+    "embedding": ("embeddings", "vectors"),
+    "answer_id": ("answer_ids", "response_ids", "sample_ids"),
+}  # fmt: skip
+
+PER_ANSWER: tuple[Role, ...] = ("answer", "answer_id", "severity", "correct", "score", "embedding")
+"""What each answer has one of: in a wide table several columns, or one that holds lists."""
+
+_WIDE_IDS = ("id", "index", "row_id")
+_MARK = r"[ _.-]?([0-9]{1,3}|[a-z])"
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of a table are read.
+
+    Attributes
+    ----------
+    wide : a row is a prompt with all its answers; else a row is one answer.
+    lists : of a wide table: each column holds a list, with an entry for each answer; else each answer has columns.
+    named : the columns of each role; several where a wide table has a column for each answer, else one.
+    unused : the others.
+    """
+
+    wide: bool
+    lists: bool
+    named: Mapping[Role, tuple[str, ...]]
+    unused: tuple[str, ...] = field(default=())
+
+    def one(self, role: Role) -> str | None:
+        """The column of a role that has only one; None if it has none."""
+        found = self.named.get(role, ())
+        return found[0] if found else None
+
+    @property
+    def words(self) -> str:
+        """What is read from where, for people."""
+        form = "one prompt a row" if self.wide else "one answer a row"
+        told = ", ".join(f"{role} from {_shown(names)}" for role, names in self.named.items())
+        meaning = ""
+        severity = self.named.get("severity", ())
+        if severity and _plain_name(severity[0]).startswith("label"):
+            options = " ".join(f"--column correct={name}" for name in severity)
+            meaning = f" ({severity[0]}: 0 fine, 1 worst; if 1 means right: {options})"
+        unused = f"; not used: {_shown(self.unused)}" if self.unused else ""
+        return f"{form}; {told}{meaning}{unused}"
+
+
+def parse_mapping(given: Iterable[str]) -> dict[Role, tuple[str, ...]]:
+    """Read ``ROLE=NAME`` as the command line gives it; a role may be there several times, and an empty name means none.
+
+    Raises
+    ------
+    UsageError
+        When a text is not of that form, or names no role.
+    """
+    found: dict[Role, tuple[str, ...]] = {}
+    for text in given:
+        role, sign, name = text.partition("=")
+        role = role.strip()
+        known = next((one for one in ROLES if one == role), None)
+        if not sign or known is None:
+            near = difflib.get_close_matches(role, ROLES, 1)
+            hint = f"; did you mean {near[0]}?" if near and sign else ""
+            raise UsageError(
+                f"--column must be ROLE=NAME, like answer=text, not {text!r}{hint}; the roles are {', '.join(ROLES)}"
+            )
+        found[known] = (*found.get(known, ()), *((name.strip(),) if name.strip() else ()))
+    return found
+
+
+def recognise(
+    header: Sequence[str],
+    given: Mapping[Role, tuple[str, ...]],
+    *,
+    name: str,
+    holding_lists: Collection[str] = (),
+    needs_answers: bool = False,
+) -> Columns:
+    """Find what is to be read.
+
+    Parameters
+    ----------
+    header : the names of the columns, as they stand.
+    given : columns that somebody named, by role; an empty one means that the role has none.
+    name : the file's name, for errors.
+    holding_lists : the columns whose first value is a list.
+    needs_answers : texts are needed, not only scores.
+
+    Raises
+    ------
+    UsageError
+        When a named column is not there, or prompts or answers cannot be told from one another; the text says what was
+        found.
+    """
+    for role, names in given.items():
+        for one in names:
+            if one not in header:
+                near = difflib.get_close_matches(one, header, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise UsageError(f"{name} has no column {one!r} for {role}{hint} (it has {_shown(header)})")
+    plain = _by_plain_name(header)
+    named: dict[Role, tuple[str, ...]] = {role: names for role, names in given.items() if names}
+    taken = {one for names in named.values() for one in names}
+
+    def search(names: Iterable[str]) -> tuple[str, ...]:
+        return next(((plain[one],) for one in names if one in plain and plain[one] not in taken), ())
+
+    wide, lists = _form(plain, given, holding_lists, taken)
+    for role in ROLES:
+        if role in given:
+            continue
+        found: tuple[str, ...] = ()
+        if wide and role in PER_ANSWER:
+            found = (
+                search((*_PLURALS.get(role, ()), *_NAMES[role])) if lists else _numbered(plain, role, taken)
+            )
+            if lists and not set(found) <= set(holding_lists):
+                found = ()
+        else:
+            found = search(_NAMES[role])
+            if not found and wide and role == "prompt_id":
+                found = search(_WIDE_IDS)
+        if found:
+            named[role] = found
+            taken.update(found)
+    columns = Columns(
+        wide,
+        lists,
+        {role: named[role] for role in ROLES if role in named},
+        tuple(column for column in header if column and column not in taken),
+    )
+    _check(columns, header, name, needs_answers=needs_answers)
+    return columns
+
+
+def _form(
+    plain: Mapping[str, str],
+    given: Mapping[Role, tuple[str, ...]],
+    holding_lists: Collection[str],
+    taken: Collection[str],
+) -> tuple[bool, bool]:
+    """Whether the table is wide, and whether by lists."""
+    telling: tuple[Role, ...] = ("answer", "score", "severity", "correct")
+    for role in telling:
+        names = given.get(role, ())
+        if len(names) > 1:
+            return True, False
+        if len(names) == 1:
+            return (True, True) if names[0] in holding_lists else (False, False)
+    for role in telling[:2]:
+        listed = [plain[one] for one in (*_PLURALS[role], *_NAMES[role]) if one in plain]
+        if any(one in holding_lists for one in listed):
+            return True, True
+        if any(plain.get(one) for one in _NAMES[role]):
+            return False, False
+        if len(_numbered(plain, role, taken)) > 1:
+            return True, False
+    listed = [plain[one] for names in _PLURALS.values() for one in names if one in plain]
+    by_lists = any(one in holding_lists for one in listed)
+    return by_lists, by_lists
+
+
+def _numbered(plain: Mapping[str, str], role: Role, taken: Collection[str]) -> tuple[str, ...]:
+    """The columns of a role with a number or letter behind: ``answer_1``, ``answer_2``, in the order of these."""
+    for base in _NAMES[role]:
+        found = {}
+        for one, column in plain.items():
+            match = re.fullmatch(re.escape(base) + _MARK, one)
+            if match is not None and column not in taken:
+                mark = match[1]
+                found[(0, int(mark)) if mark.isdigit() else (1, ord(mark))] = column
+        if found:
+            return tuple(found[place] for place in sorted(found))
+    return ()
+
+
+def _by_plain_name(header: Sequence[str]) -> dict[str, str]:
+    plain: dict[str, str] = {}
+    for column in header:
+        plain.setdefault(_plain_name(column), column)
+    return plain
+
+
+def _plain_name(column: str) -> str:
+    return re.sub(r"[\s.-]+", "_", column.strip().lower())
+
+
+def names_answers(column: str) -> bool:
+    """Whether a column's name is one of those for the text of one answer."""
+    return _plain_name(column) in _NAMES["answer"]
+
+
+def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers: bool) -> None:
+    named = columns.named
+    for column in {one for names in named.values() for one in names}:
+        if list(header).count(column) > 1:
+            raise UsageError(f"{name} has two columns {column!r}: rename one")
+    counts = {role: len(names) for role, names in named.items() if role in PER_ANSWER}
+    seen = f"{name} has the columns {_shown(header)}"
+    if "answer" not in named and (needs_answers or not {"score", "embedding"} & named.keys()):
+        scores = "" if needs_answers else ", and none holds scores or embeddings"
+        raise UsageError(
+            f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME"
+        )
+    if not columns.wide and not {"prompt", "prompt_id"} & named.keys():
+        raise UsageError(
+            f"{seen}; none is recognised as the prompt, which says which answers belong together: say which with "
+            "--column prompt=NAME or --column prompt_id=NAME"
+        )
+    if "severity" in named and "correct" in named:
+        raise UsageError(
+            f"{name}: both {_shown(named['severity'])} (severity) and {_shown(named['correct'])} (correct) say how good an "
+            "answer is; choose one: --column correct= or --column severity="
+        )
+    if columns.wide and not columns.lists and len(set(counts.values())) > 1:
+        told = ", ".join(f"{count} of {role} ({_shown(named[role])})" for role, count in counts.items())
+        raise UsageError(f"{name}: each answer needs a column of its own of each kind, and there are {told}")
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(name or '""' for name in names[:_SHOWN]) or "(none)") + more

@@ -1,0 +1,404 @@
+"""The rows of a table in CSV, JSON Lines or Parquet, one in memory at a time, each with its place in the file.
+
+What a file is, its content says; its name has to agree, so that a file under a wrong name is named and not guessed at.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from streamer.clouds.line_files import head_of, numbered_lines, opened, shown_name
+from streamer.errors import BadMessage, UsageError
+from streamer.events.excerpts import excerpt, one_line
+from streamer.events.json_structure import check_structure
+from streamer.extras import needed_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+TableFormat = Literal["csv", "jsonl", "parquet"]
+
+FORMAT_NAMES: dict[TableFormat, str] = {"csv": "CSV", "jsonl": "JSON Lines", "parquet": "Parquet"}
+SUFFIXES: dict[str, TableFormat] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+"""What a file's name says, before ``.gz``."""
+
+MAX_LINE_CHARACTERS = 4 * 1024 * 1024
+"""Longest line and longest cell of CSV that is read: more than any event can hold."""
+
+_MAX_LINE_DEPTH = 64
+_DELIMITERS = ",;\t|"
+_QUOTED = re.compile(r'"(?:[^"]|"")*"?')
+_PARQUET_ROWS = 1000
+_ROWS_AHEAD = 50
+"""Objects of JSON Lines whose keys are the header."""
+_PARQUET_MAGIC = b"PAR1"
+
+_OTHER_KINDS: tuple[tuple[bytes, str], ...] = (
+    (b"PK\x03\x04", "an Excel workbook or another archive; save the sheet as CSV UTF-8"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook; save the sheet as CSV UTF-8"),
+    (b"SQLite format 3", "a SQLite database; export the table as CSV"),
+    (b"BZh", "compressed by bzip2; unpack it, or compress it by gzip"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it, or compress it by gzip"),
+    (b"\xff\xfe", "UTF-16; save it as UTF-8 (in Excel: CSV UTF-8)"),
+    (b"\xfe\xff", "UTF-16; save it as UTF-8 (in Excel: CSV UTF-8)"),
+    (b"%PDF", "a PDF; export the table as CSV"),
+    (b"<", "HTML or XML; export the table as CSV"),
+)
+
+
+class TableError(UsageError):
+    """A row of a table cannot be read; the message says where and what to do.
+
+    Parameters
+    ----------
+    file : the file's name.
+    line : where the row begins: the line, from 1; of Parquet the row, from 1.
+    column : the column, when one is to blame.
+    problem : what is wrong and what to do.
+    """
+
+    def __init__(self, file: str, line: int, column: str | None, problem: str, *, unit: str = "line") -> None:
+        where = f"{file}, {unit} {line}" + (f", column {column}" if column else "")
+        super().__init__(f"{where}: {problem}")
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class Lines(Protocol):
+    """Lines of text: an open file, or `TextLines`."""
+
+    def readline(self, limit: int = -1, /) -> str:
+        """Return the next line with its end, at most `limit` characters of it; empty at the end."""
+        ...
+
+
+class TextLines:
+    """The lines of a file, plain or gzip, as text; a byte order mark at its beginning is passed over.
+
+    Raises `TableError` at a line that is not UTF-8.
+    """
+
+    def __init__(self, raw: IO[bytes], name: str) -> None:
+        self._raw = raw
+        self._name = name
+        self._number = 0
+
+    def readline(self, limit: int = -1, /) -> str:
+        """Return the next line; see `Lines`."""
+        # A character has at most four bytes, so that what has too many characters is still seen to have them.
+        line = self._raw.readline(4 * limit if limit > 0 else -1)
+        self._number += 1
+        if self._number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        return decoded(line, self._name, self._number)
+
+
+def decoded(line: bytes, name: str, number: int) -> str:
+    """Decode a line. Raises `TableError` when it is not UTF-8."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        found = line[error.start : error.start + 1]
+        likely = found.decode("cp1252", "ignore")
+        seen = f", which is {likely!r} in Windows-1252" if likely.isprintable() and likely else ""
+        raise TableError(
+            name,
+            number,
+            None,
+            f"not UTF-8 (byte 0x{found.hex()}{seen}); save it as UTF-8 (in Excel: CSV UTF-8), or convert it: "
+            "iconv -f WINDOWS-1252 -t UTF-8",
+        ) from None
+    if "\0" in text:
+        raise TableError(
+            name,
+            number,
+            None,
+            "it holds a NUL, which no text has; is this UTF-16 or a binary file? Save it as UTF-8",
+        )
+    return text
+
+
+class CsvRows:
+    """The rows of CSV: comma, semicolon, tab or vertical bar, whichever the first line has most of.
+
+    Parameters
+    ----------
+    lines : where from.
+    name : the file's name, for errors.
+    example : column names that an error shows where there are none.
+
+    Attributes
+    ----------
+    header : the names of the columns, as they stand.
+    delimiter : what separates cells.
+
+    Raises
+    ------
+    TableError
+        At once where there is no header, and while iterating at the first row that is not one.
+    """
+
+    def __init__(self, lines: Lines, name: str, example: str) -> None:
+        first = lines.readline(MAX_LINE_CHARACTERS)
+        if not first.strip():
+            raise TableError(name, 1, None, f"the first line must name the columns: {example}")
+        outside = _QUOTED.sub("", first)
+        self.delimiter = max(_DELIMITERS, key=outside.count)
+        # The limit belongs to the csv module as a whole; it is only ever raised.
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_CHARACTERS))
+        self._name = name
+        # A quoted name of a column may go on in the next line.
+        self._table = csv.reader(_after(first, lines, name), delimiter=self.delimiter, strict=True)
+        try:
+            self.header = [column.strip() for column in next(self._table)]
+        except csv.Error as error:
+            raise TableError(
+                name, 1, None, f"not CSV ({error}); check the quotes of the first line"
+            ) from None
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield each row that is not empty with the number of the line at which it begins."""
+        width = len(self.header)
+        begins = self._table.line_num + 1
+        while True:
+            try:
+                cells = next(self._table, None)
+            except csv.Error as error:
+                raise TableError(
+                    self._name, begins, None, f"not CSV ({error}); check the quotes of this row"
+                ) from None
+            if cells is None:
+                return
+            if any(cell.strip() for cell in cells):
+                if len(cells) != width:
+                    raise TableError(
+                        self._name,
+                        begins,
+                        None,
+                        f"the row has {len(cells)} cells but the first line names {width} columns; "
+                        "put a cell that holds a separator into double quotes",
+                    )
+                yield begins, cells
+            begins = self._table.line_num + 1
+
+
+def _after(first: str, lines: Lines, name: str) -> Iterator[str]:
+    yield first
+    yield from bounded(lines, name, first=2)
+
+
+def bounded(lines: Lines, name: str, first: int = 1) -> Iterator[str]:
+    """Yield lines. Raises `TableError` at one that is longer than any row may be; `first` is the first one's number."""
+    number = first
+    while text := lines.readline(MAX_LINE_CHARACTERS + 1):
+        if len(text) > MAX_LINE_CHARACTERS:
+            raise TableError(
+                name,
+                number,
+                None,
+                f"longer than {MAX_LINE_CHARACTERS} characters; is a quote missing, or is this no table?",
+            )
+        yield text
+        number += 1
+
+
+def json_rows(lines: Lines, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of JSON Lines with the numbers of their lines. Raises `TableError` at one that is none."""
+    for line, text in enumerate(bounded(lines, name), start=1):
+        if text.strip():
+            yield line, json_object(text.encode("utf-8", "surrogatepass"), name, line)
+
+
+def json_object(encoded: bytes, name: str, line: int) -> dict[str, Any]:
+    """Read one line of JSON Lines. Raises `TableError` when it is no object."""
+    try:
+        row = msgspec.json.decode(encoded)
+        check_structure(encoded, _MAX_LINE_DEPTH)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        problem = f"not JSON ({one_line(str(error))}); write one object per line"
+        if "truncated" in str(error):
+            problem = "not JSON: cut off in the middle; copy the file again, and write one object per line"
+        elif b"NaN" in encoded or b"Infinity" in encoded:
+            problem += "; NaN and Infinity are no JSON: write null"
+        raise TableError(name, line, None, problem) from None
+    except BadMessage as bad:
+        raise TableError(name, line, None, bad.detail) from None
+    if not isinstance(row, dict):
+        raise TableError(name, line, None, "not a JSON object; write one object per line")
+    return row
+
+
+def parquet_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, dict[str, Any]]]]:
+    """Return the columns of a Parquet file, and its rows with their numbers from 1, read in portions.
+
+    Raises
+    ------
+    UsageError
+        When the file is damaged, or pyarrow is not installed: the message names the extra.
+    """
+    name = shown_name(path)
+    with needed_by(f"reading {Path(path).name}", "parquet"):
+        import pyarrow
+        from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(Path(path))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UsageError(
+            f"{name} is a damaged Parquet file ({one_line(str(error))}); copy it again"
+        ) from None
+
+    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+        number = 0
+        with file:
+            try:
+                for batch in file.iter_batches(_PARQUET_ROWS):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield number, row
+            except (pyarrow.ArrowException, OSError) as error:
+                raise TableError(
+                    name,
+                    number + 1,
+                    None,
+                    f"damaged ({one_line(str(error))}); copy the file again",
+                    unit="row",
+                ) from None
+
+    return list(file.schema_arrow.names), rows()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An open table.
+
+    Attributes
+    ----------
+    name : of the file, for messages.
+    format : what it is.
+    header : the columns; of JSON Lines the keys of the first object.
+    rows : each row with its place.
+    unit : what the place counts: ``line`` or ``row``.
+    decimal_comma : whether a number may have a comma: cells are not separated by commas.
+    """
+
+    name: str
+    format: TableFormat
+    header: Sequence[str]
+    rows: Iterator[tuple[int, Mapping[str, Any]]]
+    unit: str = "line"
+    decimal_comma: bool = False
+
+    def error(self, place: int, column: str | None, problem: str) -> TableError:
+        """Return the error of a row."""
+        return TableError(self.name, place, column, problem, unit=self.unit)
+
+
+def format_by_content(path: Path | str) -> TableFormat:
+    """Return what a file is, by its first bytes and its name.
+
+    Raises
+    ------
+    UsageError
+        When it is empty, something else, or not what its name says.
+    """
+    name = shown_name(path)
+    head = head_of(path)
+    if not head.strip():
+        raise UsageError(f"{name} is empty")
+    if head.startswith(_PARQUET_MAGIC):
+        if str(path) == "-":
+            raise UsageError("Parquet is not read from standard input: name the file")
+        return "parquet"
+    for magic, what in _OTHER_KINDS:
+        if head.startswith(magic):
+            raise UsageError(f"{name} is {what}")
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    by_name = format_by_name(path)
+    if by_name == "parquet":
+        raise UsageError(f"{name} is no Parquet file, or its beginning is missing; copy it again")
+    if start.startswith(b"["):
+        raise UsageError(
+            f"{name} is one JSON array, and not one JSON object a line; convert it: jq -c '.[]' {Path(name).name}"
+        )
+    if start.startswith(b"{"):
+        if by_name == "csv":
+            raise UsageError(f"{name} is named like CSV, but its first line is JSON; name it .jsonl")
+        if b"\n" in start and start.split(b"\n", 1)[0].strip() == b"{":
+            raise UsageError(
+                f"{name} has JSON objects over several lines, and not one a line; convert it: jq -c . {Path(name).name}"
+            )
+        return "jsonl"
+    if by_name == "jsonl":
+        first = start.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+        if any(sign in first for sign in _DELIMITERS):
+            raise UsageError(
+                f"{name} is named like JSON Lines, but its first line is not JSON; it looks like CSV ({excerpt(first)}): "
+                "name it .csv"
+            )
+        raise UsageError(
+            f"{name}, line 1 is not JSON ({excerpt(first)}); write one JSON object a line, in UTF-8"
+        )
+    return "csv"
+
+
+def format_by_name(path: Path | str) -> TableFormat | None:
+    """Return what a file's name says it is; None if nothing."""
+    named = Path(path)
+    suffix = named.with_suffix("").suffix if named.suffix == ".gz" else named.suffix
+    return SUFFIXES.get(suffix.lower())
+
+
+@contextmanager
+def open_table(path: Path | str, *, example: str) -> Iterator[Table]:
+    """Open the table of a file.
+
+    Parameters
+    ----------
+    path : CSV, JSON Lines or Parquet, the first two plain or gzip; ``-`` is standard input.
+    example : column names that an error shows where there are none.
+
+    Raises
+    ------
+    UsageError
+        When it is none of these; while rows are read, `TableError` at the first that is not one.
+    """
+    name = shown_name(path)
+    kind = format_by_content(path)
+    if kind == "parquet":
+        header, rows = parquet_rows(path)
+        yield Table(name, kind, header, rows, unit="row")
+    elif kind == "jsonl":
+        yield _json_table(path, name)
+    else:
+        with opened(path, name) as raw:
+            table = CsvRows(TextLines(raw, name), name, example)
+            cells = ((line, dict(zip(table.header, row, strict=True))) for line, row in table)
+            yield Table(name, kind, table.header, cells, decimal_comma=table.delimiter != ",")
+
+
+def _json_table(path: Path | str, name: str) -> Table:
+    objects = ((number, json_object(line, name, number)) for number, line in numbered_lines(path))
+    # A key may be missing in the first object; what comes slowly is not waited for.
+    first = list(islice(objects, 1 if str(path) == "-" else _ROWS_AHEAD))
+    if not first:
+        raise UsageError(f"{name} is empty")
+    keys = dict.fromkeys(key for _, row in first for key in row)
+    return Table(name, "jsonl", list(keys), chain(first, objects))

@@ -1,0 +1,141 @@
+"""Tables in `evaluate` and `plan`: scores and embeddings of their own, and answers that nobody has labelled."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer.cli import main
+from streamer.errors import UsageError
+from streamer.research.evaluation import evaluate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROMPTS, ANSWERS = 60, 3
+
+
+def rows(*, unlabelled: float = 0.0, seed: int = 1) -> list[dict[str, Any]]:
+    """Answers whose score says something of their severity; a share of them unlabelled, at random."""
+    rng = random.Random(seed)
+    made = []
+    for prompt in range(PROMPTS):
+        for answer in range(ANSWERS):
+            severity = float(rng.random() < 0.3)
+            made.append(
+                {
+                    "prompt_id": prompt,
+                    "answer": f"answer {answer} of {prompt}",
+                    "score": round(min(1.0, max(0.0, rng.gauss(0.7 - 0.4 * severity, 0.15))), 3),
+                    "severity": None if answer and rng.random() < unlabelled else severity,
+                    "vector": [rng.gauss(0, 1) for _ in range(4)],
+                }
+            )
+    return made
+
+
+def write(path: Path, made: list[dict[str, Any]], *columns: str) -> Path:
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(columns)
+        table.writerows([row[column] for column in columns] for row in made)
+    return path
+
+
+def best_row(path: Path, **options: Any) -> Any:
+    found = evaluate(path, alphas=[0.2], units=["best"], splits=4, cache=None, **options)
+    return found.data_sets[0], next(row for row in found.data_sets[0].gates if row.mode == "Gram-CRC")
+
+
+def test_scores_alone_are_what_is_evaluated(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
+    result, row = best_row(path)
+    assert any("the scores that the file brings" in note for note in result.notes)
+    # The severities of the highest scores: far better than those of all answers.
+    assert row.ship_rate.mean > 0.5
+    assert row.exposure.mean < 0.2
+
+
+def test_scores_beside_texts_are_compared_with_agreement(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.csv", rows(), "prompt_id", "answer", "score", "severity", "vector")
+    result, _ = best_row(path)
+    assert result.encoder == "embeddings of the file"
+    rates = {row.scorer: row.ship_rate.mean for row in result.compared}
+    assert rates["score"] > rates["gram"]
+
+
+@pytest.mark.parametrize("unit", ["best", "response"])
+def test_what_becomes_of_unlabelled_answers(unit: str, tmp_path: Path) -> None:
+    columns = ("prompt_id", "score", "severity")
+    made = rows(unlabelled=0.2)
+    path = write(tmp_path / "u.csv", made, *columns)
+    missing = sum(row["severity"] is None for row in made)
+
+    def evaluated(choice: str, file: Path = path) -> tuple[Any, Any]:
+        found = evaluate(file, alphas=[0.2], units=[unit], splits=4, cache=None, unlabelled=choice)
+        return found.data_sets[0], next(row for row in found.data_sets[0].gates if row.mode == "Gram-CRC")
+
+    worst, as_worst = evaluated("worst")
+    dropped, as_dropped = evaluated("drop")
+    assert f"{missing} of {PROMPTS * ANSWERS} answers have no severity and count as 1" in worst.notes[0]
+    assert f"{missing} of {PROMPTS * ANSWERS} answers have no severity and are left out" in dropped.notes[0]
+    assert as_dropped.ship_rate.mean > as_worst.ship_rate.mean
+    with pytest.raises(UsageError, match=f"{missing} of .* none may be missing"):
+        evaluated("fail")
+    # Worst is what a severity of 1 in the file would be, and without a gap the choice changes nothing.
+    filled = write(
+        tmp_path / "f.csv",
+        [row | {"severity": 1.0 if row["severity"] is None else row["severity"]} for row in made],
+        *columns,
+    )
+    assert evaluated("worst", filled)[1] == as_worst
+    assert evaluated("drop", filled)[1] == as_worst
+
+
+def test_an_unlabelled_answer_that_is_dropped_is_neither_learnt_from_nor_measured(tmp_path: Path) -> None:
+    """For the unit `response` that is the same as a file without these answers."""
+    columns = ("prompt_id", "score", "severity")
+    made = rows(unlabelled=0.3)
+    path = write(tmp_path / "u.csv", made, *columns)
+    without = write(tmp_path / "w.csv", [row for row in made if row["severity"] is not None], *columns)
+    options: dict[str, Any] = {"alphas": [0.2], "units": ["response"], "splits": 4, "cache": None}
+    first = evaluate(path, unlabelled="drop", **options).data_sets[0]
+    second = evaluate(without, **options).data_sets[0]
+    assert first.questions == second.questions
+    mode = [next(row for row in one.gates if row.mode == "Gram-CRC") for one in (first, second)]
+    assert mode[0] == mode[1]
+
+
+def test_what_cannot_be_used_is_refused_before_anything_is_encoded(tmp_path: Path) -> None:
+    class Never:
+        @property
+        def identity(self) -> Any:
+            raise AssertionError("the encoder was asked")
+
+    few = [row | {"severity": row["severity"] if row["prompt_id"] < 5 else None} for row in rows()]
+    path = write(tmp_path / "few.csv", few, "prompt_id", "answer", "severity")
+    for choice, says in (("worst", "too few severities"), ("drop", "only 5 of 60"), ("fail", "none may be")):
+        with pytest.raises(UsageError, match=says):
+            evaluate(path, cache=None, unlabelled=choice, encoder=Never())  # type: ignore[arg-type]
+
+
+def test_a_plan_on_scores_of_a_table_needs_no_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    made = rows(unlabelled=0.2)
+    path = write(tmp_path / "p.csv", made, "prompt_id", "score", "severity")
+    command = ["plan", "--alpha", "0.2", "--data", str(path), "--repetitions", "100", "--json"]
+    assert main(command) == 0
+    worst = capsys.readouterr()
+    assert "count as 1, the worst" in worst.err
+    assert "prompt_id from prompt_id, severity from severity, score from score" in worst.err
+    assert json.loads(worst.out)["responses"] == ANSWERS
+    assert main([*command, "--unlabelled", "fail"]) == 2
+    assert "none may be missing" in capsys.readouterr().err
+    assert main([*command, "--unlabelled", "drop"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean_severity"] < json.loads(worst.out)["mean_severity"]
