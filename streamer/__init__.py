@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from streamer.calibration.crc import calibrate, calibrate_groups
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.threshold import Threshold
+    from streamer.frames.gate import Gate
     from streamer.gates.gate import decide
     from streamer.scoring.gram import gram_energy
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "Gate": "streamer.frames.gate",
             "LabelledGroup": "streamer.calibration.groups",
             "Threshold": "streamer.calibration.threshold",
             "calibrate": "streamer.calibration.crc",
@@ -23,4 +25,4 @@ else:
         },
     )
 
-__all__ = ["LabelledGroup", "Threshold", "calibrate", "calibrate_groups", "decide", "gram_energy"]
+__all__ = ["Gate", "LabelledGroup", "Threshold", "calibrate", "calibrate_groups", "decide", "gram_energy"]

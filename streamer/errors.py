@@ -20,6 +20,10 @@ class TryLater(UsageError):
     """It cannot be done now but will be possible later: something else is under way, or nothing exists yet."""
 
 
+class NotFittedError(UsageError, ValueError, AttributeError):
+    """Something was asked of a `streamer.Gate` that only a fitted one knows; of the same kinds as scikit-learn's error."""
+
+
 class BadMessage(StreamerError):
     """A message that no retry can help: it is recorded, dead-lettered and passed.
 

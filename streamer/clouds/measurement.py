@@ -168,9 +168,11 @@ def _rows(place: int, batch: DecidedBatch, unit: Unit) -> list[_Row]:
     return [(mean, severity, all(shipped), all(shippable), any(unlabelled), place, batch.best)]
 
 
-def measure(batches: Sequence[DecidedBatch], unit: Unit) -> OfflineRisk:
-    """Compute the figures of what was decided, by the stream or offline."""
+def measure(batches: Sequence[DecidedBatch], unit: Unit, *, drop_unlabelled: bool = False) -> OfflineRisk:
+    """Compute the figures of what was decided, by the stream or offline; of all units or of those with a severity."""
     units = units_of(batches, unit)
+    if drop_unlabelled:
+        units = units.labelled()
     return OfflineRisk(
         unit=unit,
         batches=len(batches),

@@ -58,8 +58,11 @@ def calibration_chart(groups: Sequence[LabelledGroup], *, alpha: float, threshol
     return plot.svg()
 
 
-def score_chart(units: Units, unit: Unit, *, threshold: float) -> str:
-    """Draw how the scores of fine units (upwards) and of wrong ones (downwards, severity .5 or more) are spread."""
+def score_chart(units: Units, unit: Unit, *, threshold: float, of: str = "of the second half") -> str:
+    """Draw how the scores of fine units (upwards) and of wrong ones (downwards, severity .5 or more) are spread.
+
+    `of` : which units these are.
+    """
     known = ~np.isnan(units.scores)
     wrong = units.severities >= 0.5
     edges = np.linspace(0, 1, BINS + 1)
@@ -68,10 +71,10 @@ def score_chart(units: Units, unit: Unit, *, threshold: float) -> str:
     many = UNIT_WORDS[unit][1]
     plot = Plot(
         "Scores of right and wrong answers",
-        f"Of the {int(known.sum())} scored {many} of the second half {int((known & ~wrong).sum())} are right, with "
+        f"Of the {int(known.sum())} scored {many} {of} {int((known & ~wrong).sum())} are right, with "
         f"a median score of {_median(units.scores[known & ~wrong])}, and {int((known & wrong).sum())} wrong, with a "
         f"median of {_median(units.scores[known & wrong])}.",
-        "score: agreement with the other answers",
+        "score: higher is safer" if of != "of the second half" else "score: agreement with the other answers",
         -float(max(1, wrong_counts.max(initial=0))) * 1.12,
         float(max(1, fine_counts.max(initial=0))) * 1.25,
     )

@@ -43,7 +43,7 @@ def render_report(run: DemoRun) -> str:
             f'<p class="verdict">{escape(verdict(run))}</p>',
             _banner(run),
             "</header>",
-            _shares(run, units),
+            shares_figure(units, f"What became of {len(units)} {UNIT_WORDS[run.unit][1]} of the second half"),
             "<h2>The risk in pictures</h2>",
             *_pictures(run, units),
             "<h2>The figures</h2>",
@@ -77,10 +77,10 @@ def _banner(run: DemoRun) -> str:
     )
 
 
-def _shares(run: DemoRun, units: Units) -> str:
+def shares_figure(units: Units, title: str) -> str:
+    """Draw what became of units, right and wrong, as one bar with its key; empty for no units."""
     if not len(units):
         return ""
-    many = UNIT_WORDS[run.unit][1]
     shipped, severity = units.shipped, units.severities
     parts = (
         ("s-fine", "served and right", float((shipped * (1 - severity)).mean())),
@@ -99,7 +99,7 @@ def _shares(run: DemoRun, units: Units) -> str:
         for css, label, share in parts
     )
     return (
-        f'<figure class="card"><h3>What became of {len(units)} {many} of the second half</h3>'
+        f'<figure class="card"><h3>{escape(title)}</h3>'
         f'<div class="share" role="img" aria-label="{escape(words)}">{bars}</div><ul class="key">{key}</ul></figure>'
     )
 
@@ -107,30 +107,39 @@ def _shares(run: DemoRun, units: Units) -> str:
 def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
     many = UNIT_WORDS[run.unit][1]
     if run.calibration:
-        yield _picture(
+        yield picture(
             "How the threshold was found",
             calibration_chart(run.calibration, alpha=run.alpha, threshold=run.bar),
             f"On the labels of the first half ({len(run.calibration)} groups): the bound on exposure at each threshold, "
             f"one unseen prompt counted at its worst. {_against_the_curve(run.method)}",
         )
     if len(units):
-        yield _picture(
+        yield picture(
             "Scores of right and wrong answers",
             score_chart(units, run.unit, threshold=run.bar),
             "On the second half. The gate sees the score and never the label. Wrong answers to the right of the line "
             "are those on which the responses agree with one another and are wrong all the same: consensus is not truth.",
-            (("k-fine", f"right {many}, upwards"), ("k-wrong", f"wrong {many}, downwards")),
+            score_key(many),
         )
-        yield _picture(
+        yield picture(
             "What another threshold would have done",
             tradeoff_chart(units, run.unit, alpha=run.alpha, threshold=run.bar),
             "On the second half. To look at, not to choose from: a threshold picked on this curve would have no guarantee.",
-            (
-                ("k-ship", "ship rate"),
-                ("k-selective", "selective risk: severity among what ships"),
-                ("k-exposure", "exposure risk: average harm, held ones counting 0"),
-            ),
+            TRADEOFF_KEY,
         )
+
+
+def score_key(many: str) -> tuple[tuple[str, str], ...]:
+    """The legend of `score_chart`; `many` is what units are called."""
+    return (("k-fine", f"right {many}, upwards"), ("k-wrong", f"wrong {many}, downwards"))
+
+
+TRADEOFF_KEY = (
+    ("k-ship", "ship rate"),
+    ("k-selective", "selective risk: severity among what ships"),
+    ("k-exposure", "exposure risk: average harm, held ones counting 0"),
+)
+"""The legend of `tradeoff_chart`."""
 
 
 def _against_the_curve(method: str) -> str:
@@ -142,7 +151,8 @@ def _against_the_curve(method: str) -> str:
     return f"{curve} {escape(method)} {difference}"
 
 
-def _picture(title: str, svg: str, caption: str, key: Sequence[tuple[str, str]] = ()) -> str:
+def picture(title: str, svg: str, caption: str, key: Sequence[tuple[str, str]] = ()) -> str:
+    """Put a chart on a card with its title, a legend of styles and words, and a caption, which may hold HTML."""
     entries = "".join(f'<li><i class="l {css}"></i>{escape(words)}</li>' for css, words in key)
     legend = f'<ul class="key">{entries}</ul>' if key else ""
     return f'<figure class="card"><h3>{escape(title)}</h3>{svg}{legend}<figcaption>{caption}</figcaption></figure>'

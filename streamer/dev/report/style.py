@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from streamer.web.look import CHARTS, COLOURS
 
 STYLE = (
@@ -59,3 +61,19 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
 @media print { body { background: #fff; } .card { break-inside: avoid; } }
 """
 )
+
+
+def scoped_style(name: str) -> str:
+    """Return the style sheet for what is inside an element of a class, so that it changes nothing else of a page."""
+
+    def scoped(match: re.Match[str]) -> str:
+        selectors = match[1].strip()
+        if selectors.startswith("@"):
+            return match[0]
+        inside = [
+            f".{name}" if one in (":root", "body") else f".{name} {one}"
+            for one in (selector.strip() for selector in selectors.split(","))
+        ]
+        return f"{', '.join(inside)} {{"
+
+    return re.sub(r"([^{}]+)\{", scoped, STYLE)

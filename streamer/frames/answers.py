@@ -1,0 +1,203 @@
+"""From a table to what a gate works on: prompts with scored answers, each with the row that it came from."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.clouds.cloud import NOT_KEPT
+from streamer.clouds.cloud_files import EXAMPLE, content_of, lists_of, read_clouds
+from streamer.clouds.offline import ScoredCloud
+from streamer.clouds.tables.answers import AnswerReader, cloud_of, held_together
+from streamer.clouds.tables.columns import ROLES, recognise
+from streamer.clouds.tables.rows import open_table
+from streamer.errors import UsageError
+from streamer.events.responses import embedding_rows
+from streamer.frames.tables import table_of
+from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.blank import is_blank
+from streamer.scoring.registry import EVERY
+from streamer.signing.canonical_json import stored_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.clouds.tables.columns import Role
+    from streamer.clouds.tables.rows import Table
+
+    Encode = Callable[[list[str]], ArrayLike]
+
+_TEXTS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """The prompts of a table.
+
+    Attributes
+    ----------
+    clouds : in the order of their first rows.
+    rows : for each cloud the rows of its answers, numbers from 0; None where a row is a prompt.
+    count : rows of the table.
+    recognised : what was taken for what, for people.
+    extra : for each cloud the value of the column `extra_column` in its first row.
+    """
+
+    clouds: tuple[Cloud, ...]
+    rows: tuple[tuple[int, ...], ...] | None
+    count: int
+    recognised: str
+    extra: tuple[Any, ...] = ()
+
+
+def read(frame: Any, given: Mapping[str, Any] | None, extra_column: str | None = None) -> Read:
+    """Read a table; see `streamer.clouds.tables` for what is recognised and refused.
+
+    Parameters
+    ----------
+    given : the columns of roles that are not recognised by name: a name, several, or None for none.
+    extra_column : whose values are kept; it has no role.
+    """
+    mapping = _mapping(given)
+    try:
+        if not isinstance(frame, str | Path):
+            return _read(table_of(frame), mapping, extra_column)
+        if content_of(frame) != "clouds":
+            with open_table(frame, example=EXAMPLE) as table:
+                return _read(table, mapping, extra_column)
+        if extra_column is not None:
+            raise UsageError(f"{frame} holds response clouds, which have no column {extra_column!r}")
+        clouds = tuple(read_clouds(frame, mapping or None))
+        return Read(clouds, None, len(clouds), "response clouds")
+    except UsageError as error:
+        raise UsageError(in_python(str(error))) from None
+
+
+def in_python(text: str) -> str:
+    """Write advice that is for the command line as one writes it here."""
+
+    def argument(match: re.Match[str]) -> str:
+        return f'columns={{"{match[1]}": {json.dumps(match[2]) if match[2] else None}}}'
+
+    return re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
+
+
+def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str | None) -> Read:
+    rows = [row for _, row in table.rows]
+    if not rows:
+        raise UsageError(f"{table.name} has no rows")
+    if extra_column is not None and extra_column not in table.header:
+        raise UsageError(f"{table.name} has no column {extra_column!r} (it has {', '.join(table.header)})")
+    columns = recognise(
+        [name for name in table.header if name != extra_column],
+        given,
+        name=table.name,
+        holding_lists=lists_of(rows[0], given),
+    )
+    reader = AnswerReader(table, columns, severity_was_named="severity" in given)
+    groups = held_together(
+        answer for number, row in enumerate(rows) for answer in reader.answers(number, row)
+    )
+    clouds, places = [], []
+    for group in groups:
+        if columns.wide and group[0].place != group[-1].place:
+            raise table.error(
+                group[-1].place, columns.one("prompt_id"), f"{group[0].key!r} was there already"
+            )
+        clouds.append(cloud_of(group, table, columns))
+        places.append(tuple(answer.place for answer in group))
+    return Read(
+        tuple(clouds),
+        None if columns.wide else tuple(places),
+        len(rows),
+        in_python(columns.words),
+        () if extra_column is None else tuple(rows[place[0]].get(extra_column) for place in places),
+    )
+
+
+def _mapping(given: Mapping[str, Any] | None) -> dict[Role, tuple[str, ...]]:
+    found: dict[Role, tuple[str, ...]] = {}
+    for role, names in (given or {}).items():
+        known = next((one for one in ROLES if one == role), None)
+        if known is None:
+            raise UsageError(f"columns names roles ({', '.join(ROLES)}), not {role!r}")
+        found[known] = () if names is None else (names,) if isinstance(names, str) else tuple(names)
+    return found
+
+
+def scored(clouds: Sequence[Cloud], scorer: str, encode: Encode | None) -> list[ScoredCloud]:
+    """Score each cloud as a worker scores its batch: by its own scores, or else by its embeddings or the encoder's.
+
+    Raises
+    ------
+    UsageError
+        When there are texts alone and no encoder.
+    """
+    vectors = _vectors(clouds, encode)
+    return [_scored(cloud, scorer, rows) for cloud, rows in zip(clouds, vectors, strict=True)]
+
+
+def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
+    blank = [is_blank(text) for text in cloud.texts]
+    if all(blank):
+        return ScoredCloud(cloud, None)
+    if (own := cloud.own_scores) is not None:
+        scores = [
+            0.0 if empty else stored_number(round(score, 6)) for score, empty in zip(own, blank, strict=True)
+        ]
+        return ScoredCloud(cloud, tuple(scores))
+    assert rows is not None
+    try:
+        found, _ = EVERY[scorer].with_raw(answer_batch(cloud.texts, rows, blank))
+    except ValueError as error:
+        raise UsageError(f"prompt {cloud.question_id[:60]!r}: {error}") from None
+    return ScoredCloud(cloud, tuple(found.tolist()))
+
+
+def _vectors(clouds: Sequence[Cloud], encode: Encode | None) -> list[ArrayLike | None]:
+    found: list[ArrayLike | None] = []
+    texts: dict[str, int] = {}
+    for cloud in clouds:
+        if cloud.own_scores is None and cloud.responses[0].embedding is None:
+            if encode is None:
+                raise UsageError(
+                    "answers are scored by their embeddings, and there are texts alone: give a column of embeddings or of "
+                    'scores of your own, or an encoder: Gate(encoder="all-MiniLM-L6-v2"), or any function from a list of '
+                    "texts to an array"
+                )
+            if NOT_KEPT in cloud.texts:
+                raise UsageError("there are neither texts nor embeddings nor scores")
+            texts.update((text, len(texts)) for text in cloud.texts if text not in texts)
+    encoded = None if encode is None or not texts else _encoded(list(texts), encode)
+    for cloud in clouds:
+        own = [response.embedding for response in cloud.responses if response.embedding is not None]
+        if cloud.own_scores is not None:
+            found.append(None)
+        elif own:
+            found.append(embedding_rows(own))
+        else:
+            assert encoded is not None
+            found.append(encoded[[texts[text] for text in cloud.texts]])
+    return found
+
+
+def _encoded(texts: list[str], encode: Encode) -> np.ndarray[Any, Any]:
+    parts = []
+    for first in range(0, len(texts), _TEXTS_AT_ONCE):
+        some = texts[first : first + _TEXTS_AT_ONCE]
+        rows = np.asarray(encode(some))
+        if rows.ndim != 2 or len(rows) != len(some) or rows.dtype.kind not in "fiu":
+            raise UsageError(
+                f"the encoder must return one row of numbers for each text, shape ({len(some)}, d), not "
+                f"{rows.dtype} of shape {rows.shape}"
+            )
+        parts.append(rows)
+    return np.concatenate(parts)

@@ -1,0 +1,423 @@
+"""A gate with the habits of scikit-learn: parameters at the start, `fit`, `decide`, and what was learnt with a trailing `_`.
+
+It calibrates by the calibrators of the registry and decides by `PolicyGate`, as the recalibrator and the workers do: on the
+same scores, severities and seed the threshold is the same, and so is every decision, to the last bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.calibration.guarantee import besides
+from streamer.calibration.history import NO_HISTORY, History
+from streamer.clouds.measurement import DecidedBatch, measure, units_of
+from streamer.clouds.offline import calibration_groups
+from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
+from streamer.errors import NotFittedError, UsageError
+from streamer.frames.answers import Read, read, scored
+from streamer.frames.results import Decisions, Report
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import Cut, Indicator, ships_nothing
+from streamer.gates.settings import NO_ENCODER, GateSettings
+from streamer.recalibration.candidates import RunSample, decide
+from streamer.scoring.blank import is_blank
+from streamer.scoring.registry import EVERY, GRAM, SCORER_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.specification import Number
+    from streamer.calibration.threshold import Threshold
+    from streamer.clouds.offline import ScoredCloud
+    from streamer.frames.answers import Encode
+    from streamer.gates.rule import Rule
+    from streamer.gates.settings import SegmentFallback, Unit
+
+_MOST_DRAWS = 256
+_OWN = next(name for name, one in EVERY.items() if one.of_event)
+
+
+class UnlabelledWarning(UserWarning):
+    """Some answers have no severity; the text says how many and what they count as."""
+
+
+class Gate:
+    """Ships answers or holds them, so that on average at most a share `alpha` of prompts gets a wrong one.
+
+    Tables are DataFrames of pandas or polars, pyarrow's tables, dicts of columns, lists of dicts, NumPy arrays with named
+    fields, or paths of files. A row is one answer, or one prompt with lists or numbered columns of answers; columns are
+    recognised by name (`prompt`, `answer`, `severity`, `correct`, `score`, `embedding`, ...: docs/own-data.md).
+
+    Parameters
+    ----------
+    alpha : the budget, in [1e-9, 1): on exposure risk, or on selective risk with the methods `selective` and
+        `selective-mean`.
+    unit : what ships as one: `best` (at most one answer to a prompt), `response` (each on its own), `batch` (all or none).
+    method : the calibrator, as for `streamer gate create`: `mean`, `selective`, `age`, `transductive`, `hb`, ...
+    parameters : of the method, by name: ``{"delta": 0.05}``.
+    label_floor : only answers that score above it count on their severities, and nothing below ships; None: no floor.
+    segment_by : a column: prompts of the same value have a threshold of their own.
+    segment_fallback : what serves a value with too few prompts: nothing ships (`closed`), or the threshold of all (`pooled`).
+    scorer : how embeddings become scores: `gram`, `clusters`, ... Scores of a table's own come first.
+    encoder : what makes embeddings of texts: a name (``"all-MiniLM-L6-v2"``), an object with `encode`, or a function from a
+        list of texts to an array; None: texts are not encoded.
+    columns : the columns of roles that are not recognised: ``{"answer": "text", "prompt_id": None}``.
+    unlabelled : answers without a severity count as 1 (`worst`), are left out (`drop`), or are refused (`fail`).
+    seed : of methods that draw at random, fixed before severities are read.
+
+    Attributes
+    ----------
+    threshold_ : the threshold with its guarantee.
+    rule_ : how it is read: the same for all prompts, or a threshold for each (`transductive`) or by segment.
+    groups_ : the prompts that it was calibrated on.
+    recognised_ : which column was taken for what, in words.
+    settings_ : of the gate in service that decides alike.
+
+    Examples
+    --------
+    >>> from streamer import Gate
+    >>> table = {"prompt_id": [1, 2, 3, 4], "score": [0.9, 0.8, 0.4, 0.3], "severity": [0, 0, 1, 0]}
+    >>> gate = Gate(alpha=0.25).fit(table)
+    >>> gate.threshold_.value
+    0.4
+    >>> gate.decide({"prompt_id": [5, 6], "score": [0.4, 0.41]}).ship.tolist()
+    [False, True]
+    """
+
+    threshold_: Threshold
+    rule_: Rule
+    groups_: tuple[LabelledGroup, ...]
+    recognised_: str
+    settings_: GateSettings
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.05,
+        unit: Unit = "best",
+        method: str = "mean",
+        parameters: Mapping[str, Number] | None = None,
+        label_floor: float | None = None,
+        segment_by: str | None = None,
+        segment_fallback: SegmentFallback = "closed",
+        scorer: str = GRAM,
+        encoder: Any = None,
+        columns: Mapping[str, Any] | None = None,
+        unlabelled: str = "worst",
+        seed: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.unit = unit
+        self.method = method
+        self.parameters = parameters
+        self.label_floor = label_floor
+        self.segment_by = segment_by
+        self.segment_fallback = segment_fallback
+        self.scorer = scorer
+        self.encoder = encoder
+        self.columns = columns
+        self.unlabelled = unlabelled
+        self.seed = seed
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; `deep` is there for scikit-learn."""
+        return {name: getattr(self, name) for name in _DEFAULTS}
+
+    def set_params(self, **parameters: Any) -> Gate:
+        """Change parameters; what was learnt stays until the next `fit`. Raises `ValueError` for a name that is none."""
+        for name, value in parameters.items():
+            if name not in _DEFAULTS:
+                raise ValueError(f"a Gate has no parameter {name!r}; it has {', '.join(_DEFAULTS)}")
+            setattr(self, name, value)
+        return self
+
+    def fit(self, frame: Any, y: Any = None) -> Gate:
+        """Calibrate on labelled answers.
+
+        Parameters
+        ----------
+        frame : with severities. For the method `age` prompts are in order of time, the oldest first.
+        y : must be None: severities are a column.
+
+        Raises
+        ------
+        UsageError
+            When the table cannot be read, holds texts alone, or has no severities; the text says what to do.
+        ValueError
+            When a parameter is out of its range, or no guarantee is known for what was put together.
+        """
+        if y is not None:
+            raise UsageError(
+                "severities are a column of the table, called severity (or correct), and no second argument"
+            )
+        settings, choice = self._settings(), check_unlabelled(self.unlabelled)
+        table = read(frame, self.columns, self.segment_by)
+        missing, answers = counts(table.clouds)
+        if missing == answers:
+            raise UsageError(
+                f"no answer has a severity, so nothing can be learnt; {table.recognised}. Say which column it is: "
+                'columns={"severity": NAME}, or {"correct": NAME} where 1 means right'
+            )
+        if note := unlabelled_note(missing, answers, choice, option="unlabelled="):
+            warnings.warn(note, UnlabelledWarning, stacklevel=2)
+        drop = choice == "drop"
+        found = self._scored(table)
+        groups = calibration_groups(found, self.unit, drop_unlabelled=drop)
+        if not groups:
+            raise UsageError(
+                "no prompt has an answer that could ship and has a severity: nothing to calibrate on"
+            )
+        sizes = [len(group.item_ids) for group in groups]
+        largest = max(len(item.cloud.responses) for item in found) if self.unit != "best" else 1
+        sample = RunSample(
+            groups=groups,
+            segments=_segments(table, self.segment_by),
+            alpha=float(self.alpha),
+            seed=self.seed,
+            # Fewer severities of a prompt say less of its other answers.
+            fewest_draws=min(sizes) if drop else max(sizes),
+            history=_history(found, self.unit) if drop else NO_HISTORY,
+        )
+        own = decide(GateSettings(**settings.flat() | {"audit_draws": min(_MOST_DRAWS, largest)}), sample)
+        threshold = own.threshold
+        if note:
+            threshold = _noted(threshold, note)
+        self.threshold_, self.rule_, self.settings_ = threshold, own.rule, settings
+        self.groups_, self.recognised_ = tuple(groups), table.recognised
+        # A cut at the highest score of all is as good as closed.
+        none_above = isinstance(own.rule, Indicator) and not any(
+            (group.scores > threshold.value).any() for group in groups
+        )
+        closed = none_above or ships_nothing(threshold.state, own.rule)
+        self._why_closed = _why_closed(settings, sample) if closed else ""
+        self._gate = PolicyGate(unit=self.unit, cut=Cut.at(threshold.value), rule=own.rule)
+        self._fitted_on = (frame, table, tuple(found), drop)
+        return self
+
+    def decide(self, frame: Any) -> Decisions:
+        """Decide answers; severities, where there are some, are not looked at.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        UsageError
+            When the table cannot be read, or holds texts alone.
+        """
+        self._check_fitted("decide")
+        table = read(frame, self.columns, self.segment_by)
+        return self._decisions(frame, table, self._scored(table))
+
+    def fit_decide(self, frame: Any) -> Decisions:
+        """Calibrate on labelled answers and decide them too, which looks a little better than it is for others."""
+        return self.fit(frame)._decisions(*self._fitted_on[:3])
+
+    def report(self, frame: Any = None) -> Report:
+        """Say what the gate does with labelled answers: those of `frame`, or those that it was calibrated on.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        UsageError
+            When the table has no severities.
+        """
+        self._check_fitted("report")
+        fitted_frame, table, found, drop = self._fitted_on
+        if frame is not None:
+            table = read(frame, self.columns, self.segment_by)
+            missing, answers = counts(table.clouds)
+            if missing == answers:
+                raise UsageError(
+                    "no answer of this table has a severity, so there is nothing to report; decide() needs none"
+                )
+            choice = check_unlabelled(self.unlabelled)
+            if note := unlabelled_note(missing, answers, choice, option="unlabelled="):
+                warnings.warn(note, UnlabelledWarning, stacklevel=2)
+            found, drop = tuple(self._scored(table)), choice == "drop"
+        decided = self._decisions(frame, table, found).batches
+        figures = measure(decided, self.settings_.unit, drop_unlabelled=drop)
+        return Report(
+            unit=self.settings_.unit,
+            risk=self.settings_.calibrator.risk,
+            threshold=self.threshold_,
+            in_sample=frame is None,
+            figures=figures,
+            decided=decided,
+            groups=self.groups_,
+            drop_unlabelled=drop,
+            why_closed=self._why_closed,
+            _frame=fitted_frame if frame is None else frame,
+        )
+
+    def __repr__(self) -> str:
+        given = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if not (value is _DEFAULTS[name] or value == _DEFAULTS[name])
+        ]
+        return f"Gate({', '.join(given)})"
+
+    def _repr_html_(self) -> str:
+        if not self.__sklearn_is_fitted__():
+            from html import escape
+
+            return f"<pre>{escape(repr(self))}: not fitted</pre>"
+        return self.report()._repr_html_()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "threshold_")
+
+    def _check_fitted(self, what: str) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"this gate knows no threshold yet: call fit(table) with severities before {what}()"
+            )
+
+    def _settings(self) -> GateSettings:
+        if self.scorer not in SCORER_NAMES:
+            raise ValueError(f"scorer must be one of {', '.join(SCORER_NAMES)}, not {self.scorer!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
+        return GateSettings(
+            unit=self.unit,
+            scorer=_OWN,
+            encoder=NO_ENCODER,
+            embeddings="refuse",
+            alpha=self.alpha,
+            method=self.method,
+            label_floor=self.label_floor,
+            segment_by=self.segment_by,
+            segment_fallback=self.segment_fallback,
+            **dict(self.parameters or {}),
+        )
+
+    def _scored(self, table: Read) -> list[ScoredCloud]:
+        return scored(table.clouds, self.scorer, _encode(self.encoder))
+
+    def _decisions(self, frame: Any, table: Read, found: Sequence[ScoredCloud]) -> Decisions:
+        unit = self.settings_.unit
+        batches, cuts = [], []
+        for place, item in enumerate(found):
+            batch, cut = self._batch(item, table.extra[place] if table.extra else None)
+            batches.append(batch)
+            cuts.append(cut)
+        sizes = [len(batch.texts) for batch in batches]
+        scores = np.array(
+            [np.nan if one is None else one for batch in batches for one in batch.scores], dtype=np.float64
+        )
+        answers = [response.id for item in found for response in item.cloud.responses]
+        prompts = [item.cloud.question_id for item in found for _ in item.cloud.responses]
+        ship = np.array([one for batch in batches for one in batch.shipped], dtype=np.bool_)
+        order = list(range(len(ship)))
+        if table.rows is not None:
+            rows = [row for one in table.rows for row in one]
+            order = sorted(order, key=rows.__getitem__)
+        return Decisions(
+            unit,
+            tuple(prompts[i] for i in order),
+            tuple(answers[i] for i in order),
+            scores[order],
+            np.repeat(np.array(cuts, dtype=np.float64), sizes)[order],
+            ship[order],
+            tuple(batches),
+            frame,
+            None if table.rows is None else tuple(range(table.count)),
+        )
+
+    def _batch(self, item: ScoredCloud, segment_value: Any) -> tuple[DecidedBatch, float]:
+        """Decide one prompt as a worker does; returns its cut too."""
+        cloud = item.cloud
+        blank = [is_blank(text) for text in cloud.texts]
+        cut = self.threshold_.value
+        shipped: tuple[bool, ...] = (False,) * len(blank)
+        if item.scores is not None and not (self.settings_.unit == "batch" and any(blank)):
+            key = self.settings_.segment_by
+            segment = None if key is None else self._gate.segment_of({key: segment_value})
+            ruling = self._gate.decide(item.scores, blank=blank, segment=segment)
+            shipped, cut = ruling.gate.shipped, ruling.cut.value
+        return (
+            DecidedBatch(
+                batch_id=cloud.batch_id,
+                prompt=cloud.question,
+                texts=cloud.texts,
+                scores=(None,) * len(blank) if item.scores is None else item.scores,
+                shipped=shipped,
+                severities=cloud.severities,
+            ),
+            cut,
+        )
+
+
+_DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {name: one.default for name, one in inspect.signature(Gate).parameters.items()}
+)
+
+
+def _encode(encoder: Any) -> Encode | None:
+    if encoder is None:
+        return None
+    if isinstance(encoder, str):
+        from streamer.scoring.encoders.registry import load_encoder
+
+        loaded = load_encoder(encoder)
+        return lambda texts: loaded.encode(texts)
+    for one in (getattr(encoder, "encode", None), encoder):
+        if callable(one):
+            return one  # type: ignore[no-any-return]
+    raise ValueError(
+        f"encoder must be a name, an object with encode(texts), or a function of texts, not {type(encoder).__name__}"
+    )
+
+
+def _why_closed(settings: GateSettings, sample: RunSample) -> str:
+    """Say in a sentence why nothing ships, and what would help."""
+    least = settings.calibrator.groups_needed(sample.alpha)
+    if len(sample.groups) < least:
+        return (
+            f"Nothing ships: a budget of {sample.alpha:g} by method {settings.method} needs at least {least} labelled prompts, "
+            f"and there are {len(sample.groups)}."
+        )
+    reason = settings.calibrator.why_closed(sample.for_gate(settings))
+    return f"Nothing ships: {reason or 'even the answers with the highest scores do more harm than the budget allows'}."
+
+
+def _segments(table: Read, key: str | None) -> dict[str, str]:
+    from streamer.gates.policy_gate import segment_of
+
+    if key is None:
+        return {}
+    return {
+        f"{cloud.batch_id}#1": segment_of({key: value}, key)
+        for cloud, value in zip(table.clouds, table.extra, strict=True)
+    }
+
+
+def _history(found: Sequence[ScoredCloud], unit: Unit) -> History:
+    """The cuts that prompts without any severity fix, where what is missing is taken to be missing at random."""
+    batches = [
+        DecidedBatch(
+            batch_id=item.cloud.batch_id,
+            prompt="",
+            texts=item.cloud.texts,
+            scores=item.scores,
+            shipped=(False,) * len(item.scores),
+            severities=item.cloud.severities,
+        )
+        for item in found
+        if item.scores is not None and all(severity is None for severity in item.cloud.severities)
+    ]
+    units = units_of(batches, unit)
+    return History.of(units.scores[units.shippable], prompts=len(batches))
+
+
+def _noted(threshold: Threshold, note: str) -> Threshold:
+    from dataclasses import replace
+
+    return replace(threshold, guarantee=besides(threshold.guarantee, note))

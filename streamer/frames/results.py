@@ -1,0 +1,249 @@
+"""What a gate on a table answers with: decisions, and a report on what they do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.clouds.measurement import units_of
+from streamer.clouds.sentence import UNIT_WORDS, budget, percent, sentence
+from streamer.frames.tables import like
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.specification import Risk
+    from streamer.calibration.threshold import Threshold
+    from streamer.clouds.measurement import DecidedBatch, OfflineRisk, Units
+    from streamer.gates.settings import Unit
+
+CLASS = "streamer-report"
+"""Of the element that holds what a notebook shows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """What ships, one entry for each answer: in the order of the table's rows, or prompt by prompt where a row is a prompt.
+
+    Attributes
+    ----------
+    prompt_ids, answer_ids : length N.
+    scores : shape (N,), in [0, 1], what was decided by; NaN for what could not be scored, which is held.
+    thresholds : shape (N,): a score ships above it, strictly. -inf: all do; +inf: none does. For the unit `batch` it is
+        compared with the mean score, for `best` with the highest one.
+    ship : shape (N,), bool.
+    batches : the same by prompt.
+    """
+
+    unit: Unit
+    prompt_ids: tuple[str, ...]
+    answer_ids: tuple[str, ...]
+    scores: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    ship: NDArray[np.bool_]
+    batches: tuple[DecidedBatch, ...]
+    _frame: Any = field(repr=False, default=None)
+    _rows: tuple[int, ...] | None = field(repr=False, default=None)
+
+    def __len__(self) -> int:
+        return len(self.ship)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.ship, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"Decisions({self.sentence})"
+
+    @property
+    def sentence(self) -> str:
+        """How much ships, in words."""
+        prompts = sum(any(batch.shipped) for batch in self.batches)
+        one = f"{int(self.ship.sum())} of {len(self)} answers ship"
+        return f"{one}, for {prompts} of {len(self.batches)} prompts"
+
+    @property
+    def selected(self) -> dict[str, str | None]:
+        """For the unit `best`: the answer that may be shown for each prompt; None where none may. Raises `ValueError` else."""
+        if self.unit != "best":
+            raise ValueError(f"one answer is selected by the unit best, not {self.unit}: read ship")
+        found: dict[str, str | None] = dict.fromkeys(self.prompt_ids)
+        entries = zip(self.prompt_ids, self.answer_ids, self.ship, strict=True)
+        found.update({prompt: answer for prompt, answer, ships in entries if ships})
+        return found
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the decisions as columns of plain values."""
+        return {
+            "prompt_id": list(self.prompt_ids),
+            "answer_id": list(self.answer_ids),
+            "score": self.scores.tolist(),
+            "threshold": self.thresholds.tolist(),
+            "ship": self.ship.tolist(),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the decisions as a list of dicts."""
+        columns = self.columns()
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+    def to_frame(self) -> Any:
+        """Return the decisions as a table of the library that the answers came in; a list of dicts where that is none."""
+        return like(self._frame, self.columns(), self._rows)
+
+    def _repr_html_(self) -> str:
+        from streamer.dev.report.style import scoped_style
+
+        shown = "".join(
+            f"<tr><td>{escape(row['prompt_id'][:80])}</td><td>{escape(row['answer_id'][:80])}</td>"
+            f'<td class="n">{_number(row["score"])}</td><td class="n">{_number(row["threshold"])}</td>'
+            f"<td>{'ship' if row['ship'] else 'hold'}</td></tr>"
+            for row in self.rows()[:10]
+        )
+        more = f"<p>and {len(self) - 10} more</p>" if len(self) > 10 else ""
+        return (
+            f'<div class="{CLASS}"><style>{scoped_style(CLASS)}</style><p class="verdict">{escape(self.sentence)}.</p>'
+            '<div class="card scroll"><table><thead><tr><th>prompt_id</th><th>answer_id</th><th>score</th><th>threshold</th>'
+            f"<th></th></tr></thead><tbody>{shown}</tbody></table></div>{more}</div>"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """What a gate does with labelled answers.
+
+    Attributes
+    ----------
+    risk : what the budget bounds: `exposure` or `selective`.
+    in_sample : these are the answers that the gate was calibrated on.
+    figures : exposure risk, ship rate and the rest.
+    decided : the decisions, prompt by prompt.
+    groups : that the gate was calibrated on.
+    drop_unlabelled : answers without a severity are not in the figures; else they count as 1.
+    why_closed : why nothing ships whatever the answers, and what would help; empty otherwise.
+    """
+
+    unit: Unit
+    risk: Risk
+    threshold: Threshold
+    in_sample: bool
+    figures: OfflineRisk
+    decided: Sequence[DecidedBatch]
+    groups: Sequence[LabelledGroup]
+    drop_unlabelled: bool
+    why_closed: str = ""
+    _frame: Any = field(repr=False, default=None)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __repr__(self) -> str:
+        return f"Report({self.sentence})"
+
+    @property
+    def sentence(self) -> str:
+        """What ships and what gets through, in words."""
+        figures, alpha = self.figures, self.threshold.alpha
+        if self.risk == "exposure" or not figures.shipped:
+            return sentence(figures, alpha)
+        many = UNIT_WORDS[self.unit][1]
+        return (
+            f"served {percent(figures.ship_rate)} of {many}, wrong among the served {percent(figures.selective_risk, 1)} "
+            f"against a budget of {budget(alpha)}"
+        )
+
+    @property
+    def caveat(self) -> str:
+        """What to think of where it was measured, in words."""
+        if self.why_closed:
+            return self.why_closed
+        if self.in_sample:
+            return (
+                "Measured on the answers that the gate was calibrated on: others will do a little worse. report(table) "
+                "measures on answers that it has not seen."
+            )
+        error = self.figures.exposure_risk_se
+        give = (
+            "" if error is None else f" Exposure is known to about {percent(error, 1)} (one standard error)."
+        )
+        return f"Measured on answers that the gate was not calibrated on.{give}"
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the figures as columns: name and value."""
+        figures = {
+            "alpha": self.threshold.alpha,
+            "threshold": self.threshold.value,
+            "calibration_groups": self.threshold.groups,
+            **{name: value for name, value in asdict(self.figures).items() if name != "unit"},
+        }
+        values = [math.nan if value is None else float(value) for value in figures.values()]
+        return {"figure": list(figures), "value": values}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the figures as a list of dicts; NaN where one is not defined."""
+        columns = self.columns()
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+    def to_frame(self) -> Any:
+        """Return the figures as a table of the library that the answers came in; a list of dicts where that is none."""
+        return like(self._frame, self.columns(), None)
+
+    def _repr_html_(self) -> str:
+        from streamer.dev.report.style import scoped_style
+
+        units = units_of(self.decided, self.unit)
+        if self.drop_unlabelled:
+            units = units.labelled()
+        said = self.sentence[:1].upper() + self.sentence[1:]
+        many = UNIT_WORDS[self.unit][1]
+        return (
+            f'<div class="{CLASS}"><style>{scoped_style(CLASS)}</style>'
+            f'<p class="result">{escape(said)}.</p><p class="verdict">{escape(self.caveat)}</p>'
+            f"{_pictures(self, units, many)}"
+            f'<details class="card" style="margin-top:1.1rem"><summary>What is promised</summary><p>{escape(self.threshold.guarantee)}</p></details></div>'
+        )
+
+
+def _pictures(report: Report, units: Units, many: str) -> str:
+    from streamer.calibration.registry import every
+    from streamer.dev.report.charts import calibration_chart, score_chart, tradeoff_chart
+    from streamer.dev.report.page import TRADEOFF_KEY, picture, score_key, shares_figure
+
+    threshold, alpha = report.threshold.value, report.threshold.alpha
+    parts = []
+    if len(units):
+        parts += [
+            shares_figure(units, f"What becomes of {len(units)} {many}"),
+            picture(
+                "Scores of right and wrong answers",
+                score_chart(units, report.unit, threshold=threshold, of="of the table"),
+                "The gate sees the score and never the severity. Wrong answers to the right of the line get through.",
+                score_key(many),
+            ),
+            picture(
+                "What another threshold would do",
+                tradeoff_chart(units, report.unit, alpha=alpha, threshold=threshold),
+                "To look at, not to choose from: a threshold picked on this curve would have no guarantee.",
+                TRADEOFF_KEY,
+            ),
+        ]
+    if report.groups and report.risk == "exposure" and not every()[report.threshold.method].against_mean:
+        parts.append(
+            picture(
+                "How the threshold was found",
+                calibration_chart(report.groups, alpha=alpha, threshold=threshold),
+                f"On the severities of {len(report.groups)} prompts: the bound on exposure at each threshold, one unseen "
+                "prompt counted at its worst. The threshold is the smallest at which the bound is within the budget.",
+            )
+        )
+    return "".join(parts)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "none" if math.isnan(value) else f"{value:g}"

@@ -1,0 +1,409 @@
+"""`streamer.Gate`: tables of every library in, and the decisions of a gate in service out, to the last bit."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+
+import streamer
+from streamer.clouds.cloud import cloud_to_event
+from streamer.errors import NotFittedError, UsageError
+from streamer.events.responses import encode_responses
+from streamer.frames.answers import read
+from streamer.frames.gate import UnlabelledWarning
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import GateRevision
+from streamer.gates.rule import Cut, Segments
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.run import SampledGroup, SampledItem, derive
+from tests.unit.deciding.test_decider import NOW, World, active
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamer.gates.settings import Unit
+
+
+def answers(prompts: int = 200, *, seed: int = 1, first: int = 0, embeddings: bool = False) -> dict[str, Any]:
+    """Two to five answers to each prompt; scores that say something, with ties; a blank answer now and then."""
+    rng = np.random.default_rng(seed)
+    table: dict[str, list[Any]] = {
+        name: [] for name in ("prompt_id", "answer", "severity", "language", "score", "embedding")
+    }
+    for prompt in range(first, first + prompts):
+        centre, hard = rng.normal(size=6), rng.beta(0.7, 1.0)
+        for answer in range(rng.integers(2, 6)):
+            bad = rng.random() < hard
+            table["prompt_id"].append(f"p{prompt}")
+            table["answer"].append(" \u200b" if rng.random() < 0.04 else f"answer {answer} to {prompt}")
+            table["severity"].append(float(bad) * rng.choice([0.5, 1.0]))
+            table["language"].append(["de", "en"][prompt % 2])
+            table["score"].append(float(np.round(np.clip(rng.normal(0.7 - 0.3 * hard, 0.15), 0, 1), 2)))
+            table["embedding"].append((centre + (0.3 + 1.5 * bad) * rng.normal(size=6)).tolist())
+    del table["score" if embeddings else "embedding"]
+    return table
+
+
+def frames() -> dict[str, Any]:
+    columns = answers()
+    frame = pd.DataFrame(columns)
+    return {
+        "pandas": frame,
+        "polars": pl.DataFrame(columns),
+        "pyarrow": pa.table(columns),
+        "columns": columns,
+        "arrays": {name: np.array(values) for name, values in columns.items()},
+        "records": frame.to_dict("records"),
+        "structured": frame.to_records(index=False),
+    }
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_tables_of_every_library_are_decided_alike(kind: str) -> None:
+    table, plain = frames()[kind], answers()
+    expected = streamer.Gate(alpha=0.1).fit(plain)
+    gate = streamer.Gate(alpha=0.1).fit(table)
+    assert gate.threshold_ == expected.threshold_
+    assert gate.threshold_.state == "cut"
+    decided = gate.decide(table)
+    assert decided.rows() == expected.decide(plain).rows()
+    returned = decided.to_frame()
+    if kind in ("pandas", "polars"):
+        assert type(returned) is type(table)
+    elif kind == "pyarrow":
+        assert returned.num_rows == len(decided)
+    else:
+        assert returned == decided.rows()
+    assert len(gate.report().to_frame()) >= 10
+
+
+def test_rows_keep_their_order_and_their_index(tmp_path: Path) -> None:
+    frame = pd.DataFrame(answers())
+    gate = streamer.Gate(alpha=0.1).fit(frame)
+    shuffled = frame.sample(frac=1, random_state=3)
+    by_row = gate.decide(frame).to_frame().ship
+    # Which of equal scores comes first in a batch decides who is best, so that only prompts without a tie must agree.
+    tied = frame.groupby("prompt_id").score.transform(lambda scores: (scores == scores.max()).sum() > 1)
+    again = gate.decide(shuffled).to_frame().ship
+    assert again.index.equals(shuffled.index)
+    assert again.loc[~tied].sort_index().equals(by_row.loc[~tied])
+    shuffled["ship"] = gate.decide(shuffled).ship
+    assert shuffled.ship.equals(again)
+    path = tmp_path / "answers.parquet"
+    frame.to_parquet(path)
+    assert gate.decide(path).ship.tolist() == by_row.tolist()
+    assert np.asarray(gate.decide(path)).tolist() == by_row.tolist()
+
+
+METHODS: list[tuple[str, dict[str, Any]]] = [
+    ("mean", {}),
+    ("age", {"rho": 0.995}),
+    ("transductive", {}),
+    ("selective", {"delta": 0.3}),
+    ("selective-mean", {}),
+    ("hb", {}),
+    ("rbwa", {}),
+]
+
+
+def in_service(gate: streamer.Gate, table: Any, **settings: Any) -> list[list[bool]]:
+    """What a worker's decider ships of each prompt under the policy that this gate found."""
+    world = World()
+    made = active(
+        "bot",
+        state=gate.threshold_.state,
+        threshold=gate.threshold_.value if gate.threshold_.state == "cut" else None,
+        **{"unit": gate.unit, "method": gate.method, "alpha": gate.alpha, **(gate.parameters or {})}
+        | settings,
+    )
+    world.sql["bot"] = replace(made, policy=replace(made.policy, rule=gate.rule_))
+    found = read(table, gate.columns, gate.segment_by)
+    events = []
+    for place, cloud in enumerate(found.clouds):
+        event = cloud_to_event(
+            cloud, "bot", embeddings_of=settings.get("encoder", "").partition(":")[2] or None
+        )
+        if gate.segment_by is not None:
+            values = dict(zip(("metadata",), ({gate.segment_by: found.extra[place]},), strict=True))
+            event = type(event)(**{name: getattr(event, name) for name in event.__struct_fields__} | values)
+        events.append(encode_responses(event))
+    return [[one.action == "ship" for one in decision.responses] for decision in world.decide(*events)]
+
+
+@pytest.mark.parametrize("unit", ["best", "response", "batch"])
+@pytest.mark.parametrize(("method", "parameters"), METHODS, ids=[name for name, _ in METHODS])
+def test_a_gate_in_service_decides_the_same(unit: Unit, method: str, parameters: dict[str, Any]) -> None:
+    gate = streamer.Gate(alpha=0.25, unit=unit, method=method, parameters=parameters, seed=7).fit(
+        answers(300)
+    )
+    new = answers(200, seed=2, first=1000)
+    decided = gate.decide(new)
+    assert [list(batch.shipped) for batch in decided.batches] == in_service(
+        gate, new, scorer="external", encoder="none"
+    )
+    if method != "selective":  # which may stay closed
+        assert decided.ship.any()
+        assert not decided.ship.all()
+
+
+@pytest.mark.parametrize("scorer", ["gram", "clusters"])
+def test_embeddings_are_scored_as_a_worker_scores_them(scorer: str) -> None:
+    gate = streamer.Gate(alpha=0.2, unit="response", scorer=scorer).fit(answers(embeddings=True))
+    new = answers(100, seed=2, first=1000, embeddings=True)
+    shipped = in_service(gate, new, scorer=scorer, encoder="external:mine", embeddings="accept", dimension=6)
+    assert [list(batch.shipped) for batch in gate.decide(new).batches] == shipped
+    assert any(map(any, shipped))
+
+
+def test_segments_have_thresholds_of_their_own_as_in_service() -> None:
+    gate = streamer.Gate(alpha=0.2, segment_by="language").fit(answers())
+    assert isinstance(gate.rule_, Segments)
+    new = answers(100, seed=2, first=1000)
+    decided = gate.decide(new)
+    shipped = in_service(gate, new, scorer="external", encoder="none", segment_by="language")
+    assert [list(batch.shipped) for batch in decided.batches] == shipped
+    cuts = {cut.threshold for _, cut in gate.rule_.own}
+    assert len(cuts) == 2
+    assert set(decided.thresholds) == cuts
+
+
+@pytest.mark.parametrize("unit", ["best", "response", "batch"])
+@pytest.mark.parametrize(("method", "parameters"), METHODS, ids=[name for name, _ in METHODS])
+def test_the_threshold_is_that_of_a_calibration_run(
+    unit: Unit, method: str, parameters: dict[str, Any]
+) -> None:
+    """On the same groups, the recalibrator's own computation comes to the same cut, rule and promise."""
+    gate = streamer.Gate(alpha=0.25, unit=unit, method=method, parameters=parameters, seed=7).fit(
+        answers(300)
+    )
+    most = max(len(group.item_ids) for group in gate.groups_)
+    sampled = [
+        SampledGroup(
+            key=BatchKey("bot", group.id.removesuffix("#1"), 1),
+            probability=1.0,
+            items=tuple(
+                SampledItem(response_id=name, score=score, severity=severity)
+                for name, score, severity in zip(group.item_ids, group.scores, group.severities, strict=True)
+            ),
+            draws=most,
+        )
+        for group in gate.groups_
+    ]
+    settings = GateSettings(
+        unit=unit,
+        method=method,
+        alpha=0.25,
+        scorer="external",
+        encoder="none",
+        audit_draws=most,
+        **parameters,
+    )
+    revision = GateRevision(
+        gate="bot", revision=1, settings=settings, seed=7, audit_salt=b"s", created_at=NOW, created_by="t", reason="t"
+    )  # fmt: skip
+    run = derive(revision, sampled, [], now=NOW, older_than=NOW, diagnostics=False)
+    assert (run.decided, run.rule) == (gate.threshold_, gate.rule_)
+    assert Cut.at(run.decided.value).state == gate.threshold_.state
+
+
+def test_it_has_the_habits_of_scikit_learn() -> None:
+    gate = streamer.Gate(alpha=0.1, method="hb", parameters={"delta": 0.2})
+    assert repr(gate) == "Gate(alpha=0.1, method='hb', parameters={'delta': 0.2})"
+    copy = clone(gate)
+    assert copy.get_params() == gate.get_params()
+    assert copy.set_params(alpha=0.2) is copy
+    assert (copy.alpha, gate.alpha) == (0.2, 0.1)
+    with pytest.raises(ValueError, match="no parameter 'alfa'; it has alpha"):
+        gate.set_params(alfa=0.1)
+    for ask in (lambda: gate.decide(answers(3)), gate.report):
+        with pytest.raises(NotFittedError, match=r"call fit\(table\)") as caught:
+            ask()
+        assert isinstance(caught.value, ValueError)
+        assert isinstance(caught.value, AttributeError)
+    assert "not fitted" in gate._repr_html_()
+    assert gate.fit(answers()) is gate
+    assert clone(gate).get_params() == gate.get_params()
+    again = pickle.loads(pickle.dumps(gate))
+    assert again.decide(answers(9)).rows() == gate.decide(answers(9)).rows()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"alpha": 1.5}, "alpha must be"),
+        ({"unit": "all"}, "unit must be one of"),
+        ({"method": "clt"}, "method must be one of"),
+        ({"parameters": {"delta": 2}, "method": "hb"}, "delta must be"),
+        ({"parameters": {"dleta": 0.1}}, "no setting dleta"),
+        ({"scorer": "external"}, "scorer must be one of"),
+        ({"unlabelled": "best"}, "unlabelled must be one of worst, drop, fail"),
+        ({"seed": -1}, "seed must be"),
+        ({"label_floor": 0.2, "unit": "batch"}, "label_floor goes with"),
+        ({"columns": {"anwser": "x"}}, "columns names roles"),
+        ({"columns": {"answer": "x"}}, "has no column 'x' for answer"),
+    ],
+)
+def test_what_cannot_be_is_refused(parameters: dict[str, Any], says: str) -> None:
+    with pytest.raises((ValueError, UsageError, TypeError), match=says):
+        streamer.Gate(**parameters).fit(answers(20))
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ([1, 2], "no names of columns"),
+        (np.zeros((3, 2)), "no names of columns"),
+        (5, "a gate takes a DataFrame"),
+        (pl.LazyFrame({"a": [1]}), "collect"),
+        ({"a": [1], "b": [1, 2]}, "different lengths: a 1, b 2"),
+        ({"a": 1}, "must have a value for each row"),
+        (pd.DataFrame(), "no rows"),
+        (pd.DataFrame([[1, 2]], columns=["score", "score"]), "two columns 'score'"),
+        ({"x": [1]}, r'say which with columns={"answer": "NAME"}'),
+        ({"prompt": ["a", "a"], "answer": ["b", "c"], "severity": [0, 1]}, r"there are texts alone.*Gate\(encoder="),
+        ({"prompt": ["a", "a"], "answer": ["b", "c"], "score": [0, 1]}, "no answer has a severity"),
+        (
+            {"prompt": ["a", "a"], "embedding": ["some text", "another"], "severity": [0, 1]},
+            "a text .'some text'. where the numbers of an embedding should be",
+        ),
+        ({"prompt": ["a"] * 2, "score": [0, 1], "label": ["yes", "no"]}, r'columns={"correct": "label"}'),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_be_used_says_why(table: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        streamer.Gate().fit(table)
+
+
+def test_texts_are_encoded_by_any_function_or_object() -> None:
+    table = {name: values for name, values in answers(40).items() if name != "score"}
+
+    def encode(texts: list[str]) -> Any:
+        rows = [np.frombuffer(text.encode()[:12].ljust(12), np.uint8) for text in texts]
+        return np.array(rows, dtype=np.float32)
+
+    class Model:
+        def encode(self, texts: list[str]) -> Any:
+            return encode(texts)
+
+    first = streamer.Gate(alpha=0.3, encoder=encode).fit(table)
+    assert (
+        first.decide(table).rows()
+        == streamer.Gate(alpha=0.3, encoder=Model()).fit(table).decide(table).rows()
+    )
+    given = table | {"embedding": encode(table["answer"]).tolist()}
+    assert first.threshold_ == streamer.Gate(alpha=0.3).fit(given).threshold_
+    with pytest.raises(UsageError, match="one row of numbers for each text"):
+        streamer.Gate(encoder=lambda texts: [1.0]).fit(table)
+    with pytest.raises(ValueError, match="encoder must be"):
+        streamer.Gate(encoder=3).fit(table)
+
+
+def test_unlabelled_answers() -> None:
+    table = pd.DataFrame(answers())
+    table.loc[table.index % 5 == 0, "severity"] = None
+    missing = int(table.severity.isna().sum())
+    with pytest.warns(UnlabelledWarning, match=f"{missing} of {len(table)} answers .* count as 1, the worst"):
+        worst = streamer.Gate(alpha=0.2, unit="response").fit(table)
+    with pytest.warns(UnlabelledWarning, match="are left out"):
+        drop = streamer.Gate(alpha=0.2, unit="response", unlabelled="drop").fit(table)
+    with pytest.raises(UsageError, match="unlabelled=worst counts each as 1"):
+        streamer.Gate(unlabelled="fail").fit(table)
+    assert drop.threshold_.value < worst.threshold_.value
+    assert "count as 1" in worst.threshold_.guarantee
+    filled = streamer.Gate(alpha=0.2, unit="response").fit(table.fillna({"severity": 1.0}))
+    assert filled.threshold_.value == worst.threshold_.value
+    kept = streamer.Gate(alpha=0.2, unit="response").fit(table.dropna(subset="severity"))
+    assert kept.threshold_.value == drop.threshold_.value
+    assert drop.report().figures.unlabelled == 0
+    assert worst.report().figures.unlabelled == missing
+
+
+def test_prompts_without_a_severity_fix_the_cuts_of_methods_that_ask_for_them() -> None:
+    table = pd.DataFrame(answers(400))
+    table.loc[table.prompt_id.str.slice(1).astype(int) % 2 == 0, "severity"] = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlabelledWarning)
+        gate = streamer.Gate(alpha=0.3, method="selective", unlabelled="drop").fit(table)
+    without = streamer.Gate(alpha=0.3, method="selective").fit(table.dropna(subset="severity"))
+    assert len(gate.groups_) <= 200
+    assert gate.threshold_.guarantee != without.threshold_.guarantee
+
+
+class _Balanced(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("method", ["mean", "transductive", "selective-mean"])
+def test_a_notebook_shows_the_demos_charts_and_keeps_its_own_style(method: str) -> None:
+    table = answers() | {"prompt_id": [f"<script>{name}" for name in answers()["prompt_id"]]}
+    gate = streamer.Gate(alpha=0.3, unit="response", method=method).fit(table)
+    for page in (
+        gate._repr_html_(),
+        gate.report(answers(50, seed=3))._repr_html_(),
+        gate.decide(table)._repr_html_(),
+    ):
+        reader = _Balanced()
+        reader.feed(re.sub(r"<path[^>]*/>|<line[^>]*/>|<rect[^>]*/>|<circle[^>]*/>", "", page))
+        assert reader.open == []
+        assert "<script" not in page
+        style = page[page.index("<style>") + 7 : page.index("</style>")]
+        for selectors in re.findall(r"([^{}]+)\{", style):
+            named = [one.strip() for one in selectors.split(",") if not selectors.strip().startswith("@")]
+            assert all(one.startswith(".streamer-report") for one in named)
+    charts = re.findall(r"<svg.*?</svg>", gate._repr_html_())
+    assert len(charts) == (3 if method == "mean" else 2)
+    for chart in charts:
+        ElementTree.fromstring(chart)
+
+
+def test_a_gate_that_ships_nothing_says_why() -> None:
+    gate = streamer.Gate(alpha=0.01).fit(answers(20))
+    assert not gate.decide(answers(20)).ship.any()
+    assert "needs at least 99 labelled prompts, and there are 20" in gate.report().caveat
+    size = len(answers(200)["score"])
+    bad = answers(200) | {"severity": [1.0] * size, "score": [0.5] * size}
+    assert "even the answers with the highest scores" in streamer.Gate(alpha=0.1).fit(bad).report().caveat
+    assert "served none" in str(gate.report())
+
+
+def test_what_is_selected_is_the_best_answer_of_each_prompt_that_ships() -> None:
+    gate = streamer.Gate(alpha=0.2).fit(answers())
+    decided = gate.decide(answers(50, seed=5))
+    for batch in decided.batches:
+        chosen = decided.selected[batch.batch_id]
+        assert (chosen is None) == (not any(batch.shipped))
+        if chosen is not None:
+            assert batch.scores[int(chosen[1:])] == max(score for score in batch.scores if score is not None)
+    with pytest.raises(ValueError, match="unit best"):
+        _ = streamer.Gate(alpha=0.2, unit="response").fit(answers()).decide(answers(5)).selected
+
+
+def test_wide_tables_give_an_entry_for_each_answer() -> None:
+    long = pd.DataFrame(answers(60))
+    wide = long.groupby("prompt_id", sort=False)[["answer", "score", "severity"]].agg(list).reset_index()
+    wide.columns = pd.Index(["prompt_id", "answers", "scores", "severities"])
+    gate = streamer.Gate(alpha=0.3).fit(wide)
+    assert gate.threshold_ == streamer.Gate(alpha=0.3).fit(long).threshold_
+    assert gate.decide(wide).rows() == gate.decide(long).rows()
+    assert gate.decide(wide).to_frame().index.tolist() == list(range(len(long)))
