@@ -25,7 +25,7 @@ COLUMNS = ("gate", "batch_id", "response_id", "prompt", "response", "score", "se
 
 
 def write(folder: Path) -> None:
-    """Write the three files into `folder`."""
+    """Write the four files into `folder`."""
     clouds = simulate_clouds(seed=SEED, clouds=PAST + NEW, responses=ANSWERS)
     past, new = clouds[:PAST], clouds[PAST:]
     (folder / "answers.jsonl").write_text(lines(past), "utf-8")
@@ -38,6 +38,22 @@ def write(folder: Path) -> None:
             for response, score in zip(cloud.responses, scored.scores or (), strict=True):
                 about = (cloud.question, response.text, f"{score:.4f}", response.severity)
                 table.write(("quiz", cloud.batch_id, response.id, *about, SIMULATED_KIND, "simulation"))
+
+    write_wide(folder / "wide.csv", past)
+
+
+def write_wide(path: Path, clouds: Sequence[Cloud]) -> None:
+    """Write a table as people have them: a row for each prompt, "yes" and "no", and a fifth of these still missing."""
+    numbers = range(1, ANSWERS + 1)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = CsvTable(file)
+        table.write(("ID", "Question", *(f"Answer {i}" for i in numbers), *(f"Correct {i}" for i in numbers)))
+        for row, cloud in enumerate(clouds):
+            correct = [
+                "" if (row + 2 * i) % 5 == 0 else "no" if response.severity else "yes"
+                for i, response in enumerate(cloud.responses)
+            ]
+            table.write((cloud.batch_id, cloud.question, *cloud.texts, *correct))
 
 
 def lines(clouds: Sequence[Cloud]) -> str:

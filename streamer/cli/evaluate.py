@@ -264,7 +264,7 @@ def _with_scores(
             own = data.clouds[0].responses[0].embedding is not None
             if not keeps_texts(data) and (others or not own):
                 raise UsageError(
-                    f"{data.source}: its texts are not there, so {', '.join(others)} cannot be computed; leave "
+                    f"{data.source}: its texts are not stored, so {', '.join(others)} cannot be computed; leave "
                     "--scorers out"
                 )
             if settings.encoder.name == NO_ENCODER and not own:

@@ -22,14 +22,15 @@ _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.
 """Those whose options are not settings."""
 
 
-def clouds(file: str, out: Path, by: str, json: bool, **options: Any) -> None:
-    """Label the responses of a file of clouds, for planning, evaluation and the demo.
+def clouds(file: str, out: Path, by: str, json: bool, column: list[str] | None, **options: Any) -> None:
+    """Label the responses of a file of clouds or of a table, for planning, evaluation and the demo.
 
     Responses that have a label keep it. A cloud is written when all its responses are labelled; until then its labels
     are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without
     references stay unlabelled where a kind compares with them.
     """
     from streamer.cli.console import counted, note, print_json, progress, say, warn
+    from streamer.clouds.tables.columns import parse_mapping
     from streamer.labels.cloud_labels import CloudLabelling
     from streamer.labels.filling import FillingTally, fill
     from streamer.settings.settings import load_settings
@@ -39,7 +40,7 @@ def clouds(file: str, out: Path, by: str, json: bool, **options: Any) -> None:
     chosen = kind(**{name: value for name, value in options.items() if name in kind.options()})
     with (
         chosen.labeller(load_settings()) as labeller,
-        CloudLabelling(file, out, labeller) as labelling,
+        CloudLabelling(file, out, labeller, columns=parse_mapping(column or ()), report=note) as labelling,
     ):
         with (
             progress("labelling") as advance,
@@ -89,7 +90,11 @@ def _options() -> Iterator[inspect.Parameter]:
 
 
 _File = Annotated[
-    str, typer.Argument(metavar="FILE", help="Response clouds, .jsonl or .jsonl.gz; - is standard input.")
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+    ),
 ]
 _Out = Annotated[
     Path,
@@ -105,6 +110,7 @@ opt.with_parameters(
         opt.keyword("file", _File),
         opt.keyword("out", _Out),
         opt.keyword("by", _By, Lexical.name),
+        opt.keyword("column", opt.ColumnOption, None),
         *_options(),
         opt.keyword("json", opt.JsonOption, default=False),
     ],

@@ -198,6 +198,26 @@ def check_embeddings(responses: Sequence[tuple[tuple[float, ...] | None, str]], 
             )
 
 
+def cloud_row(cloud: Cloud) -> dict[str, Any]:
+    """Return a cloud as a line of a file of clouds, in JSON values; `parse_cloud` reads it back but for names of responses."""
+
+    def one(response: CloudResponse) -> dict[str, Any]:
+        kind = {} if response.kind == UNSTATED_KIND else {"label_kind": response.kind}
+        row: dict[str, Any] = {
+            "text": response.text,
+            "label": response.severity,
+            "meta": {**response.meta, **kind},
+        }
+        return row if response.embedding is None else row | {"embedding": list(response.embedding)}
+
+    return {
+        "question_id": cloud.question_id,
+        "question": cloud.question,
+        "references": list(cloud.references),
+        "responses": [one(response) for response in cloud.responses],
+    }
+
+
 def response_id(position: int) -> str:
     """Return the id of the response at `position` (from 0): ``r00``, ``r01``, ..., ``r99``, ``r100``."""
     return f"r{position:02d}"

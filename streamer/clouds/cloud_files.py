@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from streamer.clouds.cloud import parse_cloud
+from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.line_files import head_of, numbered_lines, shown_name
 from streamer.clouds.tables.answers import AnswerReader, as_they_come, cloud_of, held_together, list_of_text
 from streamer.clouds.tables.columns import Columns, names_answers, recognise
@@ -84,6 +85,26 @@ def read_clouds(
         return
     with open_table(path, example=EXAMPLE) as table:
         yield from _table_clouds(path, table, columns or {}, report, hold=hold, needs_answers=needs_answers)
+
+
+def read_rows(
+    path: Path | str,
+    columns: Mapping[Role, tuple[str, ...]] | None = None,
+    *,
+    report: Callable[[str], None] = lambda _text: None,
+) -> Iterator[tuple[str, Cloud, dict[str, Any]]]:
+    """Yield the clouds of a file with where each stands and its line as JSON values; see `read_clouds`.
+
+    A question may occur twice in a file of clouds, which the caller looks at.
+    """
+    name = shown_name(path)
+    if content_of(path) == "clouds" and not columns:
+        for number, line in numbered_lines(path):
+            where = f"{name}, line {number}"
+            yield where, parse_cloud(line, where), json.loads(line)
+        return
+    for cloud in read_clouds(path, columns, report=report, hold=False, needs_answers=True):
+        yield f"{name}, prompt {cloud.question_id[:60]!r}", cloud, cloud_row(cloud)
 
 
 def _cloud_lines(path: Path | str) -> Iterator[Cloud]:

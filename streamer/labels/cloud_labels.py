@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from streamer.clouds.cloud import parse_cloud
-from streamer.clouds.line_files import numbered_lines, shown_name
+from streamer.clouds.cloud_files import read_rows
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.label_files import LabelTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from streamer.clouds.cloud import Cloud
+    from streamer.clouds.tables.columns import Role
     from streamer.labels.filling import Attempted, Labeller
 
 _NO_GATE = "clouds"
@@ -34,6 +35,7 @@ class _Waiting:
     """A cloud whose responses are being labelled."""
 
     row: dict[str, Any]
+    places: Mapping[str, int]
     left: set[str]
     failed: bool = False
 
@@ -52,10 +54,11 @@ class CloudLabelling:
 
     Parameters
     ----------
-    source : the clouds, or ``-``.
+    source : the clouds, or ``-``; a table is written as clouds.
     out : where labelled clouds go, one JSON object a line; those that are there are not labelled again, and a line
         that a kill cut in two is removed.
     labeller : who labels.
+    columns, report : see `streamer.clouds.cloud_files.read_clouds`.
 
     Attributes
     ----------
@@ -67,8 +70,18 @@ class CloudLabelling:
     UsageError : `out` cannot be written, or holds something else.
     """
 
-    def __init__(self, source: Path | str, out: Path, labeller: Labeller) -> None:
+    def __init__(
+        self,
+        source: Path | str,
+        out: Path,
+        labeller: Labeller,
+        *,
+        columns: Mapping[Role, tuple[str, ...]] | None = None,
+        report: Callable[[str], None] = lambda _text: None,
+    ) -> None:
         self._source = source
+        self._columns = columns
+        self._report = report
         self._labeller = labeller
         self._waiting: dict[str, _Waiting] = {}
         self._kept_in = out.with_name(f"{out.name}.labels")
@@ -102,16 +115,15 @@ class CloudLabelling:
 
     def tasks(self) -> Iterator[LabelTask]:
         """The responses that are to be labelled, in the file's order. Raises `UsageError` for a line that is no cloud."""
-        name = shown_name(self._source)
-        for number, line in numbered_lines(self._source):
-            where = f"{name}, line {number}"
-            cloud = parse_cloud(line, where)
+        for where, cloud, row in read_rows(self._source, self._columns, report=self._report):
             if cloud.batch_id in self._done:
                 continue
             if cloud.batch_id in self._waiting:
                 raise UsageError(f"{where}: question_id {cloud.question_id!r} occurs twice")
             unlabelled = self._unlabelled(cloud, where)
-            waiting = self._waiting[cloud.batch_id] = _Waiting(json.loads(line), set())
+            waiting = self._waiting[cloud.batch_id] = _Waiting(
+                row, {response.id: place for place, response in enumerate(cloud.responses)}, set()
+            )
             left = []
             for task in unlabelled:
                 known = self._kept.get(self._key(task))
@@ -198,7 +210,7 @@ class CloudLabelling:
         return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
     def _fill_in(self, waiting: _Waiting, task: LabelTask, severity: float) -> None:
-        response = waiting.row["responses"][int(task.response_id.removeprefix("r"))]
+        response = waiting.row["responses"][waiting.places[task.response_id]]
         response["label"] = severity
         stated = f"{self._labeller.kind} ({self._labeller.id})"
         response["meta"] = {**(response.get("meta") or {}), "label_kind": stated}

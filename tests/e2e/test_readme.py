@@ -141,7 +141,7 @@ def test_kafka(clone: Path, kafka_broker: KafkaBroker, topic_prefix: str) -> Non
 @pytest.mark.encoder
 def test_the_sample_files_are_what_their_maker_writes(tmp_path: Path) -> None:
     write(tmp_path)
-    for name in ("answers.jsonl", "new-answers.jsonl"):
+    for name in ("answers.jsonl", "new-answers.jsonl", "wide.csv"):
         assert (ROOT / "examples" / name).read_text("utf-8") == (tmp_path / name).read_text("utf-8")
     kept, made = (
         [line.split(",") for line in (folder / "labelled.csv").read_text("utf-8").splitlines()]

@@ -92,7 +92,10 @@ class Columns:
     def words(self) -> str:
         """What is read from where, for people."""
         form = "one prompt a row" if self.wide else "one answer a row"
-        told = ", ".join(f"{role} from {_shown(names)}" for role, names in self.named.items())
+        told = ", ".join(
+            f"{role} from {names[0]} to {names[-1]}" if len(names) > 2 else f"{role} from {_shown(names)}"
+            for role, names in self.named.items()
+        )
         meaning = ""
         severity = self.named.get("severity", ())
         if severity and _plain_name(severity[0]).startswith("label"):

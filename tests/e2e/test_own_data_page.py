@@ -1,0 +1,86 @@
+"""docs/own-data.md, done as it says: its commands and its Python run as they stand on the files of `examples/`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from streamer.cli import main
+from streamer.clouds.tables.columns import ROLES, parse_mapping
+from tests.checkout import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = (ROOT / "docs" / "own-data.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.encoder
+def test_the_commands(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks("sh")
+    (shown,) = re.findall(r"^```\n(examples/.*)\n```$", PAGE, re.MULTILINE)
+    said = []
+    for line in block.splitlines():
+        command = shlex.split(line, comments=True)[1:]
+        short = {"evaluate": ["--splits", "4"], "plan": ["--repetitions", "100"]}[command[0]]
+        assert main([*command, *short]) == 0
+        said.append(capsys.readouterr())
+    assert shown in said[1].err
+    assert "80 of 400 answers have no severity and are left out" in said[1].err
+    assert (checkout / "evaluation" / "report.html").is_file()
+
+
+def test_the_python(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks("python")
+    exec(compile(block, "own-data.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "served 38 % of prompts" in out
+    assert "[ True False] {'new': 'r00'}" in out
+
+
+def test_the_table_of_roles_is_whole() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*?) \|$", PAGE, re.MULTILINE)
+    rows = [(role, names) for role, names in rows if role in ROLES]
+    assert {role for role, _ in rows} == set(ROLES)
+    from streamer.clouds.tables import columns
+
+    for role, names in rows:
+        for name in names.split(", "):
+            assert name in columns._NAMES[role], name  # type: ignore[index]
+    assert parse_mapping(["prompt_id="]) == {"prompt_id": ()}
+
+
+@pytest.mark.encoder
+def test_a_table_is_labelled_from_its_references_and_then_evaluated(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"Question": f"What is {a} times {b}?", "Name": name, "Output": f"It is {a * b + wrong}.", "Gold": str(a * b)}
+        for a in range(12, 22)
+        for b in range(3, 6)
+        for name, wrong in (("x", 0), ("y", (a + b) % 3 == 0), ("z", a % 2))
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_csv("raw.csv", sep=";", index=False)
+    command = ["label", "clouds", "raw.csv", "--out", "labelled.jsonl", "--match", "contained"]
+    assert main([*command, "--column", "answer_id=Name"]) == 0
+    out = capsys.readouterr()
+    assert "answer_id from Name" in out.err
+    assert "30 clouds written, 90 responses labelled" in out.out
+    assert main(["evaluate", "labelled.jsonl", "--alpha", "0.2", "--splits", "4"]) == 0
+    assert "kind" not in capsys.readouterr().err
