@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from streamer.clouds.cloud import cloud_labels, cloud_message
 from streamer.clouds.cloud_files import content_of, read_clouds
 from streamer.clouds.line_files import numbered_lines, shown_name
+from streamer.clouds.tables.columns import NO_SEVERITIES
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import decode_responses
@@ -68,7 +69,8 @@ def publications(
     """
     if gate is not None and GATE_NAME.fullmatch(gate) is None:
         raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
-    if content_of(file) == "events":
+    content = content_of(file)
+    if content == "events":
         for option, given in (
             ("--labels", labels),
             ("--column", columns),
@@ -85,6 +87,9 @@ def publications(
         raise UsageError(f"{_name(file)} names no gate, as only events do; say which with --gate")
     at = datetime.now(UTC)
     who = labeller or f"file:{_name(file)}"[:200]
+    columns = columns or {}
+    if not labels:  # what nobody asked for is not looked at
+        columns = {**NO_SEVERITIES, **columns} if content == "table" else columns
     for cloud in read_clouds(file, columns, report=report, hold=False, needs_answers=True):
         if embeddings_of is not None and cloud.responses[0].embedding is None:
             raise UsageError(

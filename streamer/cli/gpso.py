@@ -177,11 +177,13 @@ def _names(files: list[Path]) -> dict[str, Path]:
 def _labelled(path: Path) -> "list[Cloud]":
     """Read a file whose severities are of one kind. Raises `UsageError`, with the file's name and the line."""
     from streamer.cli.console import note
-    from streamer.clouds.cloud import severity_kind
+    from streamer.clouds.cloud import NOT_KEPT, severity_kind
     from streamer.clouds.cloud_files import read_clouds
     from streamer.errors import UsageError
 
     clouds = list(read_clouds(path, report=note))
+    if any(r.text == NOT_KEPT and r.embedding is None for cloud in clouds for r in cloud.responses):
+        raise UsageError(f"{path} has neither texts nor embeddings, and GPSO learns from embeddings")
     try:
         severity_kind(clouds)
     except UsageError as error:

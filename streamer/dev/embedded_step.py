@@ -261,7 +261,7 @@ def _demo_clouds(data: Path | None, seed: int) -> tuple[list[Cloud], str]:
     from streamer.clouds.simulation import simulate_clouds
 
     if data is not None:
-        clouds = list(read_clouds(data))
+        clouds = list(read_clouds(data, needs_answers=True))
         return clouds, f"{len(clouds)} response clouds read from {data}."
     clouds = simulate_clouds(seed=seed)
     return clouds, (

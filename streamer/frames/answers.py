@@ -14,7 +14,7 @@ from streamer.clouds.cloud import NOT_KEPT
 from streamer.clouds.cloud_files import EXAMPLE, content_of, lists_of, read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import AnswerReader, cloud_of, held_together
-from streamer.clouds.tables.columns import ROLES, recognise
+from streamer.clouds.tables.columns import NO_SEVERITIES, ROLES, recognise
 from streamer.clouds.tables.rows import open_table
 from streamer.errors import UsageError
 from streamer.events.responses import embedding_rows
@@ -48,6 +48,7 @@ class Read:
     rows : for each cloud the rows of its answers, numbers from 0; None where a row is a prompt.
     count : rows of the table.
     recognised : what was taken for what, for people.
+    doubt : what severities were taken to mean by a name that leaves it open; empty: nothing.
     extra : for each cloud the value of the column `extra_column` in its first row.
     """
 
@@ -55,18 +56,28 @@ class Read:
     rows: tuple[tuple[int, ...], ...] | None
     count: int
     recognised: str
+    doubt: str = ""
     extra: tuple[Any, ...] = ()
 
 
-def read(frame: Any, given: Mapping[str, Any] | None, extra_column: str | None = None) -> Read:
+def read(
+    frame: Any,
+    given: Mapping[str, Any] | None,
+    extra_column: str | None = None,
+    *,
+    severities: bool = True,
+) -> Read:
     """Read a table; see `streamer.clouds.tables` for what is recognised and refused.
 
     Parameters
     ----------
     given : the columns of roles that are not recognised by name: a name, several, or None for none.
     extra_column : whose values are kept; it has no role.
+    severities : whether these are looked at.
     """
     mapping = _mapping(given)
+    if not severities:
+        mapping |= NO_SEVERITIES
     try:
         if not isinstance(frame, str | Path):
             return _read(table_of(frame), mapping, extra_column)
@@ -75,7 +86,8 @@ def read(frame: Any, given: Mapping[str, Any] | None, extra_column: str | None =
                 return _read(table, mapping, extra_column)
         if extra_column is not None:
             raise UsageError(f"{frame} holds response clouds, which have no column {extra_column!r}")
-        clouds = tuple(read_clouds(frame, mapping or None))
+        named = {role: names for role, names in mapping.items() if names}
+        clouds = tuple(read_clouds(frame, named))
         return Read(clouds, None, len(clouds), "response clouds")
     except UsageError as error:
         raise UsageError(in_python(str(error))) from None
@@ -119,6 +131,7 @@ def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str
         None if columns.wide else tuple(places),
         len(rows),
         in_python(columns.words),
+        in_python(columns.doubt),
         () if extra_column is None else tuple(rows[place[0]].get(extra_column) for place in places),
     )
 

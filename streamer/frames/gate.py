@@ -47,6 +47,10 @@ class UnlabelledWarning(UserWarning):
     """Some answers have no severity; the text says how many and what they count as."""
 
 
+class ColumnWarning(UserWarning):
+    """It follows from a column's name alone what was taken for what; name the column, and nothing is taken."""
+
+
 class Gate:
     """Ships answers or holds them, so that on average at most a share `alpha` of prompts gets a wrong one.
 
@@ -164,6 +168,8 @@ class Gate:
                 f"no answer has a severity, so nothing can be learnt; {table.recognised}. Say which column it is: "
                 'columns={"severity": NAME}, or {"correct": NAME} where 1 means right'
             )
+        if table.doubt:
+            warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
         if note := unlabelled_note(missing, answers, choice, option="unlabelled="):
             warnings.warn(note, UnlabelledWarning, stacklevel=2)
         drop = choice == "drop"
@@ -211,7 +217,7 @@ class Gate:
             When the table cannot be read, or holds texts alone.
         """
         self._check_fitted("decide")
-        table = read(frame, self.columns, self.segment_by)
+        table = read(frame, self.columns, self.settings_.segment_by, severities=False)
         return self._decisions(frame, table, self._scored(table))
 
     def fit_decide(self, frame: Any) -> Decisions:
@@ -231,7 +237,7 @@ class Gate:
         self._check_fitted("report")
         fitted_frame, table, found, drop = self._fitted_on
         if frame is not None:
-            table = read(frame, self.columns, self.segment_by)
+            table = read(frame, self.columns, self.settings_.segment_by)
             missing, answers = counts(table.clouds)
             if missing == answers:
                 raise UsageError(

@@ -61,6 +61,9 @@ _PLURALS: Mapping[Role, tuple[str, ...]] = {
 PER_ANSWER: tuple[Role, ...] = ("answer", "answer_id", "severity", "correct", "score", "embedding")
 """What each answer has one of: in a wide table several columns, or one that holds lists."""
 
+NO_SEVERITIES: Mapping[Role, tuple[str, ...]] = {"severity": (), "correct": ()}
+"""For who does not look at severities, so that nothing of them can be wrong."""
+
 _WIDE_IDS = ("id", "index", "row_id")
 _MARK = r"[ _.-]?([0-9]{1,3}|[a-z])"
 _SHOWN = 12
@@ -76,17 +79,28 @@ class Columns:
     lists : of a wide table: each column holds a list, with an entry for each answer; else each answer has columns.
     named : the columns of each role; several where a wide table has a column for each answer, else one.
     unused : the others.
+    assumed : whether it was taken from a column's name alone what its severities mean.
     """
 
     wide: bool
     lists: bool
     named: Mapping[Role, tuple[str, ...]]
     unused: tuple[str, ...] = field(default=())
+    assumed: bool = False
 
     def one(self, role: Role) -> str | None:
         """The column of a role that has only one; None if it has none."""
         found = self.named.get(role, ())
         return found[0] if found else None
+
+    @property
+    def doubt(self) -> str:
+        """What severities were taken to mean, where the name leaves it open, and how to say otherwise; empty: nothing."""
+        severity = self.named.get("severity", ())
+        if not self.assumed or not severity or not _plain_name(severity[0]).startswith("label"):
+            return ""
+        options = " ".join(f"--column correct={name}" for name in severity)
+        return f"{severity[0]}: 0 fine, 1 worst; if 1 means right: {options}"
 
     @property
     def words(self) -> str:
@@ -96,11 +110,7 @@ class Columns:
             f"{role} from {names[0]} to {names[-1]}" if len(names) > 2 else f"{role} from {_shown(names)}"
             for role, names in self.named.items()
         )
-        meaning = ""
-        severity = self.named.get("severity", ())
-        if severity and _plain_name(severity[0]).startswith("label"):
-            options = " ".join(f"--column correct={name}" for name in severity)
-            meaning = f" ({severity[0]}: 0 fine, 1 worst; if 1 means right: {options})"
+        meaning = f" ({self.doubt})" if self.doubt else ""
         unused = f"; not used: {_shown(self.unused)}" if self.unused else ""
         return f"{form}; {told}{meaning}{unused}"
 
@@ -188,6 +198,7 @@ def recognise(
         lists,
         {role: named[role] for role in ROLES if role in named},
         tuple(column for column in header if column and column not in taken),
+        assumed="severity" not in given,
     )
     _check(columns, header, name, needs_answers=needs_answers)
     return columns
@@ -260,7 +271,8 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
     if "answer" not in named and (needs_answers or not {"score", "embedding"} & named.keys()):
         scores = "" if needs_answers else ", and none holds scores or embeddings"
         raise UsageError(
-            f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME"
+            f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME (the first line "
+            "names the columns)"
         )
     if not columns.wide and not {"prompt", "prompt_id"} & named.keys():
         raise UsageError(

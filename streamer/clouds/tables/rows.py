@@ -43,6 +43,8 @@ MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 
 _MAX_LINE_DEPTH = 64
 _DELIMITERS = ",;\t|"
+_SEPARATOR = re.compile(r"sep=([,;\t|])")
+"""What Excel understands in the first line of CSV, and writes there."""
 _QUOTED = re.compile(r'"(?:[^"]|"")*"?')
 _PARQUET_ROWS = 1000
 _ROWS_AHEAD = 50
@@ -156,16 +158,24 @@ class CsvRows:
     """
 
     def __init__(self, lines: Lines, name: str, example: str) -> None:
-        first = lines.readline(MAX_LINE_CHARACTERS)
+        first, number = lines.readline(MAX_LINE_CHARACTERS), 1
+        named = _SEPARATOR.fullmatch(first.strip())
+        if named is not None:
+            first, number = lines.readline(MAX_LINE_CHARACTERS), 2
+        if "\r" in first.rstrip("\r\n") and "\n" not in first:
+            raise TableError(name, 1, None, "lines end in carriage returns alone; save it with line feeds")
         if not first.strip():
             raise TableError(name, 1, None, f"the first line must name the columns: {example}")
         outside = _QUOTED.sub("", first)
-        self.delimiter = max(_DELIMITERS, key=outside.count)
+        self.delimiter = max(_DELIMITERS, key=outside.count) if named is None else named[1]
+        self._before = number - 1
         # The limit belongs to the csv module as a whole; it is only ever raised.
         csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_CHARACTERS))
         self._name = name
         # A quoted name of a column may go on in the next line.
-        self._table = csv.reader(_after(first, lines, name), delimiter=self.delimiter, strict=True)
+        self._table = csv.reader(
+            _after(first, lines, name, number + 1), delimiter=self.delimiter, strict=True
+        )
         try:
             self.header = [column.strip() for column in next(self._table)]
         except csv.Error as error:
@@ -176,7 +186,7 @@ class CsvRows:
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         """Yield each row that is not empty with the number of the line at which it begins."""
         width = len(self.header)
-        begins = self._table.line_num + 1
+        begins = self._before + self._table.line_num + 1
         while True:
             try:
                 cells = next(self._table, None)
@@ -196,12 +206,12 @@ class CsvRows:
                         "put a cell that holds a separator into double quotes",
                     )
                 yield begins, cells
-            begins = self._table.line_num + 1
+            begins = self._before + self._table.line_num + 1
 
 
-def _after(first: str, lines: Lines, name: str) -> Iterator[str]:
+def _after(first: str, lines: Lines, name: str, number: int) -> Iterator[str]:
     yield first
-    yield from bounded(lines, name, first=2)
+    yield from bounded(lines, name, first=number)
 
 
 def bounded(lines: Lines, name: str, first: int = 1) -> Iterator[str]:

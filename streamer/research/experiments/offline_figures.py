@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        clouds = list(read_clouds(options.file))
+        clouds = list(read_clouds(options.file, needs_answers=True))
         scored = score_clouds(clouds, default_encoder())
         rows = [
             split_figures(

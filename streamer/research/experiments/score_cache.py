@@ -66,7 +66,7 @@ def scored_file(
     UsageError
         If the file cannot be read or a line is not a cloud.
     """
-    clouds = list(read_clouds(path))
+    clouds = list(read_clouds(path, needs_answers=True))
     scores = every_score(clouds, encoder_id=encoder_id, load_encoder=load_encoder, folder=folder)
     return [
         ScoredCloud(cloud, None if one is None else one[GRAM])

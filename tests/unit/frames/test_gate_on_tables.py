@@ -22,7 +22,7 @@ from streamer.clouds.cloud import cloud_to_event
 from streamer.errors import NotFittedError, UsageError
 from streamer.events.responses import encode_responses
 from streamer.frames.answers import read
-from streamer.frames.gate import UnlabelledWarning
+from streamer.frames.gate import ColumnWarning, UnlabelledWarning
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Cut, Segments
@@ -328,6 +328,27 @@ def test_unlabelled_answers() -> None:
     assert kept.threshold_.value == drop.threshold_.value
     assert drop.report().figures.unlabelled == 0
     assert worst.report().figures.unlabelled == missing
+
+
+def test_a_column_called_label_may_mean_the_reverse() -> None:
+    table = {("label" if name == "severity" else name): values for name, values in answers().items()}
+    with pytest.warns(ColumnWarning, match=r'if 1 means right: columns={"correct": "label"}'):
+        gate = streamer.Gate(alpha=0.1).fit(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        named = streamer.Gate(alpha=0.1, columns={"severity": "label"}).fit(table)
+    assert named.threshold_ == gate.threshold_
+    right = table | {"label": [1 - value for value in table["label"]]}
+    assert streamer.Gate(alpha=0.1, columns={"correct": "label"}).fit(right).threshold_ == gate.threshold_
+
+
+def test_who_decides_does_not_look_at_severities() -> None:
+    gate = streamer.Gate(alpha=0.1).fit(answers())
+    plain = gate.decide(answers(20))
+    for name, value in (("severity", 9), ("correct", "maybe"), ("label", True)):
+        table = {key: values for key, values in answers(20).items() if key != "severity"}
+        table[name] = [value] * len(table["score"])
+        assert gate.decide(table).rows() == plain.rows()
 
 
 def test_prompts_without_a_severity_fix_the_cuts_of_methods_that_ask_for_them() -> None:
