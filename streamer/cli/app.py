@@ -27,6 +27,12 @@ _COMMANDS = {
             "Run an embedded broker, a worker, the HTTP endpoint and a recalibrator until Ctrl-C, for trying and developing.",
         ),
         (
+            "init",
+            "init:init",
+            "worker",
+            "Make a folder to start in: settings, a table of example answers, a gate, and three commands to go on.",
+        ),
+        (
             "simulate",
             "simulate:simulate",
             "service",
@@ -148,7 +154,7 @@ _COMMANDS = {
             "evaluate",
             "evaluate:evaluate",
             "research",
-            "Evaluate response clouds: what a gate would ship, what harm would get through, which score and method do best.",
+            "Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best.",
         ),
         (
             "sample",

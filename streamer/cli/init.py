@@ -1,0 +1,105 @@
+"""`streamer init`: a folder to start in, with settings, an example table and a gate."""
+
+from contextlib import chdir
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamer.cli.options import JsonOption, share
+
+SETTINGS = """\
+# Settings of the commands that run in this folder. `streamer config show` prints them all, and where each came from.
+
+[database]
+url = "sqlite:///.streamer/audit.db"     # the record: gates, decisions, labels
+
+# [kafka]
+# bootstrap_servers = "localhost:9092"   # without it commands use the `streamer dev` that runs here
+"""
+IGNORED = ".streamer/\nevaluation/\n*.pem\n"
+ANSWERS = "answers.csv"
+PROMPTS, EACH, SEED = 80, 5, 4
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder; made if it is not there.")
+    ] = Path("my-gate"),
+    gate: Annotated[str, typer.Option(metavar="GATE", help="Name of the gate.")] = "first",
+    alpha: Annotated[
+        float, typer.Option(metavar="A", parser=share, help="Its budget on exposure risk.")
+    ] = 0.1,
+    json: JsonOption = False,
+) -> None:
+    """Make a folder to start in: settings, a table of example answers, a gate, and three commands to go on.
+
+    The answers are simulated, and so are their severities: put your own in their place. Nothing that is there is overwritten.
+    """
+    from streamer import wiring
+    from streamer.cli import options as opt
+    from streamer.cli.console import note, print_json, say
+    from streamer.clouds.simulation import SIMULATED_KIND
+    from streamer.errors import UsageError
+    from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE, LEAST_ALPHA, GateSettings
+    from streamer.security.redaction import redact_text
+    from streamer.settings.settings import load_settings
+    from streamer.settings.sources import DEFAULT_CONFIG_FILE
+
+    actor = opt.who(None)
+    if GATE_NAME.fullmatch(gate) is None:
+        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
+    if not LEAST_ALPHA <= alpha < 1:
+        raise UsageError(f"--alpha must be at least {LEAST_ALPHA:g} and less than 1, not {alpha:g}")
+    files = {str(DEFAULT_CONFIG_FILE): SETTINGS, ".gitignore": IGNORED, ANSWERS: None}
+    there = [name for name in files if (folder / name).exists()]
+    if there:
+        raise UsageError(f"{folder} has {', '.join(there)} already: name another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(_answers() if text is None else text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror or error}") from None
+    with chdir(folder):
+        settings = load_settings()
+        chosen = GateSettings(
+            alpha=alpha,
+            severity_kind=SIMULATED_KIND,
+            audit_probability=1.0,
+            encoder=wiring.encoder_identity(settings).id,
+        )
+        wiring.migrate(settings)
+        with wiring.open_store(settings) as store:
+            store.gates.create(gate, chosen, by=actor, reason="streamer init")
+    commands = {
+        f"streamer evaluate {ANSWERS} --alpha {alpha:g}": "is a gate worth it? the report is in evaluation/",
+        "streamer dev": "broker, worker and HTTP endpoint; leave it running and use a second terminal",
+        f"streamer publish {ANSWERS} --gate {gate} --labels": f"then: streamer recalibrate {gate}",
+    }
+    if json:
+        print_json({"folder": str(folder), "gate": gate, "commands": list(commands)})
+        return
+    say(f"{folder} has streamer.toml, {ANSWERS} ({PROMPTS} prompts, simulated) and the gate {gate}.")
+    note(
+        f"The gate's record is in {redact_text(settings.database.url)}. It starts closed, and in shadow mode."
+    )
+    say(f"\ncd {folder}")
+    width = max(map(len, commands))
+    for command, does in commands.items():
+        say(f"{command:{width}}   # {does}")
+
+
+def _answers() -> str:
+    import io
+
+    from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
+    from streamer.security.csv_cells import CsvTable
+
+    text = io.StringIO(newline="")
+    table = CsvTable(text)
+    table.write(("prompt_id", "prompt", "answer", "severity", "kind"))
+    for cloud in simulate_clouds(seed=SEED, clouds=PROMPTS, responses=EACH):
+        for response in cloud.responses:
+            table.write((cloud.batch_id, cloud.question, response.text, response.severity, SIMULATED_KIND))
+    return text.getvalue()

@@ -1,0 +1,62 @@
+"""`streamer init`: what it makes is what the commands that it prints need."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer.cli import main
+from streamer.cli.batch_files import publications
+from streamer.events.labels import decode_label
+from streamer.events.limits import Limits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("STREAMER_DATABASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.encoder
+def test_the_folder_has_what_the_printed_commands_need(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "here", "--gate", "faq", "--alpha", "10%"]) == 0
+    said = capsys.readouterr().out
+    assert "streamer evaluate answers.csv --alpha 0.1" in said
+    assert "streamer publish answers.csv --gate faq --labels" in said
+    assert sorted(path.name for path in (elsewhere / "here").iterdir()) == [
+        ".gitignore", ".streamer", "answers.csv", "streamer.toml",
+    ]  # fmt: skip
+    monkeypatch.chdir("here")
+    assert main(["gate", "show", "faq", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["alpha"] == 0.1
+    # The labels that `publish --labels` sends are of the gate's kind: a recalibration reads them.
+    batches = list(publications("answers.csv", gate="faq", labels=True, labeller=None, limits=Limits()))
+    kinds = {decode_label(label).kind for batch in batches for label in batch.labels}
+    assert kinds == {shown["severity_kind"]}
+    assert sum(len(batch.labels) for batch in batches) == 400
+    assert main(["evaluate", "answers.csv", "--alpha", "0.1", "--splits", "20"]) == 0
+    assert "answers: At a budget of 10 %" in capsys.readouterr().out
+
+
+@pytest.mark.encoder
+def test_nothing_that_is_there_is_overwritten(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (elsewhere / "answers.csv").write_text("mine")
+    assert main(["init", "."]) == 2
+    assert "answers.csv already" in capsys.readouterr().err
+    assert (elsewhere / "answers.csv").read_text() == "mine"
+    assert not (elsewhere / "streamer.toml").exists()
+    for wrong in (["--gate", "Bad!"], ["--alpha", "2"]):
+        assert main(["init", "new", *wrong]) == 2
+        assert not (elsewhere / "new").exists()
+    (elsewhere / "file").write_text("")
+    assert main(["init", "file"]) == 2
+    assert "cannot write file" in capsys.readouterr().err
