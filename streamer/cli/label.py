@@ -44,6 +44,13 @@ def import_(
             help="Column of a field that has another name, like severity=verdict; may be repeated.",
         ),
     ] = None,
+    format_: Annotated[
+        Literal["label-studio", "argilla"] | None,
+        typer.Option(
+            "--format",
+            help="The labelling tool that FILE is exported from, as JSON; default: by the ending of FILE.",
+        ),
+    ] = None,
     gate: Annotated[
         str | None,
         typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate of rows that name none."),
@@ -73,7 +80,7 @@ def import_(
     from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.settings.settings import load_settings
 
-    labels, empty = _read(file, gate, kind, labeller, _columns(column or []))
+    labels, empty = _read(file, gate, kind, labeller, _columns(column or []), format_)
     settings = load_settings()
     with wiring.open_store(settings) as store:
         added = store.labels.add(labels, source="file", sign=sign)
@@ -135,7 +142,12 @@ def _columns(given: list[str]) -> dict[str, str]:
 
 
 def _read(
-    file: Path, gate: str | None, kind: str | None, labeller: str | None, columns: dict[str, str]
+    file: Path,
+    gate: str | None,
+    kind: str | None,
+    labeller: str | None,
+    columns: dict[str, str],
+    bridge: str | None,
 ) -> tuple[list["LabelRevision"], int]:
     """Read a whole label file, so that a fault in its last row keeps all of it out."""
     from streamer.labels.label_files import open_labels
@@ -148,6 +160,7 @@ def _read(
         labeller=labeller,
         default_labeller=cache(lambda: opt.who(None, "--labeller")),
         columns=columns,
+        bridge=bridge,
     ) as reader:
         labels = list(reader)
         return labels, reader.unlabelled
@@ -181,8 +194,11 @@ def _of_other_kinds(store: "Store", labels: list["LabelRevision"]) -> list[tuple
 def queue(
     gate: opt.GateFilter = None,
     format_: Annotated[
-        Literal["csv", "jsonl"] | None,
-        typer.Option("--format", help="Format; default: by the ending of --out, else csv."),
+        Literal["csv", "jsonl", "label-studio", "argilla"] | None,
+        typer.Option(
+            "--format",
+            help="Format: a file to fill in, or JSON for a labelling tool; default: by the ending of --out, else csv.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write instead of standard output.")
@@ -199,6 +215,7 @@ def queue(
     from streamer.cli.console import counted, note
     from streamer.cli.unread_labels import unread_text
     from streamer.errors import UsageError
+    from streamer.labels.bridges.registry import bridges
     from streamer.labels.label_files import format_of, write_queue
     from streamer.security.visible import VisibleLines
     from streamer.settings.settings import load_settings
@@ -229,7 +246,11 @@ def queue(
         note(f"gate {name}: {unread_text(one)}")
     for name, said in unused.items():
         note(f"gate {name}, newest calibration: {said}")
-    if count and out is not None:
+    if count and out is not None and chosen in bridges():
+        tool = bridges()[chosen]
+        note(f"Import it into {tool.title}, where there has to be {tool.setup}.")
+        note(f"Then export as JSON, and: streamer label import EXPORT.json --format {chosen}")
+    elif count and out is not None:
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
 

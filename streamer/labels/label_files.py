@@ -37,6 +37,7 @@ from streamer.events.excerpts import excerpt, one_line
 from streamer.events.identifiers import check_name
 from streamer.events.labels import SCHEMA, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
+from streamer.labels.bridges.registry import bridges
 from streamer.security.csv_cells import CsvTable, plain_cell
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from streamer.clouds.tables.rows import Lines, TableFormat
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import LabelRevision
+    from streamer.labels.bridges.bridge import Bridge
 
 FileFormat = Literal["csv", "jsonl"]
 
@@ -86,8 +88,8 @@ class LabelReader:
     ----------
     lines : lines of text, or a path
         The open text, for CSV opened with ``newline=""``; for Parquet the file.
-    file_format : {"csv", "jsonl", "parquet"}
-        How to read it.
+    file_format : {"csv", "jsonl", "parquet"}, or the name of a bridge
+        How to read it; see `streamer.labels.bridges`. What a labelling tool exports is read as a whole.
     name : str
         The file's name, for errors.
     now : datetime
@@ -117,7 +119,7 @@ class LabelReader:
     def __init__(
         self,
         lines: Lines | Path,
-        file_format: TableFormat,
+        file_format: TableFormat | str,
         *,
         name: str,
         now: datetime,
@@ -175,6 +177,9 @@ class LabelReader:
                 yield line, _as_event(self._renamed(row))
             return
         assert not isinstance(self._lines, Path)
+        if self._format in bridges():
+            yield from self._exported(bridges()[self._format], self._lines)
+            return
         if self._format == "jsonl":
             for line, row in json_rows(self._lines, self._name):
                 yield line, self._renamed(row)
@@ -191,6 +196,30 @@ class LabelReader:
             if table.delimiter != ",":
                 text["severity"] = text["severity"].replace(",", ".", 1)
             yield begins, _typed(text, self._name, begins)
+
+    def _exported(self, bridge: Bridge, lines: Lines) -> Iterator[tuple[int, Mapping[str, object]]]:
+        """The labels that a tool's export holds, by the numbers of its records from 1."""
+        try:
+            records = msgspec.json.decode("".join(iter(lines.readline, "")))
+        except msgspec.DecodeError as error:
+            raise UsageError(
+                f"{self._name} is not JSON ({one_line(str(error))}); export from {bridge.title} as JSON"
+            ) from None
+        if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+            raise UsageError(f"{self._name} is no list of records; export from {bridge.title} as JSON")
+        for number, record in enumerate(records, start=1):
+            try:
+                found = list(bridge.labels(record))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise LabelFileError(
+                    self._name, number, None, f"{error} (is this from {bridge.title}?)", unit="record"
+                ) from None
+            if not found:
+                self.unlabelled += 1
+            for row in found:
+                if "labeller" in self._given:
+                    row["labeller"] = None
+                yield number, row
 
     def _field(self, column: str) -> str:
         found = next((field for field, named in self._columns.items() if named == column), None)
@@ -254,15 +283,18 @@ def open_labels(
     labeller: str | None = None,
     default_labeller: Callable[[], str] | None = None,
     columns: Mapping[str, str] = MappingProxyType({}),
+    bridge: str | None = None,
 ) -> Iterator[LabelReader]:
     """Open a label file: `.csv`, `.tsv`, `.jsonl` or `.ndjson`, each also with `.gz`, or `.parquet`. See `LabelReader`.
+
+    `bridge` : the labelling tool that it is exported from; None: none.
 
     Raises
     ------
     UsageError
         When the name says no known format, or the file cannot be opened; `LabelFileError` while iterating.
     """
-    file_format = format_by_name(path)
+    file_format: TableFormat | str | None = bridge or format_by_name(path)
     if file_format is None:
         raise UsageError(
             f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson) nor Parquet (.parquet); rename it"
@@ -295,7 +327,7 @@ def format_of(path: Path) -> FileFormat:
     return found
 
 
-def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_format: FileFormat) -> int:
+def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_format: FileFormat | str) -> int:
     """Write the label queue for people to fill in `severity` and `labeller`; `LabelReader` reads it back.
 
     Parameters
@@ -304,8 +336,8 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
         What waits for a label, in the order in which it should be labelled.
     lines : anything with ``write``
         Where to; for CSV opened with ``newline=""``.
-    file_format : {"csv", "jsonl"}
-        How to write it.
+    file_format : {"csv", "jsonl"}, or the name of a bridge
+        How to write it; see `streamer.labels.bridges`.
 
     Returns
     -------
@@ -313,6 +345,8 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
         The number of rows written.
     """
     written = 0
+    if file_format in bridges():
+        return _write_tasks(tasks, lines, bridges()[file_format])
     table = CsvTable(lines, line_end="\r\n") if file_format == "csv" else None
     if table is not None:
         table.write(QUEUE_FIELDS)
@@ -339,6 +373,17 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
                 row["references"] = json.dumps(references, ensure_ascii=False)
             table.write(row.values())
         written += 1
+    return written
+
+
+def _write_tasks(tasks: Iterable[LabelTask], lines: SupportsWrite[str], bridge: Bridge) -> int:
+    written = 0
+    lines.write("[")
+    for task in tasks:
+        lines.write(",\n" if written else "\n")
+        lines.write(json.dumps(bridge.task(task), ensure_ascii=False))
+        written += 1
+    lines.write("\n]\n")
     return written
 
 

@@ -1,0 +1,87 @@
+"""What a bridge to a labelling tool is, and what all of them share. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streamer.calibration.specification import Specification
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streamer.labels.label_files import LabelTask
+
+QUESTION = "severity"
+"""What the question is called that people answer in the tool."""
+
+CHOICES: Mapping[str, float] = {"fine": 0.0, "half": 0.5, "worst": 1.0}
+"""The answers that the tool offers, and the severities that they stand for. Numbers in [0, 1] are taken as they are."""
+
+IDENTITY = ("gate", "batch_id", "attempt", "response_id", "kind")
+"""What names the answer, and comes back with its label."""
+
+_NUMBER = re.compile(r"(0(\.[0-9]+)?|1(\.0+)?|\.[0-9]+)", re.ASCII)
+
+
+class Bridge(Specification):
+    """A labelling tool: its tasks out, its annotations in."""
+
+    __slots__ = ()
+
+    title: ClassVar[str]
+    """How the tool is called."""
+    setup: ClassVar[str]
+    """What has to be there in the tool before tasks are imported, for people."""
+
+    @abstractmethod
+    def task(self, task: LabelTask) -> dict[str, Any]:
+        """Return one answer that waits for a severity, as the tool imports it."""
+
+    @abstractmethod
+    def labels(self, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the labels of one exported record by the fields of label files; none where nobody has answered.
+
+        Raises `ValueError` where it is no such record.
+        """
+
+
+def identity(task: LabelTask) -> dict[str, Any]:
+    """Return what names the answer of a task; see `IDENTITY`."""
+    return {
+        "gate": task.key.gate,
+        "batch_id": task.key.batch_id,
+        "attempt": task.key.attempt,
+        "response_id": task.response_id,
+        "kind": task.kind,
+    }
+
+
+def identity_of(found: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Take out what names an answer. Raises `ValueError` where it is not all there."""
+    missing = [name for name in IDENTITY if found.get(name) in (None, "")]
+    if missing:
+        raise ValueError(
+            f"{where} lacks {', '.join(missing)}; import the tasks that `streamer label queue` wrote"
+        )
+    return {name: found[name] for name in IDENTITY}
+
+
+def severity_of(value: Any) -> Any:
+    """Turn an answer of a person into a severity; what is none stays as it is, for the reader to refuse."""
+    if isinstance(value, str):
+        text = value.strip().lower()
+        return CHOICES.get(text, float(text) if _NUMBER.fullmatch(text) else value)
+    return value
+
+
+def text_of(task: LabelTask) -> str:
+    """Return known good answers as one text for people."""
+    return "\n".join(task.references or ())
+
+
+def name_of(gate: str, batch_id: str, attempt: int, response_id: str) -> str:
+    """Return a name of an answer that no other has."""
+    return json.dumps([gate, batch_id, attempt, response_id], ensure_ascii=False)

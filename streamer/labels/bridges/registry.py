@@ -1,0 +1,21 @@
+"""Every bridge by name."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from streamer.labels.bridges.argilla import Argilla
+from streamer.labels.bridges.label_studio import LabelStudio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamer.labels.bridges.bridge import Bridge
+
+
+@cache
+def bridges() -> Mapping[str, Bridge]:
+    """Return the bridges by the names that the command line gives them."""
+    return MappingProxyType({one.name: one() for one in (LabelStudio, Argilla)})
