@@ -80,13 +80,18 @@ def test_the_list_of_commands_loads_no_command_and_no_rich() -> None:
     "program",
     [
         "from streamer import calibrate, decide, gram_energy",
-        "from streamer import *; from streamer.calibration import *",
+        "from streamer import calibrate, decide, gram_energy, LabelledGroup; from streamer.calibration import *",
         README,
     ],
     ids=["three names", "all names", "README"],
 )
 def test_the_core_loads_numpy_and_scipy_alone(program: str) -> None:
     assert loaded_by(program) <= {"numpy", "scipy"}
+
+
+def test_a_gate_on_a_table_loads_no_library_of_tables_and_no_settings() -> None:
+    program = "from streamer import *; Gate(alpha=0.5).fit({'prompt_id': [1, 2], 'score': [1, 0], 'severity': [0, 1]})"
+    assert loaded_by(program) <= {"numpy", "scipy", "msgspec", "typing_extensions"}
 
 
 def test_the_client_loads_httpx_and_msgspec_alone() -> None:
