@@ -14,6 +14,7 @@ from streamer.scoring.registry import SCORER_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.clouds.unlabelled import Unlabelled
     from streamer.labels.judge.client import Judge
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
@@ -198,7 +199,7 @@ def evaluate(
         )
         for file in files or ()
     ]
-    stored = _stored(settings, from_store or [])
+    stored = _stored(settings, from_store or [], check_unlabelled(options.unlabelled))
     for data in (*read, *stored):
         check_severities(data, options)
     check_folders(out, cache)
@@ -225,7 +226,7 @@ def evaluate(
         _print(found, out)
 
 
-def _stored(settings: "Settings", gates: list[str]) -> "list[DataSet]":
+def _stored(settings: "Settings", gates: list[str], unlabelled: "Unlabelled") -> "list[DataSet]":
     if not gates:
         return []
     from datetime import timedelta
@@ -238,7 +239,11 @@ def _stored(settings: "Settings", gates: list[str]) -> "list[DataSet]":
         for name in gates:
             of_gate = store.gates.get(name).settings
             deadline = wiring.now() - timedelta(seconds=of_gate.label_deadline_seconds)
-            found.append(stored_data_set(store.answers, name, settings=of_gate, older_than=deadline))
+            found.append(
+                stored_data_set(
+                    store.answers, name, settings=of_gate, older_than=deadline, unlabelled=unlabelled
+                )
+            )
     return found
 
 

@@ -65,7 +65,8 @@ NO_SEVERITIES: Mapping[Role, tuple[str, ...]] = {"severity": (), "correct": ()}
 """For who does not look at severities, so that nothing of them can be wrong."""
 
 _WIDE_IDS = ("id", "index", "row_id")
-_MARK = r"[ _.-]?([0-9]{1,3}|[a-z])"
+_MARK = r"(?:_?([0-9]{1,3})|_([a-z]))"
+"""A number or a letter behind a plain name; without a line between, a letter would be a plural."""
 _SHOWN = 12
 
 
@@ -238,7 +239,7 @@ def _numbered(plain: Mapping[str, str], role: Role, taken: Collection[str]) -> t
         for one, column in plain.items():
             match = re.fullmatch(re.escape(base) + _MARK, one)
             if match is not None and column not in taken:
-                mark = match[1]
+                mark = match[1] or match[2]
                 found[(0, int(mark)) if mark.isdigit() else (1, ord(mark))] = column
         if found:
             return tuple(found[place] for place in sorted(found))

@@ -14,11 +14,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.clouds.stored_answers import AnswerStore, StoredBatch
+    from streamer.clouds.unlabelled import Unlabelled
     from streamer.gates.settings import GateSettings
 
 
 def stored_data_set(
-    store: AnswerStore, gate: str, *, settings: GateSettings, older_than: datetime
+    store: AnswerStore,
+    gate: str,
+    *,
+    settings: GateSettings,
+    older_than: datetime,
+    unlabelled: Unlabelled = "worst",
 ) -> DataSet:
     """Read what a gate decided and what is known of it.
 
@@ -28,7 +34,7 @@ def stored_data_set(
     Raises
     ------
     UsageError
-        If there are fewer than two audited batches, or none of them has a severity.
+        If there are fewer than two audited batches, none of them has a severity, or one is missing and none may be.
     """
     source = f"gate {gate}"
     batches = store.audited(gate, settings=settings, older_than=older_than)
@@ -38,7 +44,7 @@ def stored_data_set(
             f"{settings.audit_probability:g}: publish more, or raise it, and label what `streamer label queue` shows"
         )
     clouds = [_cloud(batch, settings.severity_kind) for batch in batches]
-    made = data_set(gate, source, clouds)
+    made = data_set(gate, source, clouds, unlabelled=unlabelled)
     scores = {batch.batch_id: tuple(one.score for one in batch.responses) for batch in batches}
     made = made.with_scores(
         GRAM,

@@ -227,6 +227,13 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
         list(read_clouds(path))
 
 
+def test_a_plural_beside_numbered_columns_is_none_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "w.csv"
+    path.write_text("Question,Answer1,answer.2,answers,labels\nWho?,a,b,2,none\n")
+    (cloud,) = read_clouds(path)
+    assert (cloud.texts, cloud.severities) == (("a", "b"), (None, None))
+
+
 def test_decimal_commas_where_commas_do_not_separate(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("prompt;answer;severity\na;b;0,5\na;c;1\n")
