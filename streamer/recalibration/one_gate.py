@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Cut, Rule
     from streamer.recalibration.missing_labels import MissingLabels
-    from streamer.recalibration.run import CalibrationRun, SampledGroup, Since
+    from streamer.recalibration.run import CalibrationRun, Heads, SampledGroup, Since
     from streamer.recalibration.verdict import Closing, Held, Outcome
 
 
@@ -51,6 +51,10 @@ class RunStore(AuditSample, Protocol):
 
     def newest_label(self) -> int:
         """Return the number of the newest label revision there is."""
+        ...
+
+    def heads(self) -> Heads:
+        """Return how high the chain of each partition is: log, topic, number, height."""
         ...
 
     def alarm_closure(self, gate: str) -> Since | None:
@@ -321,12 +325,15 @@ def _calibrate(
 ) -> CalibrationRun:
     # Before the sample is read: a label that comes in between is read, and counted as new once more.
     labels_through = store.newest_label()
+    # So that everything below is there to be read.
+    heads = store.heads()
     return calibrate_gate(
         store,
         gate,
         now=clock(),
         since=store.alarm_closure(gate.gate),
         labels_through=labels_through,
+        heads=heads,
         diagnostics=diagnostics,
         in_force=before,
     )
@@ -350,6 +357,7 @@ def _judge_loosening(
             since=run.since,
             severities="highest",
             labels_through=run.labels_through,
+            heads=run.heads,
             diagnostics=diagnostics,
             in_force=before,
             cut=run.age_cut,

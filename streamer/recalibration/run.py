@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from streamer.recalibration.age_cut import AgeCut
 
 
+Heads = tuple[tuple[str, str, int, int], ...]
+"""How high chains are: log, topic, number and height of each partition."""
+
 SeverityBasis = Literal["mean", "highest"]
 SEVERITY_BASES: tuple[SeverityBasis, ...] = get_args(SeverityBasis)
 """Which of a response's labels counts: the mean over labellers of each one's latest, or the highest ever
@@ -130,6 +133,8 @@ class CalibrationRun:
     since : only batches from here on were read; None: all.
     severities : which of a response's labels counted.
     labels_through : number of the newest label revision when the run began to read; None: unknown.
+    heads : how high the chain of each partition was when the run began to read (log, topic, number, height): everything up
+        to there was there to be read. None: unknown.
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
     held_until : a looser threshold waits until then.
@@ -148,6 +153,7 @@ class CalibrationRun:
     since: Since | None = None
     severities: SeverityBasis = "mean"
     labels_through: int | None = None
+    heads: Heads | None = None
     age_cut: AgeCut | None = None
     suffix: Suffix | None = None
     held_until: datetime | None = None
@@ -319,6 +325,7 @@ def calibrate_gate(
     since: Since | None = None,
     severities: SeverityBasis = "mean",
     labels_through: int | None = None,
+    heads: Heads | None = None,
     diagnostics: bool = True,
     in_force: Policy | None = None,
     cut: AgeCut | None = None,
@@ -332,7 +339,7 @@ def calibrate_gate(
     ----------
     since : where the audit sample begins; None: at the first batch.
     severities : which of a response's labels counts.
-    labels_through : kept with the run.
+    labels_through, heads : kept with the run.
     diagnostics : run the other calibrators too; without them the run is for a comparison, and not to be recorded.
     in_force : the policy that serves: the newest groups are compared with older ones, and where they are worse the
         threshold is the stricter of theirs and of all (`suffix_test`). None: they are not compared.
@@ -389,6 +396,7 @@ def calibrate_gate(
         since=since,
         severities=severities,
         labels_through=labels_through,
+        heads=heads,
         age_cut=cut,
         missing_labels=_missing_labels(settings, drawn, now),
     )

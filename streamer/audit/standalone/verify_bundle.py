@@ -23,6 +23,8 @@ import sys
 import unicodedata
 import uuid
 import zipfile
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
+HTTP_LOG = "http"
+CLOCKS_APART = timedelta(minutes=1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
@@ -341,6 +345,56 @@ def derive_action(
 # -- the verifier ------------------------------------------------------------------------------------------------
 
 
+class _Run:
+    """A calibration run that says how far the chains were when it began to read, and what it has left out.
+
+    Parameters
+    ----------
+    row : as it is sealed.
+    settings : of the gate's revision that it is for.
+    groups : batch id and attempt of what it has read.
+    """
+
+    def __init__(
+        self, row: dict[str, Any], settings: dict[str, Any], groups: Iterable[tuple[str, int]], place: str
+    ) -> None:
+        heads = json.loads(row["heads"]) if isinstance(row["heads"], str) else row["heads"]
+        self.place = place
+        self._heads = {tuple(head[:3]): head[3] for head in heads}
+        self._before, self._since = row["older_than"], row.get("since_version") or 0
+        self._settings = settings
+        # Numbers in place of names: a record may have many runs of many batches.
+        self._read = array("q", sorted(hash(group) for group in groups))
+        # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
+        self.checked = settings.get("pending") != "labelled-only" and settings.get("segment_by") is None
+        self._windowed = settings.get("window") is not None
+        self._oldest: str | None = None
+        self._unread: list[tuple[str, str, str]] = []
+
+    def offer(self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any]) -> None:
+        """Take a drawn first attempt of its gate, which it had to read if it was there by then and fits."""
+        *chain, offset = line["source"]
+        if not self.checked or line["height"] > self._heads.get(tuple(chain), 0):
+            return
+        name = hash(tuple(facts["batch"][1:]))
+        at = bisect_left(self._read, name)
+        if at < len(self._read) and self._read[at] == name:
+            self._oldest = min(self._oldest or facts["decided_at"], facts["decided_at"])
+        elif (
+            facts["decided_at"] < self._before
+            and facts["policy"] >= self._since
+            and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
+            and any(one[4] and one[1] is not None for one in facts["responses"])
+        ):
+            place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
+            self._unread.append((facts["decided_at"], "{}/{}#{}".format(*facts["batch"]), place))
+
+    def unread(self) -> list[tuple[str, str]]:
+        """Return key and place of what it had to read and did not; behind a window only what is younger than its oldest."""
+        after = (self._oldest or "~") if self._windowed else ""
+        return [(key, place) for moment, key, place in sorted(self._unread) if moment > after]
+
+
 class Verifier:
     """Takes the parts of a bundle in turn (`checkpoints`, `control`, `outcomes`, `unchained`, `heads`) and collects
     what does not fit.
@@ -385,6 +439,16 @@ class Verifier:
         self._rules: dict[int, Any] = {}
         self._rule_of_policy: dict[tuple[str, int], Any] = {}
         self._begins: dict[tuple[Any, ...], tuple[int, str, int]] = {}
+        self._covering: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
+        self._control_height = 0
+        self._control_link: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._written: dict[str, list[tuple[int, int]]] = {}
+        self._lost: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        self._said: dict[tuple[Any, ...], int] = {}
+        self._latest: dict[tuple[Any, ...], str] = {}
+        self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
+        self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
+        self._runs: dict[str, list[_Run]] = {}
 
     def fault(self, check: str, place: str, detail: str) -> None:
         """Remember that something does not fit."""
@@ -472,6 +536,9 @@ class Verifier:
                 continue
             heads: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), facts["control"])]
             heads += [((h["log_id"], h["topic"], h["partition"]), h) for h in facts["partitions"]]
+            for chain, head in heads[1:]:
+                covering = self._covering.setdefault(chain, [])
+                covering.append((head["height"], facts["control"]["height"], sequence))
             for chain, head in heads:
                 if head["height"] < self._begins.get(chain, (0,))[0]:
                     continue
@@ -541,6 +608,7 @@ class Verifier:
                     self.fault("chain", place, "it is not what was recorded")
                 elif "sealed" in line:
                     self.fault("chain", place, "the copy of it in the control log was changed")
+                self._clock((), "control", line["recorded_at"], place)
                 try:
                     self._keep(kind, row, line, place)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -548,6 +616,7 @@ class Verifier:
             link = line["hash"]
             self.counts["control entries"] += 1
             self._mark((), height, link, place)
+        self._control_height = height
         self._end((), "control", height, link, head["control"], None)
 
     def _keep(self, kind: str, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
@@ -564,12 +633,20 @@ class Verifier:
         }.get(kind)
         if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")
+        if kind == "data_gaps":
+            chain = (row["log_id"], row["topic"], row["partition"])
+            self._lost.setdefault(chain, []).append((row["from_offset"], row["to_offset"]))
         if key is None:
             return
         identity = tuple(row[name] for name in key)
         if identity in self._rows.setdefault(kind, {}):
             self.fault("chain", place, "it occurs twice in the chain")
         self._rows[kind][identity] = row
+        self._control_link[kind, identity] = line["height"]
+        if kind == "policies":
+            written = self._written.setdefault(row["gate"], [])
+            # The highest version up to here: numbers rise along the chain.
+            written.append((line["height"], max(row["version"], written[-1][1] if written else 0)))
         if kind == "gates":
             self._keep_gate(row, line, place)
         elif kind == "calibration_runs":
@@ -628,6 +705,8 @@ class Verifier:
         if settings is not None and settings["method"] != row["method"]:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")
+        if row.get("heads") is not None and settings is not None:
+            self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
 
     def _keep_gate(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         name, salt = row["name"], line.get("audit_salt")
@@ -696,6 +775,7 @@ class Verifier:
                 if source in self._ends:
                     self.fault("chain", name, "its outcomes are not in one piece")
                 at, (height, link, last) = source, self._begin(source)
+                self._lost.get(source, []).sort()
                 self._mark(source, height, link, name)
             height += 1
             facts = line.get("facts")
@@ -705,6 +785,8 @@ class Verifier:
                 height, link = line["height"], ""
             if offset <= last:
                 self.fault("chain", place, f"its offset does not come after {last}")
+            self._hole(source, last + 1, offset, place)
+            self._clock(source, name, line["recorded_at"], place)
             if facts is None:
                 self.fault("chain", place, line.get("missing", "what it is about is missing"))
             else:
@@ -716,12 +798,79 @@ class Verifier:
                 }  # fmt: skip
                 if link and sha256(bytes.fromhex(link) + self._canonical(sealed)) != line["hash"]:
                     self.fault("chain", place, f"the {line['kind']} is not what was recorded")
+                self._how_far(source, height, facts, place)
                 self._about(line, facts, place)
             link, last = line["hash"], offset
             self.counts["outcomes"] += 1
             self._mark(source, height, link, place)
         if at is not None:
             self._ends[at] = (height, link, last)
+
+    def _how_far(self, chain: tuple[Any, ...], link: int, facts: dict[str, Any], place: str) -> None:
+        """Check what a link says of how far the control chain was when it was made.
+
+        It is read once the partition is locked, so that it never falls along a chain; and a checkpoint keeps the control chain
+        from growing while it reads where the partitions are.
+        """
+        height, before = facts.get("control"), self._said.get(chain)
+        if height is None:
+            self.counts["links that do not say how far the control chain was"] += 1
+            if before is not None:
+                self.notes["unsaid"] = (
+                    "links that do not say how far the control chain was come after links that do: a worker of an earlier"
+                    " version made them, or somebody who hides which policy was in force"
+                )
+            return
+        if type(height) is not int:
+            self.fault("form", place, "how far the control chain was is no whole number")
+            return
+        if before is not None and height < before:
+            self.fault(
+                "order", place, f"it saw control link {height}, and a link before it saw {before} already"
+            )
+        if height > self._control_height:
+            self.fault("order", place, f"it saw control link {height}, and there are {self._control_height}")
+        covering = self._covering.get(chain, [])
+        at = bisect_left(covering, (link,))
+        if at < len(covering) and height > covering[at][1]:
+            self.fault(
+                "order",
+                place,
+                f"checkpoint {covering[at][2]} covers it and saw {covering[at][1]} control links, it says {height}",
+            )
+        self._said[chain] = max(height, before or 0)
+
+    def _hole(self, chain: tuple[Any, ...], first: int, end: int, place: str) -> None:
+        """Count the offsets from `first` to `end` - 1, which have no outcome, and are not recorded as lost either."""
+        missing = end - first
+        for start, stop in self._lost.get(chain, []) if missing > 0 else ():
+            missing -= max(0, min(stop, end) - max(start, first))
+        if missing <= 0:
+            return
+        if chain[0] == HTTP_LOG:
+            self.fault(
+                "order",
+                place,
+                f"{missing} requests before it have no outcome: they are numbered without holes",
+            )
+            return
+        count, at = self._holes.get(chain, (0, first))
+        self._holes[chain] = count + missing, at
+
+    def _clock(self, chain: tuple[Any, ...], name: str, moment: str, place: str) -> None:
+        """Remember where a chain's time runs backwards by more than clocks differ."""
+        latest = self._latest.get(chain, "")
+        if not isinstance(moment, str) or moment >= latest:
+            self._latest[chain] = moment if isinstance(moment, str) else latest
+            return
+        try:
+            step = datetime.fromisoformat(latest) - datetime.fromisoformat(moment)
+        except (ValueError, TypeError):
+            self.fault("form", place, "when it was recorded cannot be read")
+            return
+        if step > CLOCKS_APART:
+            count, longest, first = self._back.get(chain, (0, step, place))
+            self._back[chain] = count + 1, max(step, longest), first
 
     def _about(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         try:
@@ -772,6 +921,8 @@ class Verifier:
             self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no chain")
             return
         self.counts["decisions"] += 1
+        self._in_force(facts, policy_version, place)
+        self._for_runs(line, facts, settings)
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
         # Where nothing was embedded none is named; earlier versions named the gate's encoder there too.
@@ -804,6 +955,45 @@ class Verifier:
             self._draw(line, facts, settings, best, place)
         if line.get("action") is not None:
             self._event(line, facts, policy, settings, place)
+
+    def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
+        """Check that a decision was made under the newest policy there was.
+
+        The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
+        chain was is read before that: so this holds exactly, whatever the clocks say.
+        """
+        gate, height, seen = facts["batch"][0], facts.get("control"), facts.get("newest_seen", 0)
+        if height is None:
+            self.notes["unordered"] = (
+                "whether decisions of earlier versions were made under the newest policy: they do not say how far the control"
+                " chain was"
+            )
+            return
+        self.counts["decisions under the newest policy"] += 1
+        if seen > version:
+            self.counts["decisions whose worker refused the newest policy"] += 1
+            self.notes["refused"] = (
+                "decisions under an older policy whose workers say that they refused the newest one: whether they had to"
+            )
+        if self._control_link.get(("policies", (gate, version)), 0) > height:
+            self.fault("order", place, f"its policy {version} was written after it")
+        rate = facts.get("audit_rate")
+        if rate is not None and self._control_link.get(("audit_rates", (rate,)), 0) > height:
+            self.fault("order", place, f"the audit rate {rate} that it names was written after it")
+        written = self._written.get(gate, [])
+        at = bisect_right(written, (height, math.inf))
+        newest = written[at - 1][1] if at else 0
+        if newest > max(version, seen):
+            self.fault(
+                "order", place, f"it was decided under policy {version}, when policy {newest} was in force"
+            )
+
+    def _for_runs(self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any]) -> None:
+        """Remember a drawn decision for the runs that could read it and did not."""
+        if not facts["sampled"] or facts.get("extra_draw") or facts["batch"][2] != 1:
+            return
+        for run in self._runs.get(facts["batch"][0], ()):
+            run.offer(line, facts, settings)
 
     def _action(
         self,
@@ -1016,11 +1206,32 @@ class Verifier:
             self._end(chain, name, height, link, known.get(chain), last)
             if chain in known:
                 self._next_offset(chain, name, known[chain]["next_offset"])
+                self._hole(chain, last + 1, known[chain]["next_offset"], name)
         for gate, count in sorted(self._early.items()):
             if count:
                 self.notes[f"early {gate}"] = (
                     f"{count} batches of {gate} were decided before a checkpoint was committed to its salt"
                 )
+        for run in (run for runs in self._runs.values() for run in runs):
+            if run.checked:
+                self.counts["runs whose sample is complete"] += 1
+            for key, place in run.unread():
+                self.fault(
+                    "calibration",
+                    run.place,
+                    f"it did not read the drawn batch {key}, which was recorded ({place})",
+                )
+        for chain, (count, first) in sorted(self._holes.items()):
+            self.notes[f"holes {chain}"] = (
+                f"{count} offsets of {chain[1]}[{chain[2]}] have no outcome, the first is {first}: the marks of a publisher's"
+                " transactions have none either; --log tells them apart while the topic has them"
+            )
+        for chain, (count, longest, at) in sorted(self._back.items()):
+            self.notes[f"clock {chain}"] = (
+                f"the time at which {f'{chain[1]}[{chain[2]}]' if chain else 'the control chain'} was recorded steps back"
+                f" {count} times, by up to {longest.total_seconds():.0f} s, first at {at}: a clock was wrong, or somebody"
+                " wrote it"
+            )
         self._uncovered(head)
 
     def _end(

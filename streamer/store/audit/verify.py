@@ -164,6 +164,7 @@ class OutcomeRows:
             letter=self.letters.get(row["dead_letter"]),
             label=self.labels.get(row["label"]),
             signature=self._signature(row["label_signature"]),
+            control_height=row["control_height"],
         )
 
     def _signature(self, number: int | None) -> Row | None:

@@ -39,6 +39,7 @@ from streamer.store.db.schema import (
     responses,
     review_offers,
 )
+from streamer.store.log.progress import partition_heads
 from streamer.store.policies import proposals
 from streamer.store.risk.alarm_closures import closures
 from streamer.store.risk.alerts import raise_alert
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import Policy
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import CalibrationRun, SeverityBasis
+    from streamer.recalibration.run import CalibrationRun, Heads, SeverityBasis
     from streamer.recalibration.verdict import Outcome
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
@@ -143,6 +144,15 @@ class Calibrations:
         """Number of the newest label revision of any gate; 0 while there is none."""
         with self._database.reading() as connection:
             return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
+
+    def heads(self) -> Heads:
+        """How high the chain of each partition is: log, topic, number, height."""
+        with self._database.reading() as connection:
+            return tuple(
+                (head["log_id"], head["topic"], head["partition"], head["height"])
+                for head in partition_heads(connection)
+                if head["height"]
+            )
 
     def alarm_closure(self, gate: str) -> Since | None:
         """Where the newest alarm that closed the gate, or should have, restarts its sample; None if none ever did."""
@@ -573,6 +583,7 @@ def _write(
             suffix=None if run.suffix is None else run.suffix.to_json(),
             history=None if run.history is None else run.history.to_json(),
             held_until=run.held_until,
+            heads=run.heads,
         )
         .returning(calibration_runs.c.id)
     ).scalar_one()

@@ -82,7 +82,7 @@ def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[
     """
     own = {
         name: decision[name]
-        for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms", "deadline_ms")
+        for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms", "deadline_ms", "newest_seen")
         if decision[name] is not None
     }
     if decision["audit_rate"] is not None:
@@ -128,8 +128,34 @@ def facts(
     letter: Row | None,
     label: Row | None,
     signature: Row | None = None,
+    control_height: int | None,
 ) -> dict[str, Any]:
-    """What the chain keeps of one outcome. Raises `LookupError` when a row that its kind needs is not there."""
+    """What the chain keeps of one outcome. Raises `LookupError` when a row that its kind needs is not there.
+
+    `control_height` is how far the control chain was then; None for what was recorded before that was kept.
+    """
+    own = _own_facts(
+        kind,
+        batch=batch,
+        decision=decision,
+        responses=responses,
+        letter=letter,
+        label=label,
+        signature=signature,
+    )
+    return own if control_height is None else own | {"control": control_height}
+
+
+def _own_facts(
+    kind: str,
+    *,
+    batch: Row | None,
+    decision: Row | None,
+    responses: Sequence[Row],
+    letter: Row | None,
+    label: Row | None,
+    signature: Row | None,
+) -> dict[str, Any]:
     if kind == "decision" and batch is not None and decision is not None:
         return decision_facts(batch, decision, responses)
     if kind == "duplicate" and batch is not None:

@@ -14,8 +14,15 @@ import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Decision
-from streamer.store.db.bulk_insert import drawing, execute_all, insert, look_up
-from streamer.store.db.schema import batches, decisions, outcomes, pending_messages, responses
+from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
+from streamer.store.db.schema import (
+    batches,
+    control_head,
+    decisions,
+    outcomes,
+    pending_messages,
+    responses,
+)
 from streamer.store.log import chain
 from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import Step, advancing, fenced, in_partition, locking, positions
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
     from streamer.store.db.schema.types import Row
     from streamer.store.log.progress import Position
     from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
+
+_CONTROL_HEIGHT = sa.select(control_head.c.chain_height)
 
 
 def check_slices(slices: Sequence[Slice]) -> None:
@@ -66,7 +75,7 @@ def commit_slices(
     Outdated
         When a new decision must not be made any more; see `streamer.store.policies.fence`. Nothing is written then.
     """
-    held, batch_ids, message_ids = _lock_and_draw(connection, slices, publish=publish)
+    held, batch_ids, message_ids, control_height = _lock_and_draw(connection, slices, publish=publish)
     kinds: list[list[OutcomeKind]] = []
     due: list[tuple[int, list[Entry]]] = []
     for index, piece in enumerate(slices):
@@ -100,8 +109,8 @@ def commit_slices(
         height, link = position.chain_height, position.chain_hash
         for entry in part:
             height += 1
-            row = _outcome_row(entry, height, now)
-            link = row["chain_hash"] = chain.link(link, row, _facts(entry))
+            row = _outcome_row(entry, height, control_height, now)
+            link = row["chain_hash"] = chain.link(link, row, _facts(entry, control_height))
             ledger.append(row)
         heads[index] = (height, link)
         kinds[index] = [entry.kind for entry in part]
@@ -133,19 +142,24 @@ def commit_slices(
 
 def _lock_and_draw(
     connection: sa.Connection, slices: Sequence[Slice], *, publish: bool
-) -> tuple[dict[Partition, Position], list[int], list[int]]:
-    """Lock the partitions and then draw ids, for at least as many batches and, with `publish`, messages as the slices have."""
+) -> tuple[dict[Partition, Position], list[int], list[int], int]:
+    """Lock the partitions and then draw ids, for at least as many batches and, with `publish`, messages as the slices have.
+
+    Last comes how far the control chain is. It is read once the partitions are ours, so that it never falls along a chain; and
+    before the fence, which lets nothing be written that was decided by an older policy than the newest one in there.
+    """
     outcomes_ = [outcome for piece in slices for outcome in piece.outcomes]
-    found, *drawn = execute_all(
+    found, ((control_height,),), *drawn = execute_all(
         connection,
         [
             locking(connection, [piece.lease.partition for piece in slices]),
+            Statement(_CONTROL_HEIGHT, {}),
             drawing(connection, batches, sum(isinstance(one, Decision) for one in outcomes_)),
             drawing(connection, pending_messages, len(outcomes_) if publish else 0),
         ],
     )
     ids = [sorted(number for (number,) in one) for one in drawn]
-    return positions(found), ids[0], ids[1]
+    return positions(found), ids[0], ids[1], control_height
 
 
 def known_content(connection: sa.Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
@@ -174,7 +188,7 @@ def _recorded_kinds(connection: sa.Connection, piece: Slice) -> list[OutcomeKind
     return kinds
 
 
-def _outcome_row(entry: Entry, height: int, now: datetime) -> dict[str, Any]:
+def _outcome_row(entry: Entry, height: int, control_height: int, now: datetime) -> dict[str, Any]:
     record = entry.record
     return {
         "log_id": record.partition.log_id,
@@ -188,6 +202,7 @@ def _outcome_row(entry: Entry, height: int, now: datetime) -> dict[str, Any]:
         "label_signature": entry.signature["id"] if entry.signature else None,
         "recorded_at": now,
         "chain_height": height,
+        "control_height": control_height,
     }
 
 
@@ -196,7 +211,7 @@ def _whose_action(entry: Entry) -> int | None:
     return entry.batch["id"] if entry.batch and entry.kind in ("decision", "duplicate") else None
 
 
-def _facts(entry: Entry) -> Row:
+def _facts(entry: Entry, control_height: int) -> Row:
     return chain.facts(
         entry.kind,
         batch=entry.batch,
@@ -205,4 +220,5 @@ def _facts(entry: Entry) -> Row:
         letter=entry.letter,
         label=entry.label,
         signature=entry.signature,
+        control_height=control_height,
     )

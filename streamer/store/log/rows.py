@@ -121,6 +121,7 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "deadline_ms": decision.record.deadline_ms,
         "audit_rate": decision.audit_rate,
         "extra_draw": bool(decision.extra_draw),
+        "newest_seen": decision.newest_seen if decision.newest_seen > decision.policy.version else None,
     }
 
 

@@ -125,6 +125,11 @@ decisions = sa.Table(
         server_default=sa.false(),
         comment="the gate's own probability would not have drawn it; calibration does not read it",
     ),
+    sa.Column(
+        "newest_seen",
+        sa.Integer,
+        comment="the gate's newest policy, which its worker refused; NULL: it refused none",
+    ),
     sa.ForeignKeyConstraint(["batch", "gate"], ["batches.id", "batches.gate"]),
     sa.ForeignKeyConstraint(["gate", "policy_version"], ["policies.gate", "policies.version"]),
     sa.ForeignKeyConstraint(["batch", "selected"], ["responses.batch", "responses.response_id"]),

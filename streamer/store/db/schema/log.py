@@ -82,6 +82,9 @@ outcomes = sa.Table(
     sa.Column("recorded_at", UtcDateTime, nullable=False),
     sa.Column("chain_height", BIGINT, nullable=False, comment="from 1, without holes"),
     sa.Column("chain_hash", sa.LargeBinary, nullable=False),
+    sa.Column(
+        "control_height", BIGINT, comment="of the control chain then; NULL: it is older than this column"
+    ),
     sa.ForeignKeyConstraint(
         ["log_id", "topic", "partition"], ["progress.log_id", "progress.topic", "progress.partition"]
     ),

@@ -147,6 +147,19 @@ class Facts(sa.types.TypeDecorator[dict[str, Any]]):
         return None if value is None else json.loads(value)
 
 
+class Heads(sa.types.TypeDecorator[tuple[Any, ...]]):
+    """How high chains are: a JSON array of [log_id, topic, partition, height]."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: sa.Dialect) -> str | None:
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> tuple[Any, ...] | None:
+        return None if value is None else tuple(map(tuple, json.loads(value)))
+
+
 BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """64 bits on both: SQLite's INTEGER is, and only INTEGER may be an identity there."""
 
