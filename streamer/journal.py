@@ -147,14 +147,22 @@ class Decision:
     cloud: tuple[float, ...] | None = None
 
 
+class RecordedAction(NamedTuple):
+    """The action event that is recorded for a batch, byte for byte, and its receipt; see `streamer.events.receipts`."""
+
+    action: bytes
+    receipt: str | None
+
+
 class RecordedBatch(NamedTuple):
-    """A decided batch as it is kept: the action event, the metadata (None once erased), and the responses' texts by id (None
-    once erased, or where the gate keeps none), in the event's order.
+    """A decided batch as it is kept: the action event, the metadata (None once erased), the responses' texts by id (None
+    once erased, or where the gate keeps none), in the event's order, and its receipt.
     """
 
     action: bytes
     metadata: Mapping[str, object] | None
     texts: Mapping[str, str | None]
+    receipt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,22 +255,16 @@ class DataGap:
     to_offset: int
 
 
-class Journal(Protocol):
-    """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is unavailable."""
+class Linked(Protocol):
+    """Gets to know which link an outcome becomes, if the transaction that writes it is committed."""
 
-    def lease(
-        self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
-    ) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
-
-        `topic_ids` are the broker's ids of their topics, as far as they are known. Raises `TopicRecreated` when a
-        topic with outcomes had another one.
-        """
+    def __call__(self, record: Record, height: int, link: bytes, /) -> None:
+        """`height` is the link's number in the chain of its partition, from 1; `link` its SHA-256."""
         ...
 
-    def record_gap(self, lease: Lease, gap: DataGap) -> None:
-        """Write a `data_gap` row and move progress past it. Safe to repeat. Raises `Fenced`."""
-        ...
+
+class Committing(Protocol):
+    """What a group commit needs of the store. It blocks, and raises `Unavailable` when the database is unavailable."""
 
     def commit(
         self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
@@ -284,6 +286,24 @@ class Journal(Protocol):
         DatabaseFault
             When nothing can.
         """
+        ...
+
+
+class Journal(Committing, Protocol):
+    """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is unavailable."""
+
+    def lease(
+        self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
+    ) -> dict[Partition, Lease]:
+        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
+
+        `topic_ids` are the broker's ids of their topics, as far as they are known. Raises `TopicRecreated` when a
+        topic with outcomes had another one.
+        """
+        ...
+
+    def record_gap(self, lease: Lease, gap: DataGap) -> None:
+        """Write a `data_gap` row and move progress past it. Safe to repeat. Raises `Fenced`."""
         ...
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:

@@ -69,6 +69,8 @@ export interface Decision {
   readonly detail: string;
   /** The whole event, where there is one. */
   readonly event: Readonly<Record<string, unknown>> | null;
+  /** Where the decision is on record, a JSON array. Keep it, one a line: `streamer audit verify --receipts FILE` reads them. */
+  readonly receipt: string | null;
 }
 
 /** Texts in order, whose ids are then "0", "1", ...; or ids and texts. */
@@ -160,8 +162,8 @@ export class Client {
       const sent: Pairs =
         answers instanceof Map ? [...answers] : [...(answers as readonly string[])].map((text, i) => [String(i), text]);
       const event = responsesEvent({ gate, batchId, attempt }, prompt, sent, options);
-      const body = await this.#ask("POST", [gate, "decisions"], options, event, batchId);
-      return readDecision(body, { gate, batchId, attempt }, sent);
+      const answer = await this.#ask("POST", [gate, "decisions"], options, event, batchId);
+      return readDecision(answer, { gate, batchId, attempt }, sent);
     });
   }
 
@@ -170,14 +172,14 @@ export class Client {
     const { attempt = 1 } = options;
     return await orHold({ gate, batchId, attempt }, options, async () => {
       const query = attempt === 1 ? "" : `?attempt=${attempt}`;
-      const body = await this.#ask("GET", [gate, "decisions", batchId], options, undefined, undefined, query);
-      return readDecision(body, { gate, batchId, attempt });
+      const answer = await this.#ask("GET", [gate, "decisions", batchId], options, undefined, undefined, query);
+      return readDecision(answer, { gate, batchId, attempt });
     });
   }
 
   /** Ask for the policy in force, its promise and the verdict on it. Throws `Trouble`. */
   async gate(gate: string, options: CallOptions = {}): Promise<Json> {
-    return readObject(await this.#ask("GET", [gate], options));
+    return readObject((await this.#ask("GET", [gate], options)).content);
   }
 
   /** Send the severity of one answer, in [0, 1]: 0 is fine, 1 is worst. Throws `Trouble` unless it is taken. */
@@ -212,7 +214,7 @@ export class Client {
     event?: Json,
     key?: string,
     query = "",
-  ): Promise<Uint8Array> {
+  ): Promise<Answer> {
     if (!(deadline > 0 && deadline < MAX_SECONDS)) {
       throw new Trouble("invalid_request", "the deadline must be a positive number of seconds");
     }
@@ -254,6 +256,12 @@ export class Client {
   }
 }
 
+/** A body, and the receipt of the decision that it tells of. */
+interface Answer {
+  readonly content: Uint8Array;
+  readonly receipt: string | null;
+}
+
 interface Identity {
   readonly gate: string;
   readonly batchId: string;
@@ -281,6 +289,7 @@ async function orHold(asked: Identity, options: AskOptions, ask: () => Promise<D
       policyVersion: null,
       detail: trouble.detail,
       event: null,
+      receipt: null,
     };
   }
 }
@@ -323,7 +332,7 @@ function encoded(event: Json): string {
 }
 
 /** Send one request and read all of its answer. */
-async function answerTo(url: string, request: RequestInit): Promise<Uint8Array> {
+async function answerTo(url: string, request: RequestInit): Promise<Answer> {
   let response: Response;
   let content: Uint8Array;
   try {
@@ -347,7 +356,7 @@ async function answerTo(url: string, request: RequestInit): Promise<Uint8Array> 
   if (content.length > 0 && (kind !== "application/json" || (headers.get("content-encoding") ?? "identity") !== "identity")) {
     throw new Trouble("unreadable", `the answer is ${kind || "of no type"}, not plain application/json`);
   }
-  return content;
+  return { content, receipt: headers.get("streamer-receipt") };
 }
 
 async function contentOf(response: Response): Promise<Uint8Array> {
@@ -405,8 +414,8 @@ function isNumberOrNull(value: unknown): value is number | null {
 }
 
 /** Read the service's answer about one batch: anything that is not a clear ship is no ship. */
-function readDecision(content: Uint8Array, asked: Identity, answers?: Pairs): Decision {
-  const event = readObject(content);
+function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decision {
+  const event = readObject(answer.content);
   const { responses, policy, selected, reason, enforced, unit, action: named } = event;
   const action = ACTIONS.find((one) => one === named);
   if (
@@ -460,6 +469,7 @@ function readDecision(content: Uint8Array, asked: Identity, answers?: Pairs): De
     policyVersion: policy.version as number,
     detail: "",
     event,
+    receipt: answer.receipt,
   };
 }
 

@@ -26,6 +26,15 @@ T = TypeVar("T")
 
 FORMAT = "streamer.bundle.v1"
 
+NOT_EVIDENCE = {
+    "decisions.cloud": "numbers of the embeddings, for drift: in no chain, and not in here",
+    "dead_letters.replayed_at": "whether a refused message was sent again: in no chain, and not in here",
+    "monitor_*": "the state of monitoring, which follows from decisions and labels: in no chain, and not in here",
+    "review_*": "who was shown which answer: in no chain, and not in here",
+    "judgements": "what a judge was asked and said: in no chain, and not in here",
+}
+"""What the database has beside the record, and no bundle shows anything of."""
+
 
 def write_bundle(
     snapshot: Snapshot,
@@ -75,6 +84,7 @@ def write_bundle(
         "made_at": made_at,
         "head": _read("the heads of the chains", snapshot.head),
         "left_out": {"other_gates_than": gate, "texts": not texts, "salts": not salts},
+        "not_evidence": NOT_EVIDENCE,
         "files": {},
     }
     try:

@@ -16,6 +16,7 @@ from streamer.events.actions import decode_action
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
 from streamer.events.oversize import TRUNCATED, Truncation
+from streamer.events.receipts import without_receipt
 from streamer.events.responses import content_hash, decode_responses
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition
@@ -60,7 +61,7 @@ class Rows(Protocol):
         ...
 
     def actions(self, keys: Collection[BatchKey]) -> dict[BatchKey, OutboxMessage]:
-        """The actions of those of these batches that are decided."""
+        """The actions of those of these batches that are decided, with their receipts."""
         ...
 
     def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
@@ -302,14 +303,17 @@ def _actions(
                     )
                 continue
             seen.add(key)
+            own, link = without_receipt(recorded.headers)
+            headers, given = without_receipt(record.headers)
             if recorded.value is None:
                 report.counts["actions that are not kept"] += 1
-            elif (recorded.key, recorded.value, recorded.headers) != (
-                record.key,
-                record.value,
-                record.headers,
-            ):
+            elif (recorded.key, recorded.value, own) != (record.key, record.value, headers):
                 report.fault(place, f"another action about batch {key} was published than the one on record")
+            elif given is not None and given != link:
+                report.fault(
+                    place, f"the action about batch {key} has a receipt of another link than the record's"
+                )
+            report.counts["receipts compared with the log"] += given is not None
         waiting.clear()
 
     for record in log.read(topic, {number: end for number, (_, end) in bounds.items()}):

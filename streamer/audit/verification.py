@@ -93,6 +93,7 @@ def verify_record(
     policies: Iterable[PolicyVersion] = (),
     policy_keys: PolicyKeys = NO_KEYS,
     since: Reached | None = None,
+    receipts: tuple[Iterable[bytes], str] | None = None,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> Report:
     """Verify a record.
@@ -110,6 +111,7 @@ def verify_record(
     policy_keys : that policies may be signed with.
     since : where an earlier verification of this record ended; None: all of it is verified. Outcomes and calibration runs that
         are older are not read again.
+    receipts : of decisions, which somebody has kept, as `Verifier.receipts` reads them, and where they come from.
     progress : called with how many outcomes are done.
     """
     verifier = Verifier(keys, verify_signature=signing.verify, derive=ActionRules(), canonical=canonical_json)
@@ -121,6 +123,8 @@ def verify_record(
         )
     else:
         verifier.checkpoints(outside, origin=origin)
+    if receipts is not None:
+        verifier.receipts(receipts[0], origin=receipts[1])
     try:
         verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
         head = snapshot.head()

@@ -82,6 +82,14 @@ def show(
 def verify(
     checkpoints: _CheckpointsOption = None,
     public_key: _KeysOption = None,
+    receipts: Annotated[
+        str | None,
+        typer.Option(
+            "--receipts",
+            metavar="FILE|topic",
+            help="Receipts of decisions that somebody has kept, one JSON a line; topic: those on the actions topic.",
+        ),
+    ] = None,
     rescore: Annotated[
         bool, typer.Option("--rescore", help="Score the stored texts again with the configured encoder.")
     ] = False,
@@ -126,6 +134,7 @@ def verify(
     since = None if incremental is None else read_reached(incremental)
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
+    kept = None if receipts is None else wiring.receipts(settings, receipts)
     with wiring.open_store(settings) as store:
         rescorer = wiring.rescorer(settings, tolerance) if rescore else None
         total = _outcomes(store) if since is None else None
@@ -141,6 +150,7 @@ def verify(
                 policies=_policies(store),
                 policy_keys=wiring.policy_keys(settings),
                 since=since,
+                receipts=kept,
                 progress=done,
             )
         compared = wiring.compared_with_log(settings, store) if log else None

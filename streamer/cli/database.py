@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from streamer.cli import FOUND
-from streamer.cli.options import JsonOption, seconds
+from streamer.cli.options import ByOption, JsonOption, seconds, who
 
 app = typer.Typer(
     no_args_is_help=True, help="The database: upgrade its schema, create its roles, erase old texts."
@@ -127,13 +127,18 @@ def prune(
             help="Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
         ),
     ] = False,
+    by: ByOption = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
+    ] = "old enough",
     json: JsonOption = False,
 ) -> None:
     """Erase old texts and delete old published messages. What was erased cannot be restored.
 
     Erased are prompts, responses, references, metadata, refused messages, and what a judge was asked and said.
     Decisions, scores, labels, calibrations and ids stay, and the hash chains still verify. A batch that is delivered
-    again after that counts as a duplicate, whatever it holds. On PostgreSQL: as a member of streamer_migrate.
+    again after that counts as a duplicate, whatever it holds. Who erased, why, and what age allowed it goes on record with it.
+    On PostgreSQL: as a member of streamer_migrate.
     """
     from dataclasses import asdict
     from datetime import timedelta
@@ -149,6 +154,8 @@ def prune(
         load_settings(),
         older_than=timedelta(seconds=seconds(older_than, "--older-than")),
         sooner_than_six_months=sooner_than_six_months,
+        by=who(by),
+        reason=reason,
     )
     found = run(dry_run=True)
     if not dry_run and found.total:

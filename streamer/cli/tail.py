@@ -36,6 +36,13 @@ def tail(
     json: Annotated[
         bool, typer.Option("--json", help="Print each event's value as it is, one a line.")
     ] = False,
+    receipts: Annotated[
+        bool,
+        typer.Option(
+            "--receipts",
+            help="Print, of each action, its receipt and the SHA-256 of its value: what `audit verify --receipts` reads.",
+        ),
+    ] = False,
 ) -> None:
     """Follow a topic, one line an event, until Ctrl-C."""
     import sys
@@ -44,9 +51,13 @@ def tail(
     from streamer.cli.console import note, say
     from streamer.cli.interrupts import PatientInterrupt
     from streamer.cli.reachability import require_broker
+    from streamer.errors import UsageError
+    from streamer.events.receipts import receipt_line
     from streamer.security.visible import visible
     from streamer.settings.settings import load_settings
 
+    if receipts and (json or topic is not Stream.ACTIONS):
+        raise UsageError("only actions have receipts: streamer tail actions --receipts, without --json")
     settings = load_settings()
     require_broker(settings)
     name = getattr(wiring.topics(settings), topic.name.lower())
@@ -60,7 +71,13 @@ def tail(
             timeout_seconds=None if timeout is None else opt.seconds(timeout, "--timeout"),
             stop=lambda: interrupt.wanted,
         ):
-            if json:
+            if receipts:
+                kept = receipt_line(record.value, record.headers)
+                if kept is None:
+                    note(f"no receipt at offset {record.offset}: a worker of an earlier version published it")
+                    continue
+                sys.stdout.buffer.write(kept + b"\n")
+            elif json:
                 value = (record.value or b"null").replace(b"\n", b" ")
                 if sys.stdout.isatty():
                     value = visible(value.decode(errors="replace")).encode()

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 import httpx2
 
@@ -41,6 +41,13 @@ _LEAST_PAUSE, _MOST_PAUSE = 0.05, 1.0
 _KEEP_ALIVE_SECONDS = 4.0  # less than the five after which uvicorn closes an idle connection
 _JSON = {"Content-Type": "application/json"}
 _PASSING = (429, 502, 503, 504)  # 500 is on record, and would be again
+
+
+class _Answer(NamedTuple):
+    """A body, and the receipt of the decision that it tells of."""
+
+    body: bytes
+    receipt: str | None
 
 
 class AsyncClient:
@@ -112,14 +119,14 @@ class AsyncClient:
         name, attempt = _identity(batch)
         try:
             sent = pairs(answers)
-            body = await self._ask(
+            answer = await self._ask(
                 "POST",
                 gate_path(gate, "decisions"),
                 deadline,
                 body=responses_event(gate, name, prompt, sent, batch),
                 headers=_JSON | ({"Idempotency-Key": name} if _fits_a_header(name) else {}),
             )
-            return read_decision(body, gate=gate, batch_id=name, attempt=attempt, answers=sent)
+            return read_decision(*answer, gate=gate, batch_id=name, attempt=attempt, answers=sent)
         except Exception as error:
             return _hold(error, gate, name, attempt, raise_on_trouble=raise_on_trouble)
 
@@ -135,14 +142,14 @@ class AsyncClient:
         """Ask what is on record about a batch; a hold where that cannot be known. The service has no texts to return."""
         try:
             query = "" if attempt == 1 else f"?attempt={attempt}"
-            body = await self._ask("GET", gate_path(gate, "decisions", batch_id) + query, deadline)
-            return read_decision(body, gate=gate, batch_id=batch_id, attempt=attempt, answers=None)
+            answer = await self._ask("GET", gate_path(gate, "decisions", batch_id) + query, deadline)
+            return read_decision(*answer, gate=gate, batch_id=batch_id, attempt=attempt, answers=None)
         except Exception as error:
             return _hold(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
 
     async def gate(self, gate: str, *, deadline: float | None = None) -> dict[str, Any]:
         """Ask for the policy in force, its promise and the verdict on it, as JSON values. Raises `Trouble`."""
-        return read_object(await self._ask("GET", gate_path(gate), deadline))
+        return read_object((await self._ask("GET", gate_path(gate), deadline)).body)
 
     async def label(
         self,
@@ -176,7 +183,7 @@ class AsyncClient:
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> bytes:
+    ) -> _Answer:
         """Ask until there is an answer, a trouble that stays, or no time left. Raises `Trouble`."""
         seconds = self._deadline if deadline is None else deadline
         if not 0 < seconds < float("inf"):
@@ -203,7 +210,7 @@ class AsyncClient:
             pass
         raise Trouble("timed_out", f"no answer within {seconds:g} s{before}")
 
-    async def _answer(self, request: httpx2.Request) -> bytes:
+    async def _answer(self, request: httpx2.Request) -> _Answer:
         """Send one request and read all of its answer. Raises `Trouble`."""
         try:
             response = await self._http.send(request, stream=True)
@@ -228,7 +235,7 @@ class AsyncClient:
             kind != "application/json" or headers.get("Content-Encoding", "identity") != "identity"
         ):
             raise Trouble("unreadable", f"the answer is {kind or 'of no type'}, not plain application/json")
-        return content
+        return _Answer(content, headers.get("Streamer-Receipt"))
 
 
 class Client:

@@ -71,6 +71,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     policy_version : 1 or more.
     detail : one sentence about a trouble.
     event : the whole event as JSON values.
+    receipt : where the decision is on record, a JSON array. Keep it, one a line: `streamer audit verify --receipts FILE` holds
+        the record to it.
     """
 
     gate: str
@@ -87,6 +89,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: int | None = None
     detail: str = ""
     event: dict[str, Any] | None = None
+    receipt: str | None = None
 
     @property
     def ships(self) -> bool:
@@ -134,13 +137,20 @@ def held(trouble: Trouble, gate: str, batch_id: str, attempt: int) -> Decision:
 
 
 def read_decision(
-    body: bytes, *, gate: str, batch_id: str, attempt: int, answers: Sequence[tuple[str, str]] | None
+    body: bytes,
+    receipt: str | None = None,
+    *,
+    gate: str,
+    batch_id: str,
+    attempt: int,
+    answers: Sequence[tuple[str, str]] | None,
 ) -> Decision:
     """Read the service's answer about one batch.
 
     Parameters
     ----------
     body : an action event as JSON.
+    receipt : that came with it.
     gate, batch_id, attempt : what was asked about.
     answers : ids and texts that were sent, in order; None where they are not at hand.
 
@@ -180,6 +190,7 @@ def read_decision(
         threshold=action.policy.threshold,
         policy_version=action.policy.version,
         event=event,
+        receipt=receipt,
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from streamer.events import actions, alerts, checkpoints, codes, dead_letters, labels, responses, thresholds
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.oversize import TRUNCATED
+from streamer.events.receipts import RECEIPT_HEADER
 from streamer.events.topics import Topics
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def asyncapi() -> dict[str, Any]:
             "schemas": {
                 **schemas,
                 "CloudEventHeaders": _cloudevent_headers(),
+                "ActionHeaders": _action_headers(),
                 "DeadLetterHeaders": _dead_headers(),
             },
         },
@@ -144,8 +146,25 @@ def _message(topic: str, direction: str) -> dict[str, Any]:
         ],
     }
     if direction == "send":
-        message["headers"] = {"$ref": "#/components/schemas/CloudEventHeaders"}
+        headers = "ActionHeaders" if event is actions.ActionsV1 else "CloudEventHeaders"
+        message["headers"] = {"$ref": f"#/components/schemas/{headers}"}
     return message
+
+
+def _action_headers() -> dict[str, Any]:
+    return {
+        "title": "ActionHeaders",
+        "description": "Those of every event that comes out, and the receipt of the decision.",
+        "type": "object",
+        "allOf": [{"$ref": "#/components/schemas/CloudEventHeaders"}],
+        "properties": {
+            RECEIPT_HEADER: {
+                "type": "string",
+                "description": "The link of the record that the decision became: a JSON array of log, topic, partition, number "
+                "and SHA-256. Keep it, and `streamer audit verify --receipts` holds the record to it.",
+            }
+        },
+    }
 
 
 def _cloudevent_headers() -> dict[str, Any]:

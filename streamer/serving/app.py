@@ -67,14 +67,17 @@ def serving_app(
             batch, until, headers=requests.trace(request), timestamp_ms=int(now.timestamp() * 1000)
         )
         headers = {"idempotent-replayed": "true"} if answer.again else {}
-        return _json(answer.action, headers | requests.applied(request, until))
+        return _json(
+            answer.action, headers | requests.receipt(answer.receipt) | requests.applied(request, until)
+        )
 
     async def decision(request: Request, gate: str) -> Response:
         attempt = request.query_params.get("attempt", "1")
         if not (attempt.isascii() and attempt.isdigit() and len(attempt) < _MOST_ATTEMPT_DIGITS):
             raise Problem(400, "bad_request", "attempt must be a number from 1")
         await desk.policy(gate)
-        return _json(await desk.find(BatchKey(gate, request.path_params["batch_id"], int(attempt))))
+        found = await desk.find(BatchKey(gate, request.path_params["batch_id"], int(attempt)))
+        return _json(found.action, requests.receipt(found.receipt))
 
     async def label(request: Request, gate: str) -> Response:
         until, now = _deadline(request)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
-    from streamer.journal import ActivePolicy, Headers, RecordedBatch
+    from streamer.journal import ActivePolicy, Headers, RecordedAction, RecordedBatch
     from streamer.serving.bodies import Batch, Severity
     from streamer.serving.deadlines import Deadline
     from streamer.serving.lane import Lane, Recorded
@@ -50,8 +50,8 @@ class Book(Protocol):
 class Actions(Protocol):
     """The record of decisions."""
 
-    def action(self, key: BatchKey) -> bytes | None:
-        """The recorded action event; None for a batch that is not decided. Blocks; may raise `Unavailable`."""
+    def action(self, key: BatchKey) -> RecordedAction | None:
+        """The recorded action event with its receipt; None for a batch that is not decided. Blocks; may raise `Unavailable`."""
         ...
 
     def recorded(self, key: BatchKey) -> RecordedBatch | None:
@@ -68,10 +68,11 @@ class Judge(Protocol):
 
 
 class Answer(NamedTuple):
-    """An action event as it is recorded; `again`: it was, before this request came."""
+    """An action event as it is recorded, with its receipt; `again`: it was, before this request came."""
 
     action: bytes
     again: bool
+    receipt: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +142,7 @@ class Desk:
         )  # of one request both lanes may have a record
 
     async def _answer(self, recorded: Recorded, key: BatchKey) -> Answer:
-        outcome, kind = recorded
+        outcome, kind, receipt = recorded
         if isinstance(outcome, DeadLetter):
             raise refused(outcome.code, outcome.detail)
         if kind == "conflict":
@@ -150,10 +151,11 @@ class Desk:
                 "this batch was decided already, with other content; that decision stands",
             )
         if kind == "decision" and isinstance(outcome, Decision) and outcome.action.value is not None:
-            return Answer(outcome.action.value, again=False)
-        return Answer(await self.find(key), again=True)
+            return Answer(outcome.action.value, again=False, receipt=receipt)
+        found = await self.find(key)
+        return Answer(found.action, again=True, receipt=found.receipt)
 
-    async def find(self, key: BatchKey) -> bytes:
+    async def find(self, key: BatchKey) -> RecordedAction:
         """Return the action event that is recorded for a batch. Raises `Problem` when there is none."""
         found = await self._reading(lambda: self.actions.action(key))
         if found is None:

@@ -7,8 +7,9 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from streamer.events.receipts import receipt
 from streamer.journal import Record
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
@@ -19,8 +20,9 @@ from streamer.stream.intake import Fetched, Intake
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from concurrent.futures import Executor
+    from datetime import datetime
 
-    from streamer.journal import Headers, Journal, Lease, Outcome, OutcomeKind, Partition
+    from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Slice
     from streamer.stream.decider import Decider
     from streamer.stream.hooks import Hooks
     from streamer.stream.observer import StreamObserver
@@ -33,10 +35,11 @@ _NEVER: Final = DeadLetterLimits(run=sys.maxsize, ratio=1.0, window=1)
 
 
 class Recorded(NamedTuple):
-    """What became of a request."""
+    """What became of a request, and the receipt of its own record; None where that is not known here."""
 
     outcome: Outcome
     kind: OutcomeKind
+    receipt: str | None
 
 
 class Ended(Exception):
@@ -44,7 +47,7 @@ class Ended(Exception):
 
 
 class Answers:
-    """Who waits for what becomes of which record. Used on the event loop alone.
+    """Who waits for what becomes of which record. Used on the event loop alone, but for `linked`.
 
     Attributes
     ----------
@@ -54,7 +57,12 @@ class Answers:
     def __init__(self) -> None:
         self.waiting: Final[Counter[Partition]] = Counter()
         self._waiting: dict[tuple[Partition, int], asyncio.Future[Recorded]] = {}
+        self._receipts: dict[tuple[Partition, int], str] = {}
         self._ended = False
+
+    def linked(self, record: Record, height: int, link: bytes) -> None:
+        """Take down the link that a record becomes if it is committed. From any thread."""
+        self._receipts[record.partition, record.offset] = receipt(record.partition, height, link)
 
     def expect(self, partition: Partition, offset: int) -> asyncio.Future[Recorded]:
         """Give what will be known once the record is committed; it raises `Ended` when it never will be."""
@@ -71,10 +79,12 @@ class Answers:
         for outcome, kind in zip(outcomes, kinds, strict=True):
             if outcome.record is not None:
                 partition = outcome.record.partition
-                answer = self._waiting.pop((partition, outcome.record.offset), None)
+                place = partition, outcome.record.offset
+                given = self._receipts.pop(place, None)
+                answer = self._waiting.pop(place, None)
                 if answer is not None:
                     self.waiting[partition] -= 1
-                    answer.set_result(Recorded(outcome, kind))
+                    answer.set_result(Recorded(outcome, kind, given))
 
     def end(self) -> None:
         """Nothing more will be committed."""
@@ -117,6 +127,33 @@ class LaneLimits:
     max_commit_bytes: int
 
 
+class LinkingJournal(Protocol):
+    """The store as a lane needs it."""
+
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool, linked: Linked
+    ) -> list[list[OutcomeKind]]:
+        """Do as `streamer.journal.Committing.commit`, and tell `linked` of each outcome's link.
+
+        What it was told last of a record counts, once this returns.
+        """
+        ...
+
+
+class _Noted:
+    """A journal whose links somebody is told of."""
+
+    def __init__(self, journal: LinkingJournal, linked: Linked) -> None:
+        self._journal = journal
+        self._linked = linked
+
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+    ) -> list[list[OutcomeKind]]:
+        """Commit, and tell of the links."""
+        return self._journal.commit(slices, now=now, firm=firm, linked=self._linked)
+
+
 class Lane:
     """Some partitions of the log `http`, and the group commit that decides and records what is submitted to them.
 
@@ -129,7 +166,7 @@ class Lane:
     def __init__(
         self,
         decider: Decider,
-        journal: Journal,
+        journal: LinkingJournal,
         *,
         score_executor: Executor,
         executor: Executor,
@@ -146,7 +183,7 @@ class Lane:
         self._commits = GroupCommit(
             self.intake,
             decider,
-            journal,
+            _Noted(journal, answers.linked),
             score_executor=score_executor,
             executor=executor,
             max_records=limits.max_commit_records,

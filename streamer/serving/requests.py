@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from streamer.events.receipts import HTTP_HEADER
 from streamer.serving.problems import Problem, refused
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ def trace(request: Request) -> Headers:
     return tuple(
         (name, request.headers[name].encode("latin-1")) for name in _TRACE if name in request.headers
     )
+
+
+def receipt(given: str | None) -> dict[str, str]:
+    """Return the header with the receipt of a decision, where it is known."""
+    return {} if given is None else {HTTP_HEADER: given}
 
 
 def applied(request: Request, deadline: Deadline) -> dict[str, str]:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from streamer.events.alerts import AlertsV1, alert_message
 from streamer.events.topics import Topics
 from streamer.failpoints import disarmed
-from streamer.journal import NO_IDS
+from streamer.journal import NO_IDS, RecordedAction
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.signing.policies import NO_KEYS
 from streamer.store.audit.checkpoints import Checkpoints
@@ -38,7 +38,16 @@ if TYPE_CHECKING:
 
     from streamer.failpoints import Failpoint
     from streamer.gates.batch_key import BatchKey
-    from streamer.journal import DataGap, Lease, OutboxMessage, OutcomeKind, Partition, RecordedBatch, Slice
+    from streamer.journal import (
+        DataGap,
+        Lease,
+        Linked,
+        OutboxMessage,
+        OutcomeKind,
+        Partition,
+        RecordedBatch,
+        Slice,
+    )
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyKeys
     from streamer.store.accounts import Accounts
@@ -235,11 +244,11 @@ class Store:
         self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
 
     def commit(
-        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False, linked: Linked | None = None
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy in while it is written. Safe to repeat after a lost answer. Raises `Fenced` when a lease
+        `firm` lets no newer policy in while it is written; `linked` is told of each outcome's link. Safe to repeat after a lost answer. Raises `Fenced` when a lease
         is no longer held, `Outdated` when the records must be decided again, `Unavailable` when the database is unavailable,
         `BadData` when it refuses a value, and `ValueError` for slices that contradict themselves.
         """
@@ -254,6 +263,7 @@ class Store:
                     clock=self._clock,
                     dead_letter_message=self._dead_letter_message,
                     publish=self._publish,
+                    linked=linked,
                 )
             )
         except IntegrityError as error:
@@ -264,11 +274,16 @@ class Store:
         with self._database.reading() as connection:
             return commit.known_content(connection, keys)
 
-    def action(self, key: BatchKey) -> bytes | None:
-        """The action event that was recorded for a batch, byte for byte; None where it is not decided."""
-        with self._database.reading() as connection:
+    def action(self, key: BatchKey) -> RecordedAction | None:
+        """The action event that was recorded for a batch, and its receipt; None where it is not decided."""
+        with self._database.reading(snapshot=True) as connection:
             found = stored_decisions(connection, [key]).get(key)
-        return None if found is None else found[1].value
+            if found is None or found[1].value is None:
+                return None
+            batch, message = found
+            return RecordedAction(
+                message.value or b"", outbox.receipts_of(connection, [batch["id"]]).get(batch["id"])
+            )
 
     def recorded(self, key: BatchKey) -> RecordedBatch | None:
         """The same with the batch's metadata and its responses' texts, as far as they are kept."""

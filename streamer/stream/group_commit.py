@@ -27,7 +27,7 @@ import structlog
 
 from streamer.errors import Fenced, Outdated
 from streamer.events import codes
-from streamer.journal import Decision, Journal, Slice
+from streamer.journal import Committing, Decision, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
@@ -61,7 +61,7 @@ class GroupCommit:
 
     Parameters
     ----------
-    score_executor, executor : one thread each; `Decider.outcomes` blocks in the first, `Journal.commit` in the second.
+    score_executor, executor : one thread each; `Decider.outcomes` blocks in the first, `Committing.commit` in the second.
     max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
     on_commit : called after each commit (the relay has work).
     hooks : of its failpoints ``while_scoring`` is passed in `score_executor`, and ``after_score``, ``before_commit`` and
@@ -72,7 +72,7 @@ class GroupCommit:
         self,
         intake: Intake,
         decider: Decider,
-        journal: Journal,
+        journal: Committing,
         *,
         score_executor: Executor,
         executor: Executor,

@@ -1,6 +1,13 @@
 """The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
 
-from streamer.wiring.audit import checkpointer, compared_with_log, outside_checkpoints, rescorer, trusted_keys
+from streamer.wiring.audit import (
+    checkpointer,
+    compared_with_log,
+    outside_checkpoints,
+    receipts,
+    rescorer,
+    trusted_keys,
+)
 from streamer.wiring.configured_judge import judge
 from streamer.wiring.console import run_console
 from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
@@ -49,6 +56,7 @@ __all__ = [
     "publish_pending",
     "publisher",
     "recalibrate",
+    "receipts",
     "rescorer",
     "run_console",
     "run_recalibrator",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamer.store import Store
 
 TOPIC = "topic"
-"""What `--checkpoints` calls the topic; anything else is a file."""
+"""What `--checkpoints` and `--receipts` call a topic; anything else is a file."""
 
 
 def checkpointer(settings: Settings, store: Store) -> Checkpointer:
@@ -98,6 +98,26 @@ def compared_with_log(settings: Settings, store: Store) -> LogReport:
 
     log = KafkaLog(connection(settings), log_id=settings.kafka.log_id)
     return compare_with_log(store.evidence.logged, log, topics=topics(settings))
+
+
+def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
+    """Read receipts of decisions from a file, or with ``topic`` from the actions topic, and say where they come from.
+
+    Raises `UsageError` where they cannot be read, `Unavailable` where the broker does not answer.
+    """
+    if place != TOPIC:
+        try:
+            lines = Path(place).read_bytes().splitlines()
+        except OSError as error:
+            raise UsageError(f"cannot read receipts from {place}: {error.strerror}") from error
+        return [line for line in lines if line.strip()], place
+    from streamer.events.receipts import receipt_line
+    from streamer.stream.kafka_log import KafkaLog
+
+    log, topic = KafkaLog(connection(settings), log_id=settings.kafka.log_id), topics(settings).actions
+    ends = {number: end for number, (_, end) in log.bounds(topic).items()}
+    found = (receipt_line(record.value, record.headers) for record in log.read(topic, ends))
+    return [line for line in found if line is not None], f"the topic {topic}"
 
 
 def _from_topic(settings: Settings) -> list[bytes]:

@@ -26,6 +26,8 @@ def prune(
     *,
     older_than: timedelta,
     sooner_than_six_months: bool,
+    by: str,
+    reason: str,
     dry_run: bool,
     progress: Callable[[str, int], None] = lambda _what, _count: None,
 ) -> Pruned:
@@ -37,6 +39,8 @@ def prune(
         older_than=older_than,
         now=now(),
         sooner_than_six_months=sooner_than_six_months,
+        by=by,
+        reason=reason,
         dry_run=dry_run,
         insecure=settings.insecure,
         progress=progress,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Verify an audit bundle of conformal-streamer with nothing but Python's standard library (3.11 or later).
 
-    python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl]
+    python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl] [--receipts FILE.jsonl]
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit.md. Everything is
 recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
@@ -38,6 +38,8 @@ FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.json
 MOST_FAULTS = 100
 HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
+SIX_MONTHS = timedelta(days=184)
+SEALED_LATER = ("alerts", "alert_acknowledgements")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
@@ -427,7 +429,10 @@ class Verifier:
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self._checkpoints: dict[int, dict[str, Any]] = {}
-        self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, int]]]] = {}
+        self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
+        self._receipts: list[tuple[tuple[Any, ...], int, str, str]] = []
+        self._events: dict[tuple[tuple[Any, ...], int], list[tuple[str, str]]] = {}
+        self._may_be_younger = False
         self._fits: dict[tuple[Any, ...], int] = {}
         self._committed: dict[str, dict[tuple[str, str], int]] = {}
         self._before: dict[str, dict[tuple[Any, ...], int]] = {}
@@ -441,6 +446,7 @@ class Verifier:
         self._begins: dict[tuple[Any, ...], tuple[int, str, int]] = {}
         self._covering: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
         self._control_height = 0
+        self._control_links: dict[int, str] = {}
         self._control_link: dict[tuple[str, tuple[Any, ...]], int] = {}
         self._written: dict[str, list[tuple[int, int]]] = {}
         self._lost: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
@@ -449,6 +455,9 @@ class Verifier:
         self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
         self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._runs: dict[str, list[_Run]] = {}
+        self._adopted: dict[str, Any] | None = None
+        self._erasable = ""
+        self._erased_before: list[str] = []
 
     def fault(self, check: str, place: str, detail: str) -> None:
         """Remember that something does not fit."""
@@ -542,9 +551,7 @@ class Verifier:
             for chain, head in heads:
                 if head["height"] < self._begins.get(chain, (0,))[0]:
                     continue
-                self._marks.setdefault(chain, {}).setdefault(head["height"], []).append(
-                    (head["hash"], sequence)
-                )
+                self._marks.setdefault(chain, {}).setdefault(head["height"], []).append((head["hash"], place))
             for gate in facts["gates"]:
                 self._committed.setdefault(gate["gate"], {}).setdefault(
                     (gate["salt"], gate["seed"]), sequence
@@ -552,15 +559,15 @@ class Verifier:
                 self._before.setdefault(gate["gate"], {chain: head["height"] for chain, head in heads})
 
     def _mark(self, chain: tuple[Any, ...], height: int, digest: str, place: str) -> None:
-        """Compare one link with the checkpoints that were made when it was the last."""
-        for expected, sequence in self._marks.get(chain, {}).pop(height, []):
+        """Compare one link with the checkpoints that were made when it was the last, and with receipts."""
+        for expected, witness in self._marks.get(chain, {}).pop(height, []):
             if expected == digest:
                 self._fits[chain] = height
                 continue
             self.fault(
-                "checkpoint",
+                "receipt" if witness.startswith("receipt") else "checkpoint",
                 place,
-                f"checkpoint {sequence} was made of another history: something after link"
+                f"{witness} was made of another history: something after link"
                 f" {self._fits.get(chain, 0)} was changed and the chain recomputed",
             )
             del self._marks[chain]  # every later one says the same
@@ -570,20 +577,95 @@ class Verifier:
         missing = {seen: marks for seen, marks in self._marks.get(chain, {}).items() if seen > height}
         if missing:
             most = max(missing)
+            witness = missing[most][0][1]
             self.fault(
-                "checkpoint",
+                "receipt" if witness.startswith("receipt") else "checkpoint",
                 f"{name}, link {height + 1}",
-                f"checkpoint {missing[most][0][1]} saw {most} links, there are {height}: the tail was cut off",
+                f"{witness} saw {most} links, there are {height}: the tail was cut off",
             )
+
+    # receipts
+
+    def receipts(self, lines: Iterable[bytes], *, origin: str, may_be_younger: bool = False) -> None:
+        """Read receipts of decisions, which consumers have kept; to be called before `control`.
+
+        `may_be_younger` : what is verified may have been exported before the last of them were given.
+
+        A line is the receipt, a JSON array of log, topic, partition, link and SHA-256; or an object with it as `receipt` and
+        the SHA-256 of the action event that came with it as `sha256`.
+        """
+        for number, line in enumerate(lines, 1):
+            place = f"receipt {number} ({origin})"
+            try:
+                said = strict_json(line)
+                digest = None
+                if isinstance(said, dict):
+                    said, digest = said["receipt"], said.get("sha256")
+                *chain, height, link = strict_json(said.encode()) if isinstance(said, str) else said
+                log_id, topic, partition = chain
+                if len(bytes.fromhex(link)) != 32 or type(height) is not int or height < 1:
+                    raise ValueError("no link")
+                if type(partition) is not int or not isinstance(log_id, str) or not isinstance(topic, str):
+                    raise ValueError("no partition")
+                if digest is not None and len(bytes.fromhex(digest)) != 32:
+                    raise ValueError("no digest")
+            except (ValueError, TypeError, KeyError, AttributeError):
+                self.fault("receipt", f"{origin}, line {number}", "this is not a receipt")
+                continue
+            self.counts["receipts"] += 1
+            self._receipts.append(((log_id, topic, partition), height, link.lower(), place))
+            if digest is not None:
+                self._events.setdefault(((log_id, topic, partition), height), []).append(
+                    (digest.lower(), place)
+                )
+        self._may_be_younger = may_be_younger
+        if not self.counts["receipts"]:
+            self.notes["receipts"] = f"{origin} has no receipt"
+
+    def _link_receipts(self, head: dict[str, Any]) -> None:
+        there = {(h["log_id"], h["topic"], h["partition"]): h["height"] for h in head["partitions"]}
+        skipped = younger = 0
+        for chain, height, link, place in self._receipts:
+            if height < self._begins.get(chain, (0,))[0]:
+                skipped += 1
+                continue
+            if self._may_be_younger and height > there.get(chain, 0):
+                younger += 1
+                continue
+            self._marks.setdefault(chain, {}).setdefault(height, []).append((link, place))
+        if skipped:
+            self.notes["receipts before"] = (
+                f"{skipped} receipts of links that were verified before, and are not read again"
+            )
+        if younger:
+            self.notes["younger receipts"] = (
+                f"{younger} receipts of links behind the end of what was exported: they are younger, or the end was cut off"
+            )
+
+    def _receipt_of(self, chain: tuple[Any, ...], height: int, line: dict[str, Any], place: str) -> None:
+        """Compare the events that came with receipts of a link with the one on record."""
+        for digest, witness in self._events.pop((chain, height), []):
+            action = line.get("action")
+            value = None if action is None else _decoded(action["value"])
+            if value is not None and sha256(value) == digest:
+                self.counts["events with a receipt"] += 1
+            elif line["kind"] == "decision" and action is None:
+                self.notes["events"] = "actions that came with receipts: they are not in the bundle"
+            else:
+                self.fault(
+                    "receipt", place, f"{witness} came with another action event than the one on record"
+                )
 
     # the control chain
 
     def control(self, head: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
         """Verify the control chain and keep what decisions are checked against."""
         self._link_checkpoints(head["record_id"])
+        self._link_receipts(head)
         link = sha256(b"streamer.control.v1\x00" + bytes.fromhex(head["record_id"]))
         height = 0
         self._mark((), 0, link, "control, link 0")
+        self._control_links[0] = link
         for line in lines:
             height += 1
             row, kind = line.get("row"), line["kind"]
@@ -616,6 +698,7 @@ class Verifier:
             link = line["hash"]
             self.counts["control entries"] += 1
             self._mark((), height, link, place)
+            self._control_links[height] = link
         self._control_height = height
         self._end((), "control", height, link, head["control"], None)
 
@@ -633,6 +716,8 @@ class Verifier:
         }.get(kind)
         if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")
+        if kind == "erasures":
+            self._keep_erasure(row, place)
         if kind == "data_gaps":
             chain = (row["log_id"], row["topic"], row["partition"])
             self._lost.setdefault(chain, []).append((row["from_offset"], row["to_offset"]))
@@ -798,22 +883,27 @@ class Verifier:
                 }  # fmt: skip
                 if link and sha256(bytes.fromhex(link) + self._canonical(sealed)) != line["hash"]:
                     self.fault("chain", place, f"the {line['kind']} is not what was recorded")
-                self._how_far(source, height, facts, place)
+                try:
+                    self._how_far(source, height, facts, place)
+                except (TypeError, ValueError):
+                    self.fault("form", place, "what it says of the control chain cannot be read")
                 self._about(line, facts, place)
             link, last = line["hash"], offset
             self.counts["outcomes"] += 1
             self._mark(source, height, link, place)
+            if self._events:
+                self._receipt_of(source, height, line, place)
         if at is not None:
             self._ends[at] = (height, link, last)
 
     def _how_far(self, chain: tuple[Any, ...], link: int, facts: dict[str, Any], place: str) -> None:
-        """Check what a link says of how far the control chain was when it was made.
+        """Check what a link says of the control chain as it was when the link was made: its height and its head.
 
-        It is read once the partition is locked, so that it never falls along a chain; and a checkpoint keeps the control chain
+        So whoever has a receipt, or a checkpoint, of the link holds the control chain to account as well. It is read once the partition is locked, so that it never falls along a chain; and a checkpoint keeps the control chain
         from growing while it reads where the partitions are.
         """
-        height, before = facts.get("control"), self._said.get(chain)
-        if height is None:
+        control, before = facts.get("control"), self._said.get(chain)
+        if control is None:
             self.counts["links that do not say how far the control chain was"] += 1
             if before is not None:
                 self.notes["unsaid"] = (
@@ -821,9 +911,9 @@ class Verifier:
                     " version made them, or somebody who hides which policy was in force"
                 )
             return
-        if type(height) is not int:
-            self.fault("form", place, "how far the control chain was is no whole number")
-            return
+        height, link_of_control = control
+        if height + 0 < 0 or link_of_control != self._control_links.get(height, link_of_control):
+            self.fault("order", place, f"it saw another control link {height} than there is")
         if before is not None and height < before:
             self.fault(
                 "order", place, f"it saw control link {height}, and a link before it saw {before} already"
@@ -890,6 +980,7 @@ class Verifier:
         content, action = line.get("content"), line.get("action")
         if content is None:
             self.counts["texts not given or erased"] += 1
+            self._erased(line, facts["decided_at"], facts["content_mac"], place)
         else:
             sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
             mac = hmac.digest(bytes.fromhex(content["salt"]), self._canonical(sealed), "sha256")
@@ -902,9 +993,55 @@ class Verifier:
             if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
                 self.fault("action", place, "the published action, its key or its headers were changed")
 
+    def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str) -> None:
+        """Check that what was erased was old enough for an erasure that is on record, or was erased before these were kept."""
+        if "erased_at" not in line:
+            return  # left out of the bundle, not erased
+        self.counts["texts erased"] += 1
+        adopted = self._adopted
+        if adopted is not None and line["erased_at"] <= adopted["at"]:
+            self._erased_before.append(seal)
+        elif moment >= self._erasable:
+            self.fault(
+                "erasure",
+                place,
+                f"its texts are erased, and no erasure on record allows it: it is of {moment}, and what is older than"
+                f" {self._erasable or 'nothing'} was to be erased",
+            )
+
+    def _keep_erasure(self, row: dict[str, Any], place: str) -> None:
+        self.counts["erasures on record"] += 1
+        if row["before"] is None:
+            if self._adopted is not None:
+                self.fault("erasure", place, "what was erased before erasures were kept is on record twice")
+            self._adopted = row
+            return
+        age = datetime.fromisoformat(row["at"]) - datetime.fromisoformat(row["before"])
+        if age < timedelta(0) or (age < SIX_MONTHS and not row["sooner"]):
+            self.fault(
+                "erasure", place, "it permits to erase what is younger than six months, and does not say so"
+            )
+        self._erasable = max(self._erasable, row["before"])
+
+    def _all_erased_before(self) -> None:
+        """Compare what was erased before erasures were kept with what is said to have been erased by then."""
+        adopted = self._adopted
+        if adopted is None or self._begins:
+            return
+        found = sha256(canonical_json(sorted(self._erased_before)))
+        if (len(self._erased_before), found) != (adopted["erased"], adopted["digest"]):
+            self.fault(
+                "erasure",
+                f"control, erasures {adopted['id']}",
+                f"{adopted['erased']} texts were erased before erasures were kept, and these are others or"
+                f" {len(self._erased_before)}",
+            )
+
     def _seal_of_letter(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         content = line.get("content")
-        if content is not None:
+        if content is None:
+            self._erased(line, line["recorded_at"], facts["content_mac"], place)
+        else:
             sealed = [_hex(content["key"]), _hex(content["value"]), content["headers"], content["detail"]]
             mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
             if mac.hex() != facts["content_mac"]:
@@ -962,13 +1099,14 @@ class Verifier:
         The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
         chain was is read before that: so this holds exactly, whatever the clocks say.
         """
-        gate, height, seen = facts["batch"][0], facts.get("control"), facts.get("newest_seen", 0)
-        if height is None:
+        gate, control, seen = facts["batch"][0], facts.get("control"), facts.get("newest_seen", 0)
+        if control is None:
             self.notes["unordered"] = (
                 "whether decisions of earlier versions were made under the newest policy: they do not say how far the control"
                 " chain was"
             )
             return
+        height = control[0]
         self.counts["decisions under the newest policy"] += 1
         if seen > version:
             self.counts["decisions whose worker refused the newest policy"] += 1
@@ -1192,6 +1330,12 @@ class Verifier:
     def unchained(self, rows: Iterable[dict[str, Any]]) -> None:
         """Rows that are in the tables and in no chain."""
         for row in rows:
+            if row["kind"] in SEALED_LATER:
+                self.counts["rows of earlier versions that are in no chain"] += 1
+                self.notes["unsealed"] = (
+                    "alerts and acknowledgements of earlier versions, which are in no chain"
+                )
+                continue
             self.fault("chain", f"{row['kind']} {row['subject']}", "this row belongs to no chain")
 
     def heads(self, head: dict[str, Any]) -> None:
@@ -1232,6 +1376,7 @@ class Verifier:
                 f" {count} times, by up to {longest.total_seconds():.0f} s, first at {at}: a clock was wrong, or somebody"
                 " wrote it"
             )
+        self._all_erased_before()
         self._uncovered(head)
 
     def _end(
@@ -1267,11 +1412,16 @@ class Verifier:
         if not self._checkpoints:
             return
         newest = self._checkpoints[max(self._checkpoints)]["facts"]
-        covered = sum(h["height"] for h in (newest["control"], *newest["partitions"]))
+        heights = {(h["log_id"], h["topic"], h["partition"]): h["height"] for h in newest["partitions"]}
+        for chain, height, _, _ in self._receipts:
+            heights[chain] = max(height, heights.get(chain, 0))
+        covered = sum(heights.values()) + newest["control"]["height"]
         present = sum(h["height"] for h in (head["control"], *head["partitions"]))
         if present > covered:
             self.notes["after the last checkpoint"] = (
-                f"{present - covered} links are younger than the last checkpoint: they could still be rewritten unseen"
+                f"{present - covered} links are younger than the last checkpoint"
+                + (" and every receipt" if self._receipts else "")
+                + ": they could still be rewritten unseen"
             )
 
 
@@ -1339,9 +1489,16 @@ class Bundle:
             yield value
 
 
-def verify_bundle(bundle: Bundle, keys: Sequence[bytes], outside: Iterable[bytes] | None) -> Verifier:
-    """Verify everything that a bundle holds, against checkpoints from elsewhere where they are given."""
+def verify_bundle(
+    bundle: Bundle,
+    keys: Sequence[bytes],
+    outside: Iterable[bytes] | None,
+    receipts: Iterable[bytes] | None = None,
+) -> Verifier:
+    """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given."""
     verifier = Verifier(keys)
+    if receipts is not None:
+        verifier.receipts(receipts, origin="the file", may_be_younger=True)
     for name in bundle.damaged():
         verifier.faults.append(
             {"check": "bundle", "place": name, "detail": "it is not the file that was exported"}
@@ -1381,6 +1538,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--checkpoints", type=Path, help="checkpoints kept outside the database, one JSON a line"
     )
+    parser.add_argument(
+        "--receipts", type=Path, help="receipts of decisions that somebody kept, one JSON a line"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
     reading, bundle = asked.public_key, None
@@ -1388,9 +1548,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keys = read_public_keys(asked.public_key.read_text("ascii")) if asked.public_key else []
         reading = asked.checkpoints
         outside = complete_lines(asked.checkpoints.read_bytes()) if asked.checkpoints else None
+        reading = asked.receipts
+        receipts = None if asked.receipts is None else asked.receipts.read_bytes().splitlines()
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
-        verifier = verify_bundle(bundle, keys, outside)
+        verifier = verify_bundle(bundle, keys, outside, receipts)
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
         sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")

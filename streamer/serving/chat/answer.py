@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from streamer.events.actions import decode_action
+from streamer.events.receipts import HTTP_HEADER
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def answer(batch: RecordedBatch, upstream: Upstream, request: ChatRequest, *, ag
         "x-streamer-enforced": "true" if action.enforced else "false",
         "x-streamer-policy-version": str(action.policy.version),
     } | ({"idempotent-replayed": "true"} if again else {})
+    if batch.receipt is not None:
+        headers[HTTP_HEADER] = batch.receipt
     if shown is None and upstream.hold_status is not None:
         # A client that asks again on its own would pay for other answers.
         return _error(

@@ -354,6 +354,8 @@ def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
                 "texts": [response["text"] for response in about.responses.get(row["batch"], [])],
                 "salt": batch["salt"].hex(),
             }
+        else:
+            line["erased_at"] = chain.instant(batch["erased_at"])
         line["action"] = {
             "topic": decision["action_topic"],
             "key": _base64(decision["action_key"]),
@@ -361,7 +363,9 @@ def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
             "headers": encode_headers(decision["action_headers"]),
         }
     letter = about.letters.get(row["dead_letter"])
-    if letter is not None and letter["salt"] is not None:
+    if letter is not None and letter["salt"] is None:
+        line["erased_at"] = chain.instant(letter["erased_at"])
+    elif letter is not None:
         line["content"] = {
             "key": _base64(letter["key"]),
             "value": _base64(letter["value"]),

@@ -3,6 +3,8 @@
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
 runs, encoders, data gaps, audit rates, API keys and their revocations, accounts, rejected proposals, labels that came by a file and their signatures
 are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
+runs, encoders, data gaps, audit rates, API keys and their revocations, labels that came by a file and their signatures,
+alerts and their acknowledgements, and what allowed texts to be erased are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
 
@@ -22,6 +24,8 @@ from streamer.signing.commitments import salt_commitment
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     accounts,
+    alert_acknowledgements,
+    alerts,
     api_key_revocations,
     api_keys,
     audit_rates,
@@ -33,6 +37,7 @@ from streamer.store.db.schema import (
     control_log,
     data_gaps,
     encoders,
+    erasures,
     gate_revisions,
     gates,
     label_revisions,
@@ -63,8 +68,14 @@ SEALED_TABLES = (
     api_key_revocations,
     accounts,
     proposal_rejections,
+    alerts,
+    alert_acknowledgements,
+    erasures,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
+
+SEALED_LATER = (alerts, alert_acknowledgements)
+"""Of these, tables to which workers of earlier versions may still write without a seal."""
 
 TOPIC_SOURCE = "topic"
 """The source of labels that a partition's chain holds."""

@@ -7,6 +7,7 @@ is left. The seals stay, and every hash chain still verifies.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
+from streamer.store.audit import control
 from streamer.store.db.engine import Database
 from streamer.store.db.migrate import require_migrated
 from streamer.store.db.schema import (
     batches,
     dead_letters,
     decisions,
+    erasures,
     judgements,
     outbox,
     pending_messages,
@@ -68,6 +71,8 @@ def prune(
     *,
     older_than: timedelta,
     now: datetime,
+    by: str = "prune",
+    reason: str = "old enough",
     sooner_than_six_months: bool = False,
     dry_run: bool = False,
     insecure: bool = False,
@@ -82,6 +87,8 @@ def prune(
     ----------
     older_than
         Age by the decision, the refusal, the judgement or the publication.
+    by, reason
+        Who erases, and why, for the record.
     sooner_than_six_months
         Permit an age under `SIX_MONTHS`.
     dry_run
@@ -105,14 +112,16 @@ def prune(
     database = Database(url, insecure=insecure)
     try:
         require_migrated(database)
+        rule = _Rule(database, before, now, by=by, reason=reason, sooner=sooner_than_six_months)
         counts = dict.fromkeys((field.name for field in fields(Pruned)), 0)
-        for name, table, old, erase in _parts(before, now):
+        for name, table, old, erase in _parts(before, rule.at):
             if dry_run:
                 with database.reading() as connection:
                     count = sa.select(sa.func.count()).select_from(old.subquery())
                     counts[name] += connection.scalar(count) or 0
                 continue
-            for ids in _chunks(database, table, old, erase, chunk):
+            said = rule if name in _TEXTS else None
+            for ids in _chunks(database, table, old, erase, chunk, said):
                 counts[name] += ids
                 progress(name, ids)
         if database.sqlite and not dry_run:
@@ -120,6 +129,41 @@ def prune(
         return Pruned(**counts)
     finally:
         database.close()
+
+
+_TEXTS = ("batches", "dead_letters", "judgements")
+
+
+class _Rule:
+    """What allows texts to be erased, which goes on record with the first that is.
+
+    Attributes
+    ----------
+    at : when they are erased: later than any erasure before it, whatever the clock says.
+    is_recorded : whether a transaction that recorded it has ended.
+    """
+
+    def __init__(
+        self, database: Database, before: datetime, now: datetime, *, by: str, reason: str, sooner: bool
+    ) -> None:
+        with database.reading() as connection:
+            last = connection.execute(sa.select(sa.func.max(erasures.c.at))).scalar()
+        self.at = now if last is None else max(now, last + timedelta(microseconds=1))
+        self.is_recorded = False
+        self._row = {
+            "id": secrets.token_hex(8),
+            "at": self.at,
+            "by": by,
+            "reason": reason,
+            "before": before,
+            "sooner": sooner,
+        }
+
+    def record(self, connection: sa.Connection) -> None:
+        """Write and seal it, unless that is done."""
+        if not self.is_recorded:
+            connection.execute(sa.insert(erasures).values(self._row))
+            control.append(connection, erasures, [(self._row["id"],)], now=self.at)
 
 
 def _parts(
@@ -187,8 +231,9 @@ def _chunks(
     old: sa.Select[Any],
     erase: Callable[[Sequence[int]], list[sa.Executable]],
     chunk: int,
+    rule: _Rule | None,
 ) -> Iterator[int]:
-    """Erase chunk after chunk in the order of ids; yield how many each had."""
+    """Erase chunk after chunk in the order of ids; yield how many each had. What allows it is recorded with the first."""
     last = 0
     while True:
         next_ids = old.where(table.c.id > last).order_by(table.c.id).limit(chunk)
@@ -198,6 +243,8 @@ def _chunks(
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
             ids = list(connection.scalars(query))
             if ids:
+                if rule is not None:
+                    rule.record(connection)
                 for statement in erase(ids):
                     connection.execute(statement)
             return ids
@@ -205,6 +252,8 @@ def _chunks(
         ids = database.writing(work)
         if not ids:
             return
+        if rule is not None:
+            rule.is_recorded = True
         yield len(ids)
         last = ids[-1]
 

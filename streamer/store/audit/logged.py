@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.events.receipts import with_receipt
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import OutboxMessage, RecordedOutcome
 from streamer.store.db import bulk_insert
@@ -20,6 +21,7 @@ from streamer.store.db.schema import (
     pending_messages,
     progress,
 )
+from streamer.store.log.outbox import receipts_of
 from streamer.store.log.progress import in_partition
 
 if TYPE_CHECKING:
@@ -81,17 +83,26 @@ class LoggedRows:
         return {row["offset"]: _outcome(row) for row in self._connection.execute(query).mappings()}
 
     def actions(self, keys: Collection[BatchKey]) -> dict[BatchKey, OutboxMessage]:
-        """The actions of those of these batches that are decided."""
+        """The actions of those of these batches that are decided, as they are published today: with their receipts."""
         query = sa.select(
+            batches.c.id,
             *(batches.c[name] for name in _KEY),
             *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
         ).join_from(batches, decisions, decisions.c.batch == batches.c.id)
-        rows = bulk_insert.look_up(
-            self._connection, query, [batches.c[name] for name in _KEY], sorted(set(keys))
+        rows = list(
+            bulk_insert.look_up(
+                self._connection, query, [batches.c[name] for name in _KEY], sorted(set(keys))
+            )
         )
+        receipts = receipts_of(self._connection, [row["id"] for row in rows])
         return {
             _key(row): OutboxMessage(
-                row["action_topic"], row["action_key"], row["action_value"], row["action_headers"]
+                row["action_topic"],
+                row["action_key"],
+                row["action_value"],
+                with_receipt(row["action_headers"], receipts[row["id"]])
+                if row["id"] in receipts
+                else row["action_headers"],
             )
             for row in rows
         }

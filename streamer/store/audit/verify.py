@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.journal import Partition
+from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
+    control_log,
     dead_letters,
     decisions,
     label_revisions,
@@ -137,6 +139,7 @@ class OutcomeRows:
     ----------
     batches, decisions, letters, labels, signatures : by the numbers by which outcomes name them.
     responses : of each decided batch, in event order.
+    controls : the links of the control chain that outcomes name, by height.
     """
 
     def __init__(self, connection: sa.Connection, page: Sequence[Row]) -> None:
@@ -146,6 +149,10 @@ class OutcomeRows:
         self.letters = _by(connection, dead_letters.c.id, {row["dead_letter"] for row in page})
         self.labels = _by(connection, label_revisions.c.id, {row["label"] for row in page})
         self.signatures = _by(connection, label_signatures.c.id, {row["label_signature"] for row in page})
+        heads = _by(connection, control_log.c.chain_height, {row["control_height"] for row in page})
+        self.controls = {height: head["chain_hash"] for height, head in heads.items()}
+        if any(row["control_height"] == 0 for row in page):  # before the first gate there is nothing
+            self.controls[0] = control.genesis(control.head(connection).record_id)
         found = sorted(
             bulk_insert.look_up(
                 connection, sa.select(responses), [responses.c.batch], [(batch,) for batch in decided]
@@ -164,8 +171,15 @@ class OutcomeRows:
             letter=self.letters.get(row["dead_letter"]),
             label=self.labels.get(row["label"]),
             signature=self._signature(row["label_signature"]),
-            control_height=row["control_height"],
+            control=self._control(row["control_height"]),
         )
+
+    def _control(self, height: int | None) -> tuple[int, bytes] | None:
+        if height is None:
+            return None
+        if height not in self.controls:
+            raise LookupError(f"control link {height}, which was the newest then, is missing")
+        return height, self.controls[height]
 
     def _signature(self, number: int | None) -> Row | None:
         return None if number is None else self.signatures[number]

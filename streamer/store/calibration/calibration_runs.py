@@ -327,7 +327,7 @@ class Calibrations:
                 now=now,
             )
             if alert is not None:
-                raise_alert(connection, alert, message=self._alert_message)
+                raise_alert(connection, alert, message=self._alert_message, now=now)
             self._database.failpoint("in_record")
             return policy
 

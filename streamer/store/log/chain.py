@@ -128,11 +128,11 @@ def facts(
     letter: Row | None,
     label: Row | None,
     signature: Row | None = None,
-    control_height: int | None,
+    control: tuple[int, bytes] | None,
 ) -> dict[str, Any]:
     """What the chain keeps of one outcome. Raises `LookupError` when a row that its kind needs is not there.
 
-    `control_height` is how far the control chain was then; None for what was recorded before that was kept.
+    `control` is the height and the head of the control chain then; None for what was recorded before that was kept.
     """
     own = _own_facts(
         kind,
@@ -143,7 +143,7 @@ def facts(
         label=label,
         signature=signature,
     )
-    return own if control_height is None else own | {"control": control_height}
+    return own if control is None else own | {"control": [control[0], control[1].hex()]}
 
 
 def _own_facts(

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.journal import OutcomeKind, Partition, Slice
+    from streamer.journal import Linked, OutcomeKind, Partition, Slice
     from streamer.store.db.schema.types import Row
     from streamer.store.log.progress import Position
     from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
 
-_CONTROL_HEIGHT = sa.select(control_head.c.chain_height)
+_CONTROL = sa.select(control_head.c.chain_height, control_head.c.chain_hash)
 
 
 def check_slices(slices: Sequence[Slice]) -> None:
@@ -62,10 +62,12 @@ def commit_slices(
     clock: Callable[[], datetime],
     dead_letter_message: DeadLetterMessage,
     publish: bool = True,
+    linked: Linked | None = None,
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the queue.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the
+    queue. `linked` is told of each link.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def commit_slices(
     Outdated
         When a new decision must not be made any more; see `streamer.store.policies.fence`. Nothing is written then.
     """
-    held, batch_ids, message_ids, control_height = _lock_and_draw(connection, slices, publish=publish)
+    held, batch_ids, message_ids, control = _lock_and_draw(connection, slices, publish=publish)
     kinds: list[list[OutcomeKind]] = []
     due: list[tuple[int, list[Entry]]] = []
     for index, piece in enumerate(slices):
@@ -109,9 +111,11 @@ def commit_slices(
         height, link = position.chain_height, position.chain_hash
         for entry in part:
             height += 1
-            row = _outcome_row(entry, height, control_height, now)
-            link = row["chain_hash"] = chain.link(link, row, _facts(entry, control_height))
+            row = _outcome_row(entry, height, control[0], now)
+            link = row["chain_hash"] = chain.link(link, row, _facts(entry, control))
             ledger.append(row)
+            if linked is not None:
+                linked(entry.record, height, link)
         heads[index] = (height, link)
         kinds[index] = [entry.kind for entry in part]
 
@@ -142,24 +146,24 @@ def commit_slices(
 
 def _lock_and_draw(
     connection: sa.Connection, slices: Sequence[Slice], *, publish: bool
-) -> tuple[dict[Partition, Position], list[int], list[int], int]:
+) -> tuple[dict[Partition, Position], list[int], list[int], tuple[int, bytes]]:
     """Lock the partitions and then draw ids, for at least as many batches and, with `publish`, messages as the slices have.
 
-    Last comes how far the control chain is. It is read once the partitions are ours, so that it never falls along a chain; and
+    Last come height and head of the control chain. They are read once the partitions are ours, so that they never fall back along a chain; and
     before the fence, which lets nothing be written that was decided by an older policy than the newest one in there.
     """
     outcomes_ = [outcome for piece in slices for outcome in piece.outcomes]
-    found, ((control_height,),), *drawn = execute_all(
+    found, (control,), *drawn = execute_all(
         connection,
         [
             locking(connection, [piece.lease.partition for piece in slices]),
-            Statement(_CONTROL_HEIGHT, {}),
+            Statement(_CONTROL, {}),
             drawing(connection, batches, sum(isinstance(one, Decision) for one in outcomes_)),
             drawing(connection, pending_messages, len(outcomes_) if publish else 0),
         ],
     )
     ids = [sorted(number for (number,) in one) for one in drawn]
-    return positions(found), ids[0], ids[1], control_height
+    return positions(found), ids[0], ids[1], (int(control[0]), bytes(control[1]))
 
 
 def known_content(connection: sa.Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
@@ -211,7 +215,7 @@ def _whose_action(entry: Entry) -> int | None:
     return entry.batch["id"] if entry.batch and entry.kind in ("decision", "duplicate") else None
 
 
-def _facts(entry: Entry, control_height: int) -> Row:
+def _facts(entry: Entry, control: tuple[int, bytes]) -> Row:
     return chain.facts(
         entry.kind,
         batch=entry.batch,
@@ -220,5 +224,5 @@ def _facts(entry: Entry, control_height: int) -> Row:
         letter=entry.letter,
         label=entry.label,
         signature=entry.signature,
-        control_height=control_height,
+        control=control,
     )

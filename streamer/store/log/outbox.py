@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.journal import OutboxMessage
+from streamer.events.receipts import receipt, with_receipt
+from streamer.journal import OutboxMessage, Partition
 from streamer.store.db import bulk_insert
-from streamer.store.db.schema import decisions, outbox, pending_messages
+from streamer.store.db.schema import decisions, outbox, outcomes, pending_messages
 from streamer.store.db.schema.log import QUEUED, UNPUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from streamer.journal import Headers, Partition
+    from streamer.journal import Headers
 
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
@@ -139,12 +140,35 @@ def queued(
         "action_",
         [row.batch for row in rows if row.batch is not None],
     )
+    receipts = receipts_of(connection, list(kept))
     # What another worker publishes meanwhile is gone by the second step.
-    return [
-        OutboxMessage(row.topic, *content, id=row.id, queued=True)
-        for row in rows
-        if (content := whole.get(row.id) if row.batch is None else kept.get(row.batch)) is not None
-    ]
+    found = []
+    for row in rows:
+        content = whole.get(row.id) if row.batch is None else kept.get(row.batch)
+        if content is not None:
+            key, value, headers = content
+            if row.batch in receipts:
+                headers = with_receipt(headers, receipts[row.batch])
+            found.append(OutboxMessage(row.topic, key, value, headers, id=row.id, queued=True))
+    return found
+
+
+def receipts_of(connection: sa.Connection, decided: Sequence[int]) -> dict[int, str]:
+    """The receipts of these batches' decisions."""
+    columns = outcomes.c
+    query = sa.select(
+        columns.batch,
+        columns.log_id,
+        columns.topic,
+        columns.partition,
+        columns.chain_height,
+        columns.chain_hash,
+    ).where(columns.kind == "decision")
+    found = bulk_insert.look_up_rows(connection, query, [columns.batch], [(one,) for one in sorted(decided)])
+    return {
+        batch: receipt(Partition(log_id, topic, number), height, link)
+        for batch, log_id, topic, number, height, link in found
+    }
 
 
 def _contents(

@@ -23,6 +23,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.log import rows
+from streamer.store.log.outbox import receipts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -184,7 +185,12 @@ def recorded_batch(connection: sa.Connection, key: BatchKey) -> RecordedBatch | 
         .where(responses.c.batch == found.id)
         .order_by(responses.c.position)
     )
-    return RecordedBatch(found.action_value, found.metadata, {row.response_id: row.text for row in texts})
+    return RecordedBatch(
+        found.action_value,
+        found.metadata,
+        {row.response_id: row.text for row in texts},
+        receipts_of(connection, [found.id]).get(found.id),
+    )
 
 
 def _some_gate_keeps_no_texts(connection: sa.Connection) -> bool:

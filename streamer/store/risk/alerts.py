@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import UsageError
 from streamer.events.alerts import SCHEMA, AlertsV1
+from streamer.store.audit import control
 from streamer.store.db.schema import alert_acknowledgements, alerts, batches
 from streamer.store.log.outbox import enqueue
 
@@ -50,7 +51,7 @@ class Alerts:
     def raise_(self, event: AlertsV1) -> bool:
         """Record an alert and enqueue its message; returns False when the same alert is on record already."""
         return self._database.writing(
-            lambda connection: raise_alert(connection, event, message=self._message)
+            lambda connection: raise_alert(connection, event, message=self._message, now=self._clock())
         )
 
     def list(
@@ -97,13 +98,15 @@ class Alerts:
                     alert=found["id"], by=by, reason=reason, at=moment, last_batch=last or 0
                 )
             )
+            control.append(connection, alert_acknowledgements, [(found["id"],)], now=moment)
             return _raised(_one(connection, found["alert_id"]))
 
         return self._database.writing(work)
 
 
-def raise_alert(connection: sa.Connection, event: AlertsV1, *, message: AlertMessage) -> bool:
-    """Record an alert and enqueue its message, as part of the caller's transaction.
+def raise_alert(connection: sa.Connection, event: AlertsV1, *, message: AlertMessage, now: datetime) -> bool:
+    """Record an alert, seal it and enqueue its message, as the last part of the caller's transaction: what else locks a gate
+    comes before.
 
     Returns False, and changes nothing, when the same alert is on record already.
     """
@@ -115,6 +118,7 @@ def raise_alert(connection: sa.Connection, event: AlertsV1, *, message: AlertMes
         .returning(alerts.c.id)
     ).first()
     if new is not None:
+        control.append(connection, alerts, [(new.id,)], now=now)
         enqueue(connection, message(event), event.raised_at)
     return new is not None
 

@@ -194,7 +194,7 @@ class Monitoring:
             write_sequences(connection, before, watch, written.ended)
             write_alarms(connection, before, watch, written.ended)
             for event in written.make_alerts(closed, refused):
-                raise_alert(connection, event, message=self._message)
+                raise_alert(connection, event, message=self._message, now=now)
             if written.rate is not None:
                 audit_rates.append(connection, before.gate, written.rate, now)
             return True

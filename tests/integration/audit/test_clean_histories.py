@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,8 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.standalone.verify_bundle import Bundle, complete_lines, verify_bundle
+from streamer.store import prune
+from streamer.store.audit.forgetting import SIX_MONTHS
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
 
@@ -167,15 +170,8 @@ def test_answers_that_nobody_sees_were_text_to_earlier_versions(
 
 
 def test_erased_texts_are_no_fault(record: Record) -> None:
-    with breaking_in(record.url) as connection:
-        for statement in (
-            'UPDATE batches SET prompt = NULL, "references" = NULL, metadata = NULL, content_hash = NULL, salt = NULL,'
-            " erased_at = '2026-12-01 00:00:00.000000'",
-            "UPDATE responses SET text = NULL",
-            "UPDATE dead_letters SET detail = NULL, key = NULL, value = NULL, headers = NULL, salt = NULL,"
-            " erased_at = '2026-12-01 00:00:00.000000'",
-        ):
-            connection.exec_driver_sql(statement)
+    later = wiring.now() + timedelta(days=200)
+    assert prune(record.url, older_than=SIX_MONTHS, now=later, by="ana", reason="a test").batches == 76
     report, alone = both(record.settings, record.directory)
     assert report.counts["texts not given or erased"] == alone.counts["texts not given or erased"] == 76
 

@@ -15,6 +15,7 @@ from streamer.store.db.schema.calibration import (
 from streamer.store.db.schema.control import checkpoints, control_head, control_log
 from streamer.store.db.schema.decisions import batches, decisions, responses
 from streamer.store.db.schema.encoders import encoders
+from streamer.store.db.schema.erasures import erasures
 from streamer.store.db.schema.gates import gate_revisions, gates, policies, policy_events
 from streamer.store.db.schema.judgements import judgements
 from streamer.store.db.schema.labels import label_revisions, label_signatures
@@ -42,6 +43,7 @@ __all__ = [
     "dead_letters",
     "decisions",
     "encoders",
+    "erasures",
     "gate_revisions",
     "gates",
     "judgements",

@@ -1,0 +1,49 @@
+"""The receipt of a decision: the link of the record that it became, given to whoever gets its action.
+
+The link covers the action, and everything that was recorded in its partition before it. So whoever keeps a receipt can hold the
+record to account, whoever can write the database: `streamer audit verify --receipts`. The link is known once the action is, so
+that the receipt stands beside the event: in a header of its message, and of the answer by HTTP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from streamer.journal import Headers, Partition
+
+RECEIPT_HEADER: Final = "streamer_receipt"
+"""In messages; by HTTP it is `streamer-receipt`."""
+
+HTTP_HEADER: Final = "streamer-receipt"
+
+
+def receipt(partition: Partition, height: int, link: bytes) -> str:
+    """Write a receipt: a JSON array of log, topic, partition, the link's number (from 1) and its SHA-256, in ASCII."""
+    return json.dumps([*partition, height, link.hex()], separators=(",", ":"))
+
+
+def with_receipt(headers: Headers, text: str) -> Headers:
+    """Add a receipt to a message's headers, last."""
+    return (*headers, (RECEIPT_HEADER, text.encode()))
+
+
+def without_receipt(headers: Headers) -> tuple[Headers, bytes | None]:
+    """Take the receipt from a message's headers, which are then those that the record has. None: there is none."""
+    if headers and headers[-1][0] == RECEIPT_HEADER:
+        return headers[:-1], headers[-1][1]
+    return headers, None
+
+
+def receipt_line(value: bytes | None, headers: Headers) -> bytes | None:
+    """Write what is to be kept of a published action, as one line: its receipt, and the SHA-256 of its value.
+
+    None for a message without a receipt.
+    """
+    _, text = without_receipt(headers)
+    if text is None or value is None:
+        return None
+    line = {"receipt": text.decode("utf-8", "replace"), "sha256": hashlib.sha256(value).hexdigest()}
+    return json.dumps(line, separators=(",", ":")).encode()

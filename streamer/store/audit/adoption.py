@@ -1,0 +1,81 @@
+"""Sealing what earlier versions left unsealed, for the migrations that begin to seal it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.signing.canonical_json import canonical_json
+from streamer.store.audit import control
+from streamer.store.db.schema import (
+    alert_acknowledgements,
+    alerts,
+    batches,
+    control_log,
+    dead_letters,
+    erasures,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PAGE = 1_000
+
+
+def adopt_alerts(connection: sa.Connection) -> None:
+    """Seal the alerts and acknowledgements that are in no chain yet."""
+    now = datetime.now(UTC)
+    for table in (alerts, alert_acknowledgements):
+        sealed = set(
+            connection.execute(
+                sa.select(control_log.c.subject).where(control_log.c.kind == table.name)
+            ).scalars()
+        )
+        keys = [
+            tuple(row.values())
+            for row in connection.execute(control.keys_to_seal(table)).mappings()
+            if control.subject_of(table, row) not in sealed
+        ]
+        for start in range(0, len(keys), _PAGE):
+            control.append(connection, table, keys[start : start + _PAGE], now=now)
+
+
+def adopt_erased(connection: sa.Connection) -> None:
+    """Seal which texts were erased until now, so that no later erasure can pass for an earlier one."""
+    found = [
+        seal.hex()
+        for table in (batches, dead_letters)
+        for seal in connection.execute(
+            sa.select(table.c.content_mac).where(table.c.erased_at.is_not(None))
+        ).scalars()
+    ]
+    if not found:
+        return
+    newest = max(
+        moment
+        for table in (batches, dead_letters)
+        for moment in connection.execute(sa.select(sa.func.max(table.c.erased_at))).scalars()
+        if moment is not None
+    )
+    # A clock that was ahead dated them: they must all be older than this.
+    now = max(datetime.now(UTC), newest)
+    row = {
+        "id": secrets.token_hex(8),
+        "at": now,
+        "by": "migration",
+        "reason": "erased before erasures were kept on record",
+        "sooner": False,
+        "erased": len(found),
+        "digest": digest_of(found),
+    }
+    connection.execute(sa.insert(erasures).values(row))
+    control.append(connection, erasures, [(row["id"],)], now=now)
+
+
+def digest_of(seals: Iterable[str]) -> bytes:
+    """Write a set of seals, in hexadecimal, as one SHA-256."""
+    return hashlib.sha256(canonical_json(sorted(seals))).digest()
