@@ -88,14 +88,23 @@ def rebuild_control(connection: sa.Connection) -> None:
     head = control.head(connection)
     height, link = 0, control.genesis(head.record_id)
     entries = connection.execute(sa.select(control_log).order_by(control_log.c.chain_height)).mappings().all()
+    there: dict[str, dict[str, dict[str, Any]]] = {}
     for entry in entries:
         table = _TABLES[entry["kind"]]
-        keys = [tuple(row) for row in connection.execute(sa.select(*table.primary_key.columns))]
-        rows = control.sealed_rows(connection, table, keys)
-        row = next((row for row in rows if control.subject_of(table, row) == entry["subject"]), None)
+        if table.name not in there:
+            keys = [tuple(row) for row in connection.execute(sa.select(*table.primary_key.columns))]
+            rows = control.sealed_rows(connection, table, keys)
+            there[table.name] = {control.subject_of(table, row): row for row in rows}
+        row = there[table.name].get(entry["subject"])
         if row is None:
             connection.execute(
                 sa.delete(control_log).where(control_log.c.chain_height == entry["chain_height"])
+            )
+            # Who renumbers the links renumbers what saw them.
+            connection.execute(
+                sa.update(outcomes)
+                .where(outcomes.c.control_height > height)
+                .values(control_height=outcomes.c.control_height - 1)
             )
             continue
         height += 1

@@ -1,0 +1,721 @@
+"""Attacks on the record, each in four ways, and who names them: the table in docs/audit.md.
+
+``python -m tests.integration.audit.tampering_table`` writes the table anew.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from streamer import wiring
+from streamer.audit import signing
+from streamer.audit.checkpointing import Checkpointer
+from streamer.audit.logged import compare_with_log
+from streamer.events.alerts import alert
+from streamer.events.receipts import receipt_line
+from streamer.journal import Partition
+from streamer.store import prune
+from streamer.store.calibration.calibration_runs import Calibrations
+from streamer.stream.tail import TailedRecord
+from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
+from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streamer.journal import OutboxMessage
+    from streamer.settings.settings import Settings
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "audit.md"
+BAD: Final = (4, 5, 6, 10, 11, 12, 16, 20, 24, 26, 27)
+"""Batches whose answers are all bad; their scores are low."""
+
+WAYS: Final = ("raw", "resealed", "re-signed", "in the window")
+
+Region = str
+"""`old`: covered by a checkpoint that is kept outside; `window`: younger than every checkpoint."""
+
+
+# -- a record, its topics, and the receipts that somebody keeps ------------------------------------------------------
+
+
+class KeptLog:
+    """The topics as they were."""
+
+    def __init__(self, values: Mapping[tuple[str, int], list[bytes]], actions: list[OutboxMessage]) -> None:
+        self.id = LOG
+        self._values = values
+        self._actions = actions
+        self._topic = wiring.topics(settings_for("sqlite:///x", Path())).actions
+
+    def topic_id(self, topic: str) -> str | None:
+        del topic
+        return None
+
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        if topic == self._topic:
+            return {0: (0, len(self._actions))}
+        return {number: (0, len(all_)) for (name, number), all_ in self._values.items() if name == topic}
+
+    def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[TailedRecord]:
+        if topic == self._topic:
+            for offset, one in enumerate(self._actions[: ends[0]]):
+                yield TailedRecord(topic, 0, offset, one.key, one.value, one.headers, 0)
+            return
+        for number, end in ends.items():
+            for offset, value in enumerate(self._values[topic, number][:end]):
+                yield TailedRecord(topic, number, offset, b"k", value, (), 0)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A record with everything that its witnesses have."""
+
+    directory: Path
+    settings: Settings
+    log: KeptLog
+    receipts: list[bytes]
+
+    def copy(self, directory: Path) -> Site:
+        for name in ("record.db", "checkpoints.jsonl"):
+            shutil.copy(self.directory / name, directory)
+        settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
+        return Site(directory, settings, self.log, self.receipts)
+
+    def named_by(self) -> str:
+        """Who names what does not fit: `verify` with the checkpoints alone, or else `receipts`, `log`, both, or `nobody`."""
+        if verify(self.settings).faults:
+            return "verify"
+        found = []
+        if verify(self.settings, receipts=(self.receipts, "what was kept")).faults:
+            found.append("receipts")
+        with wiring.open_store(self.settings) as store:
+            topics = wiring.topics(self.settings)
+            if compare_with_log(store.evidence.logged, self.log, topics=topics).faults:
+                found.append("log")
+        return ", ".join(found) or "nobody"
+
+
+def make_site(directory: Path) -> Site:
+    """Write a record: decisions, labels, runs, policies, alerts, keys, an erasure, and most of it again after the last checkpoint."""
+    settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
+    wiring.migrate(settings)
+    topics = wiring.topics(settings)
+    values: dict[tuple[str, int], list[bytes]] = {(topics.responses, 0): [], (topics.labels, 0): []}
+    actions: list[OutboxMessage] = []
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+
+        def deliver(*events: bytes, topic: str = "responses") -> None:
+            scribe.deliver(events, topic=topic)
+            values[getattr(topics, topic), 0].extend(events)
+
+        def govern(name: str) -> None:
+            at = wiring.now()
+            raised = [
+                alert("best", "risk", f"{name} {one}", message="look", raised_at=at) for one in range(2)
+            ]
+            for one in raised:
+                store.alerts.raise_(one)
+            store.alerts.acknowledge(raised[0].alert_id, by="ana", reason="seen")
+            key, _ = store.api_keys.create(gates=None, may=("read",), by="ana", note=name)
+            store.api_keys.revoke(key.id, by="ana", reason=name)
+            store.policies.close("each", by="ana", reason=name)
+            store.gates.revise(
+                "each", {"audit_probability": 0.5 if name == "old" else 0.75}, by="ana", reason=name
+            )
+            prune(
+                settings.database.url, older_than=timedelta(days=1), now=at, by="ana", reason=name,
+                sooner_than_six_months=True,
+            )  # fmt: skip
+
+        scribe.gate("best", unit="best", alpha=0.2, pending="worst")
+        scribe.gate("each", unit="response", alpha=0.3)
+        scribe.checkpoint()
+        for name, first in (("old", 0), ("window", 20)):
+            deliver(*(event("best", n) for n in range(first, first + 8)), b"rubbish of " + name.encode())
+            labels = [
+                label_event("best", n, response=f"r{i}", severity=float(n in BAD))
+                for n in range(max(0, first - 12), first + 8)
+                if not 17 < n < 20
+                for i in range(4)
+            ]
+            deliver(*labels, topic="labels")
+            scribe.import_labels("best", range(first, first + 2), labeller="eve")
+            scribe.recalibrate("best")
+            deliver(*(event("best", n) for n in range(first + 8, first + 14)))
+            govern(name)
+            deliver(label_event("best", first + 9), label_event("best", first + 10), topic="labels")
+            deliver(*(event("best", n) for n in range(first + 14, first + 18)))
+            if name == "old":
+                scribe.checkpoint()
+        while waiting := store.unpublished(
+            [Partition(LOG, name, number) for name, number in values], limit=500
+        ):
+            actions += [one for one in waiting if one.topic == topics.actions]
+            store.mark_published(waiting)
+    kept = [line for one in actions if (line := receipt_line(one.value, one.headers)) is not None]
+    assert len(kept) == len(actions) > 30
+    return Site(directory, settings, KeptLog(values, actions), kept)
+
+
+# -- what somebody does to it ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Target:
+    """Where somebody has broken in, and which part of the record is meant."""
+
+    connection: sa.Connection
+    region: Region
+    site: Site
+
+    def run(self, statement: str, **values: object) -> list[Any]:
+        result = self.connection.execute(sa.text(statement), values)
+        return list(result.mappings()) if result.returns_rows else []
+
+    def one(self, statement: str, **values: object) -> Any:
+        return self.run(statement, **values)[0]
+
+    def decision(self, outcome: str | None = None, sampled: bool = True) -> int:
+        """A decision after the run of the region, by preference in the middle."""
+        first = 8 if self.region == "old" else 28
+        for number in range(first + 1, first + 6):
+            row = self.one(
+                "SELECT d.batch, d.outcome, d.sampled FROM decisions d JOIN batches b ON b.id = d.batch"
+                " WHERE d.gate = 'best' AND b.batch_id = :name",
+                name=f"batch-{number}",
+            )
+            if (outcome is None or row["outcome"] == outcome) and bool(row["sampled"]) == sampled:
+                return int(row["batch"])
+        raise AssertionError(f"there is no {outcome} in {self.region}")
+
+    def control(self, kind: str, which: int = 0, where: str = "1 = 1") -> int:
+        """The height of the link of a control row of the region."""
+        edge = self.one(
+            "SELECT json_extract(value, '$.control.height') AS h FROM checkpoints ORDER BY sequence DESC"
+        )["h"]
+        side = "<=" if self.region == "old" else ">"
+        rows = self.run(
+            f"SELECT chain_height FROM control_log WHERE kind = :kind AND chain_height {side} :edge AND {where}"
+            " ORDER BY chain_height",
+            kind=kind,
+            edge=edge,
+        )
+        return int(rows[which]["chain_height"])
+
+    def subject(self, height: int) -> Any:
+        return json.loads(
+            self.one("SELECT subject FROM control_log WHERE chain_height = :h", h=height)["subject"]
+        )
+
+    def event(self, batch: int, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the stored action event."""
+        value = self.one("SELECT action_value AS v FROM decisions WHERE batch = :b", b=batch)["v"]
+        content = json.loads(value)
+        change(content)
+        self.run(
+            "UPDATE decisions SET action_value = :v WHERE batch = :b",
+            v=json.dumps(content, separators=(",", ":")).encode(),
+            b=batch,
+        )
+
+    def scores(self, batch: int, change: Callable[[float], float], *, event: bool = True) -> dict[str, float]:
+        """Change the scores of a batch, in their order, and in the event too."""
+        new = {}
+        for row in self.run("SELECT response_id, score FROM responses WHERE batch = :b", b=batch):
+            new[row["response_id"]] = round(change(row["score"]), 6)
+            self.run(
+                "UPDATE responses SET score = :s WHERE batch = :b AND response_id = :r",
+                s=new[row["response_id"]],
+                b=batch,
+                r=row["response_id"],
+            )
+        if event:
+            self.event(batch, lambda e: [one.update(score=new[one["id"]]) for one in e["responses"]])
+        return new
+
+
+def lower_a_score(at: Target) -> None:
+    at.scores(at.decision("abstain"), lambda score: score * 0.5, event=False)
+
+
+def lower_a_score_with_event(at: Target) -> None:
+    at.scores(at.decision("abstain"), lambda score: score * 0.5)
+
+
+def ship_to_hold(at: Target) -> None:
+    batch = at.decision("ship")
+    at.scores(batch, lambda score: score * 0.001)
+    at.run("UPDATE responses SET action = 'abstain' WHERE batch = :b", b=batch)
+    at.run("UPDATE decisions SET outcome = 'abstain', selected = NULL WHERE batch = :b", b=batch)
+
+    def change(said: dict[str, Any]) -> None:
+        said.update(action="abstain", selected=None)
+        for one in said["responses"]:
+            one["action"] = "abstain"
+
+    at.event(batch, change)
+
+
+def hold_to_ship(at: Target) -> None:
+    batch = at.decision("abstain")
+    new = at.scores(batch, lambda score: 1 - (1 - score) * 0.01 if score else 0.0)
+    best = max(new, key=lambda name: (new[name], -int(name[1:])))
+    at.run("UPDATE responses SET action = 'ship' WHERE batch = :b AND response_id = :r", b=batch, r=best)
+    at.run("UPDATE decisions SET outcome = 'ship', selected = :r WHERE batch = :b", b=batch, r=best)
+
+    def change(said: dict[str, Any]) -> None:
+        said.update(action="ship", selected=best)
+        for one in said["responses"]:
+            one["action"] = "ship" if one["id"] == best else "abstain"
+
+    at.event(batch, change)
+
+
+def another_moment(at: Target, *, event: bool) -> None:
+    batch = at.decision()
+    at.run(
+        "UPDATE decisions SET decided_at = datetime(decided_at, '-1 hour') || '.000000' WHERE batch = :b",
+        b=batch,
+    )
+    if event:
+        moment = at.one("SELECT decided_at AS t FROM decisions WHERE batch = :b", b=batch)["t"]
+        at.event(batch, lambda said: said.update(decided_at=moment.replace(" ", "T") + "Z"))
+
+
+def older_policy(at: Target, *, hide: bool = False) -> None:
+    """Say that the policy before decided it: the first decision under the newest one, which ships, or is held, by both."""
+    name = f"batch-{8 if at.region == 'old' else 28}"
+    row = at.one(
+        "SELECT d.batch, d.policy_version AS v FROM decisions d JOIN batches b ON b.id = d.batch WHERE b.batch_id = :n",
+        n=name,
+    )
+    batch = row["batch"]
+    before = at.one("SELECT * FROM policies WHERE gate = 'best' AND version = :v", v=row["v"] - 1)
+    at.run("UPDATE decisions SET policy_version = :v WHERE batch = :b", v=row["v"] - 1, b=batch)
+    at.event(
+        batch,
+        lambda said: said["policy"].update(
+            version=row["v"] - 1, state=before["state"], **{"lambda": before["threshold"]}
+        ),
+    )
+    if hide:
+        at.run(
+            "UPDATE outcomes SET control_height = (SELECT max(o.control_height) FROM outcomes o WHERE o.topic = outcomes.topic"
+            " AND o.chain_height < outcomes.chain_height) WHERE batch = :b AND kind = 'decision'",
+            b=batch,
+        )
+
+
+def another_text(at: Target, *, same_hash: bool = False) -> None:
+    batch = at.decision()
+    at.run("UPDATE responses SET text = 'something else' WHERE batch = :b AND position = 0", b=batch)
+    if not same_hash:
+        at.run("UPDATE batches SET content_hash = randomblob(32) WHERE id = :b", b=batch)
+    reseal(at.connection, batch)
+
+
+def another_prompt(at: Target) -> None:
+    batch = at.decision()
+    at.run("UPDATE batches SET prompt = 'something else' WHERE id = :b", b=batch)
+    reseal(at.connection, batch)
+
+
+def other_metadata(at: Target) -> None:
+    batch = at.decision()
+    at.run("UPDATE batches SET metadata = '{}' WHERE id = :b", b=batch)
+    reseal(at.connection, batch)
+
+
+def _forget(at: Target, batch: int) -> None:
+    at.run("DELETE FROM outcomes WHERE batch = :b", b=batch)
+    for table, column in (("responses", "batch"), ("decisions", "batch"), ("batches", "id")):
+        at.run(f"DELETE FROM {table} WHERE {column} = :b", b=batch)
+
+
+def remove_a_decision(at: Target) -> None:
+    _forget(at, at.decision(sampled=True))
+
+
+def cut_the_end_off(at: Target) -> None:
+    first = 14 if at.region == "old" else 34
+    rows = at.run(
+        "SELECT o.batch, o.\"offset\" FROM outcomes o JOIN batches b ON b.id = o.batch WHERE b.gate = 'best'"
+        " AND CAST(substr(b.batch_id, 7) AS INTEGER) >= :n",
+        n=first,
+    )
+    for row in rows:
+        _forget(at, row["batch"])
+    at.run(
+        "DELETE FROM outcomes WHERE topic = 'streamer.responses' AND \"offset\" >= :o",
+        o=min(row["offset"] for row in rows),
+    )
+    at.run(
+        "UPDATE progress SET next_offset = :o WHERE topic = 'streamer.responses'",
+        o=min(row["offset"] for row in rows),
+    )
+
+
+def hide_a_draw(at: Target) -> None:
+    batch = at.decision()
+    at.run("UPDATE decisions SET sampled = 0 WHERE batch = :b", b=batch)
+    at.run("UPDATE responses SET drawn = 0 WHERE batch = :b", b=batch)
+    at.event(batch, lambda said: said["audit"].update(sampled=False, label=[]))
+
+
+def another_draw(at: Target) -> None:
+    batch = at.decision()
+    at.run("UPDATE responses SET drawn = 1 - drawn WHERE batch = :b AND position < 2", b=batch)
+    drawn = [
+        row["response_id"]
+        for row in at.run("SELECT response_id FROM responses WHERE batch = :b AND drawn", b=batch)
+    ]
+    at.event(batch, lambda said: said["audit"].update(label=drawn))
+
+
+def another_probability(at: Target) -> None:
+    batch = at.decision()
+    at.run("UPDATE decisions SET sampling_probability = 0.9 WHERE batch = :b", b=batch)
+    at.event(batch, lambda said: said["audit"].update(probability=0.9))
+
+
+def a_publishers_embeddings(at: Target) -> None:
+    batch = at.decision()
+    at.run("UPDATE decisions SET embedding_source = 'encoder' WHERE batch = :b", b=batch)
+    at.event(batch, lambda said: said["scorer"].update(embedding_source="encoder"))
+
+
+def shadow_mode(at: Target) -> None:
+    batch = at.decision()
+    at.run("UPDATE decisions SET mode = 'shadow' WHERE batch = :b", b=batch)
+    at.event(batch, lambda said: said.update(enforced=False))
+
+
+def another_energy(at: Target) -> None:
+    at.run("UPDATE responses SET raw_energy = 0.123 WHERE batch = :b", b=at.decision())
+
+
+def another_header(at: Target) -> None:
+    at.run("UPDATE decisions SET action_headers = '[]' WHERE batch = :b", b=at.decision())
+
+
+def refused_bytes(at: Target) -> None:
+    from streamer.store.db.schema import dead_letters
+    from streamer.store.log.chain import dead_letter_mac
+
+    name = b"rubbish of " + at.region.encode()
+    table = dead_letters.c
+    row = at.connection.execute(sa.select(dead_letters).where(table.value == name)).mappings().one()
+    changed = dict(row) | {"value": b"other rubbish"}
+    at.connection.execute(
+        sa.update(dead_letters)
+        .where(table.id == row["id"])
+        .values(value=changed["value"], content_mac=dead_letter_mac(changed))
+    )
+
+
+def why_refused(at: Target) -> None:
+    at.run(
+        "UPDATE dead_letters SET code = 'not_utf8' WHERE value = :v", v=b"rubbish of " + at.region.encode()
+    )
+
+
+def when_recorded(at: Target) -> None:
+    at.run(
+        "UPDATE outcomes SET recorded_at = datetime(recorded_at, '-1 day') || '.000000' WHERE batch = :b",
+        b=at.decision(),
+    )
+
+
+def _label(at: Target) -> str:
+    return f"batch-{9 if at.region == 'old' else 29}"
+
+
+def a_severity(at: Target) -> None:
+    at.run("UPDATE label_revisions SET severity = 1 WHERE source = 'topic' AND batch_id = :n", n=_label(at))
+
+
+def a_labeller(at: Target) -> None:
+    at.run(
+        "UPDATE label_revisions SET labeller = 'ann' WHERE source = 'topic' AND batch_id = :n", n=_label(at)
+    )
+
+
+def remove_a_label(at: Target) -> None:
+    row = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=_label(at))
+    at.run("DELETE FROM outcomes WHERE label = :i", i=row["id"])
+    at.run("DELETE FROM label_revisions WHERE id = :i", i=row["id"])
+
+
+def _change_control(kind: str, assignment: str, where: str = "1 = 1") -> Callable[[Target], None]:
+    """Change a row that the control chain seals."""
+
+    def change(at: Target) -> None:
+        from streamer.store.audit import control
+
+        table = next(one for one in control.SEALED_TABLES if one.name == kind)
+        names = [column.name for column in table.primary_key.columns]
+        key = dict(zip(names, at.subject(at.control(kind, where=where)), strict=True))
+        condition = " AND ".join(f'"{name}" = :{name}' for name in names)
+        at.run(f"UPDATE {kind} SET {assignment} WHERE {condition}", **key)
+
+    return change
+
+
+def _remove_control(kind: str, where: str = "1 = 1") -> Callable[[Target], None]:
+    """Remove a row that the control chain seals, and its link."""
+
+    def change(at: Target) -> None:
+        from streamer.store.audit import control
+
+        table = next(one for one in control.SEALED_TABLES if one.name == kind)
+        names = [column.name for column in table.primary_key.columns]
+        key = dict(zip(names, at.subject(at.control(kind, where=where)), strict=True))
+        condition = " AND ".join(f'"{name}" = :{name}' for name in names)
+        at.run(f"DELETE FROM {kind} WHERE {condition}", **key)
+
+    return change
+
+
+def remove_a_policy(at: Target) -> None:
+    """The newest one of the gate `each`, under which nothing was decided, with its story."""
+    subject = at.subject(at.control("policies", which=-1, where="subject LIKE '[\"each\"%'"))
+    at.run("DELETE FROM policy_events WHERE gate = 'each' AND version = :v", v=subject[1])
+    at.run("DELETE FROM policies WHERE gate = 'each' AND version = :v", v=subject[1])
+
+
+def erase_a_text(at: Target) -> None:
+    batch = at.decision("ship")
+    at.run("UPDATE responses SET text = NULL WHERE batch = :b", b=batch)
+    at.run(
+        'UPDATE batches SET prompt = NULL, "references" = NULL, metadata = NULL, content_hash = NULL, salt = NULL,'
+        " erased_at = datetime('now') || '.000000' WHERE id = :b",
+        b=batch,
+    )
+
+
+def erase_one_answer(at: Target) -> None:
+    at.run("UPDATE responses SET text = NULL WHERE batch = :b AND position = 0", b=at.decision("ship"))
+
+
+def remove_a_checkpoint(at: Target) -> None:
+    at.run("DELETE FROM checkpoints WHERE sequence = (SELECT max(sequence) FROM checkpoints)")
+
+
+EDITS: Final[dict[str, Callable[[Target], None]]] = {
+    "a held answer's score": lower_a_score,
+    "a held answer's score, in its event as well": lower_a_score_with_event,
+    "a ship becomes a hold: scores, action, event": ship_to_hold,
+    "a hold becomes a ship: scores, action, event": hold_to_ship,
+    "when it was decided": lambda at: another_moment(at, event=False),
+    "when it was decided, in its event as well": lambda at: another_moment(at, event=True),
+    "an older policy is said to have decided it": older_policy,
+    "an older policy, and a control chain that was not further then": lambda at: older_policy(at, hide=True),
+    "an answer's text and the content hash": another_text,
+    "an answer's text under the same content hash": lambda at: another_text(at, same_hash=True),
+    "the prompt under the same content hash": another_prompt,
+    "metadata": other_metadata,
+    "a decision removed, with its offset": remove_a_decision,
+    "the last decisions cut off, and progress set back": cut_the_end_off,
+    "a drawn batch said not to be drawn": hide_a_draw,
+    "another answer said to be drawn": another_draw,
+    "the probability of the draw": another_probability,
+    "who made the embeddings": a_publishers_embeddings,
+    "shadow mode": shadow_mode,
+    "a raw energy": another_energy,
+    "headers of the published action": another_header,
+    "the bytes of a refused message": refused_bytes,
+    "why a message was refused": why_refused,
+    "when a link was recorded, a day back": when_recorded,
+    "the severity of a label of the topic": a_severity,
+    "who gave a label of the topic": a_labeller,
+    "a label of the topic removed": remove_a_label,
+    "the severity of a label of a file, not drawn": _change_control(
+        "label_revisions", "severity = 1 - severity, raw_severity = NULL"
+    ),
+    "who gave a label of a file": _change_control("label_revisions", "labeller = 'ann'"),
+    "the threshold of a policy": _change_control(
+        "policies", "threshold = threshold * 0.5", "json_extract(sealed, '$.threshold') IS NOT NULL"
+    ),
+    "why a policy came into force": _change_control("policies", "reason = 'other'"),
+    "a policy removed under which nothing was decided": remove_a_policy,
+    "who closed a gate": _change_control("policy_events", "by = 'ann'"),
+    "why a gate was revised": _change_control("gate_revisions", "reason = 'other'", "subject LIKE '[\"each\"%'"),
+    "who asked for a run": _change_control("calibration_runs", "requested_by = 'ann'"),
+    "the threshold that a run found": _change_control("calibration_runs", "threshold = threshold * 0.5"),
+    "when a run read": _change_control("calibration_runs", "heads = '[]'"),
+    "an alert's words": _change_control("alerts", "message = 'all is well'"),
+    "an alert removed that nobody acknowledged": _remove_control("alerts", "subject IN (SELECT json_array(id) FROM alerts WHERE id NOT IN (SELECT alert FROM alert_acknowledgements))"),
+    "who acknowledged an alert": _change_control("alert_acknowledgements", "by = 'ann'"),
+    "an acknowledgement removed": _remove_control("alert_acknowledgements"),
+    "the rights of an API key": _change_control("api_keys", "may = '[\"decide\"]'"),
+    "a revocation of an API key removed": _remove_control("api_key_revocations"),
+    "all texts of a batch erased, minutes after it shipped": erase_a_text,
+    "one answer's text erased": erase_one_answer,
+    "the newest checkpoint removed from the database": remove_a_checkpoint,
+}  # fmt: skip
+"""What somebody changes, by its name in the table."""
+
+
+# -- what is added at the end, for which there is nothing to change -----------------------------------------------------
+
+
+def invent_a_decision(site: Site) -> None:
+    """By the program itself, past Kafka."""
+    with wiring.open_store(site.settings) as store:
+        Scribe(store, site.settings).deliver([event("best", 500)])
+
+
+def invent_a_label(site: Site) -> None:
+    with wiring.open_store(site.settings) as store:
+        Scribe(store, site.settings).deliver([label_event("best", 21, severity=1.0)], topic="labels")
+
+
+def invent_a_label_by_file(site: Site) -> None:
+    with wiring.open_store(site.settings) as store:
+        Scribe(store, site.settings).import_labels("best", [30], labeller="nobody")
+
+
+def erase_by_a_rule_of_ones_own(site: Site) -> None:
+    prune(
+        site.settings.database.url,
+        older_than=timedelta(0),
+        now=wiring.now(),
+        by="ana",
+        reason="no reason",
+        sooner_than_six_months=True,
+    )
+
+
+def run_without_a_drawn_batch(site: Site) -> None:
+    """By a program that was changed: the bad ones are not read."""
+    read = Calibrations.audit_sample
+    try:
+        Calibrations.audit_sample = lambda self, *a, **k: read(self, *a, **k)[2:]  # type: ignore[method-assign]
+        wiring.recalibrate(site.settings, "best", by="ana", reason="labels came")
+    finally:
+        Calibrations.audit_sample = read  # type: ignore[method-assign]
+
+
+def decide_by_an_older_policy(site: Site) -> None:
+    """By a program that was changed: the fence is off, and the policy is the one before the newest."""
+    from streamer.store.policies.policies import Policies
+
+    read = Policies.active
+
+    def older(self: Policies, names: Any = None) -> Any:
+        found = read(self, names)
+        for gate, active in list(found.items()):
+            before = self.version(gate, max(1, active.policy.version - 1)).active
+            if before is not None:
+                found[gate] = before
+        return found
+
+    import streamer.store.log.commit as commits
+
+    check = commits.check_current
+    try:
+        Policies.active = older  # type: ignore[method-assign]
+        commits.check_current = lambda *_: None
+        with wiring.open_store(site.settings) as store:
+            Scribe(store, site.settings).deliver([event("best", 501)])
+    finally:
+        Policies.active = read  # type: ignore[method-assign]
+        commits.check_current = check
+
+
+ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
+    "a decision invented": invent_a_decision,
+    "a label of the topic invented": invent_a_label,
+    "a label of a file invented": invent_a_label_by_file,
+    "texts erased by a rule of one's own, which is on record": erase_by_a_rule_of_ones_own,
+    "a run by a changed program that leaves drawn batches out": run_without_a_drawn_batch,
+    "a decision by a changed program under an older policy": decide_by_an_older_policy,
+}
+
+
+# -- the four ways -----------------------------------------------------------------------------------------------------
+
+
+def attack(site: Site, name: str, way: str) -> None:
+    """Change a copy of the record in one of the ways."""
+    region = "window" if way == "in the window" else "old"
+    with breaking_in(site.settings.database.url) as connection:
+        EDITS[name](Target(connection, region, site))
+        if way != "raw":
+            rebuild_control(connection)
+            rebuild_outcomes(connection)
+        if way == "re-signed":
+            connection.exec_driver_sql("DELETE FROM checkpoints")
+    if way == "re-signed":
+        with wiring.open_store(site.settings) as store:
+            Checkpointer(
+                store.checkpoints,
+                signer=signing.Signer(signing.generate_keys()[0]),
+                topic="streamer.checkpoints",
+                file=None,
+                every=timedelta(minutes=5),
+                clock=wiring.now,
+            ).make()
+
+
+def row_of(site: Site, name: str, directory: Path) -> str:
+    """Attack a record in every way; returns the row of the table."""
+    cells = []
+    for number, way in enumerate(WAYS):
+        own = directory / str(number)
+        own.mkdir()
+        copy = site.copy(own)
+        attack(copy, name, way)
+        cells.append(copy.named_by())
+        shutil.rmtree(own)
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def addition_row_of(site: Site, name: str, directory: Path) -> str:
+    """Add something to a record; returns the row of the table."""
+    copy = site.copy(directory)
+    ADDITIONS[name](copy)
+    return f"| {name} |  |  |  | {copy.named_by()} |"
+
+
+HEADER: Final = "| what somebody changes | " + " | ".join(WAYS) + " |\n|---|---|---|---|---|\n"
+
+
+def main() -> None:
+    """Write the table into the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        site = make_site(Path(folder))
+        rows = []
+        for name in EDITS:
+            with tempfile.TemporaryDirectory() as own:
+                rows.append(row_of(site, name, Path(own)))
+                sys.stdout.write(rows[-1] + "\n")
+        for name in ADDITIONS:
+            with tempfile.TemporaryDirectory() as own:
+                rows.append(addition_row_of(site, name, Path(own)))
+                sys.stdout.write(rows[-1] + "\n")
+    text = PAGE.read_text("utf-8")
+    before, rest = text.split("<!-- tampering: ", 1)
+    after = rest.split("<!-- end of tampering -->", 1)[1]
+    made = (
+        "<!-- tampering: `python -m tests.integration.audit.tampering_table` -->\n"
+        + HEADER
+        + "\n".join(rows)
+        + "\n"
+    )
+    PAGE.write_text(before + made + "<!-- end of tampering -->" + after, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

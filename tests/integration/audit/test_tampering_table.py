@@ -1,0 +1,110 @@
+"""The table of attacks in docs/audit.md says what is so: who names which, and what nobody names."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.logged import compare_with_log
+from streamer.audit.standalone.verify_bundle import Bundle, complete_lines, verify_bundle
+from tests.integration.audit.history import KEYS, export, verify
+from tests.integration.audit.tampering_table import (
+    ADDITIONS,
+    EDITS,
+    PAGE,
+    WAYS,
+    addition_row_of,
+    attack,
+    make_site,
+    row_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.audit.tampering_table import Site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A record with its topics and its receipts; leave it as it is."""
+    return make_site(tmp_path_factory.mktemp("record"))
+
+
+def rows_of_the_page() -> list[str]:
+    text = PAGE.read_text("utf-8").split("<!-- tampering: ", 1)[1].split("<!-- end of tampering -->", 1)[0]
+    return text.splitlines()[3:]
+
+
+def test_the_page_has_every_attack_and_no_other() -> None:
+    assert [row.split(" | ")[0][2:] for row in rows_of_the_page()] == [*EDITS, *ADDITIONS]
+    assert len(EDITS) * len(WAYS) + len(ADDITIONS) >= 80
+
+
+def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path) -> None:
+    report = verify(site.settings, receipts=(site.receipts, "what was kept"))
+    assert report.faults == ()
+    assert report.counts["receipts"] == report.counts["events with a receipt"] == len(site.receipts)
+    assert report.counts["runs whose sample is complete"] == 2
+    with wiring.open_store(site.settings) as store:
+        compared = compare_with_log(store.evidence.logged, site.log, topics=wiring.topics(site.settings))
+    assert compared.faults == []
+    assert compared.counts["receipts compared with the log"] == len(site.receipts)
+    export(site.settings, tmp_path / "bundle")
+    outside = complete_lines((site.directory / "checkpoints.jsonl").read_bytes())
+    alone = verify_bundle(Bundle(tmp_path / "bundle"), KEYS, outside, site.receipts)
+    assert alone.faults == []
+    assert alone.counts["events with a receipt"] == len(site.receipts)
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path) -> None:
+    assert row_of(site, name, tmp_path) in rows_of_the_page()
+
+
+@pytest.mark.parametrize("name", ADDITIONS)
+def test_who_names_what_was_added(site: Site, name: str, tmp_path: Path) -> None:
+    assert addition_row_of(site, name, tmp_path) in rows_of_the_page()
+
+
+@pytest.mark.parametrize("name", ["a hold becomes a ship: scores, action, event", "who closed a gate"])
+def test_one_receipt_names_it_with_one_file_too(site: Site, name: str, tmp_path: Path) -> None:
+    copy = site.copy(tmp_path)
+    attack(copy, name, "in the window")
+    export(copy.settings, tmp_path / "bundle")
+    outside = complete_lines((tmp_path / "checkpoints.jsonl").read_bytes())
+    assert verify_bundle(Bundle(tmp_path / "bundle"), KEYS, outside).faults == []
+    alone = verify_bundle(Bundle(tmp_path / "bundle"), KEYS, outside, site.receipts[-1:])
+    assert [fault["check"] for fault in alone.faults][:1] == ["receipt"]
+
+
+def test_what_is_no_receipt_is_said_to_be_none(site: Site) -> None:
+    lines = [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'["a","b",0,0,"00"]',
+        b'{"receipt":"["}',
+        b'["a","b","0",1,"' + b"0" * 64 + b'"]',
+    ]
+    report = verify(site.settings, receipts=(lines, "what was kept"))
+    assert [fault.check for fault in report.faults] == ["receipt"] * len(lines)
+    unknown = b'["log-1","nowhere",0,1,"' + b"0" * 64 + b'"]'
+    report = verify(site.settings, receipts=([unknown], "what was kept"))
+    assert any("does not know this partition" in fault.detail for fault in report.faults)
+
+
+def test_a_receipt_of_what_was_cut_off_names_it(site: Site, tmp_path: Path) -> None:
+    copy = site.copy(tmp_path)
+    attack(copy, "the last decisions cut off, and progress set back", "in the window")
+    report = verify(copy.settings, receipts=(site.receipts[-1:], "what was kept"))
+    assert any("the tail was cut off" in fault.detail for fault in report.faults)
+    shutil.rmtree(tmp_path / "bundle", ignore_errors=True)
+    export(copy.settings, tmp_path / "bundle")
+    alone = verify_bundle(Bundle(tmp_path / "bundle"), KEYS, None, site.receipts[-1:])
+    assert alone.faults == []
+    assert "they are younger, or the end was cut off" in alone.notes["younger receipts"]
