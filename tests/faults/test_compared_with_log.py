@@ -14,6 +14,8 @@ from tests.faults.site import GATE, event, events, publish, wait_until
 from tests.integration.audit.attacker import breaking_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.faults.site import Site
 
 EVENTS = 1200
@@ -35,7 +37,7 @@ def one(found: list[tuple[str, str]], place: str, words: str) -> None:
     )
 
 
-def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site) -> None:
+def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site, tmp_path: Path) -> None:
     named = wiring.topics(site.settings)
     worker = site.start_worker()
     publish(site, 0, EVENTS)
@@ -55,9 +57,19 @@ def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site) -> N
     assert (honest.faults, honest.notes) == ([], [])
     assert honest.counts["events compared with the log"] == total
     assert honest.counts["actions compared with the log"] == EVENTS + 1
+    assert honest.counts["receipts compared with the log"] == EVENTS + 1
     said = json.loads(site.command("audit", "verify", "--log", "--json", status=3).stdout)
     assert [one["check"] for one in said["faults"]] == ["policy"], "the site's threshold is made up"
     assert said["counts"]["events compared with the log"] == total
+    told = site.command(
+        "tail", "actions", "--receipts", "--from-beginning", "--count", str(EVENTS + 1)
+    ).stdout
+    kept = tmp_path / "receipts.jsonl"
+    kept.write_text(told)
+    for place in ("topic", str(kept)):
+        said = json.loads(site.command("audit", "verify", "--receipts", place, "--json", status=3).stdout)
+        assert [one["check"] for one in said["faults"]] == ["policy"]
+        assert said["counts"]["events with a receipt"] == EVENTS + 1
 
     assert worker.terminate() == 0
     publish(site, EVENTS, 5)

@@ -1321,6 +1321,8 @@ class Verifier:
             recorded["scorer"] = [facts[n] for n in ("scorer", "encoder", "embedding_source")]
         if decided_without_trust(facts):
             recorded["cut"] = ["closed", None, None]
+        if datetime.fromisoformat(event["decided_at"]) != datetime.fromisoformat(facts["decided_at"]):
+            self.fault("action", place, "the published event says another moment of decision")
         for name, value in recorded.items():
             if said[name] != value:
                 self.fault("action", place, f"the published event says another {name}")

@@ -16,9 +16,11 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone import verify_bundle
 from streamer.cli import main
+from streamer.events.receipts import receipt_line
+from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
-from tests.integration.audit.history import Scribe, settings_for, verify, write_history
+from tests.integration.audit.history import LOG, Scribe, settings_for, verify, write_history
 
 if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import Encoder
@@ -71,6 +73,33 @@ def test_verify_says_what_fits_and_what_it_could_not_check(
     assert capsys.readouterr().out.startswith(
         "control, link 6, gates name each: it is not what was recorded\n"
     )
+
+
+def test_receipts_that_somebody_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with wiring.open_store(settings_for(f"sqlite:///{here / 'record.db'}", here)) as store:
+        sent = store.unpublished(
+            [Partition(LOG, "streamer.responses", number) for number in range(2)], limit=500
+        )
+        repeated = store.unpublished([Partition(LOG, "streamer.responses", 0)], limit=500)
+    assert {(one.id, one.headers) for one in repeated} <= {(one.id, one.headers) for one in sent}
+    kept = [line for one in sent if (line := receipt_line(one.value, one.headers)) is not None]
+    assert len(kept) > 60
+    bare = json.loads(kept[0])["receipt"].encode()
+    (here / "kept.jsonl").write_bytes(b"\n".join([*kept, bare]) + b"\n")
+    assert main(["audit", "verify", "--receipts", "kept.jsonl", "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    assert (counts["receipts"], counts["events with a receipt"]) == (len(kept) + 1, len(kept))
+    assert main(["audit", "export", "--out", "bundle.zip"]) == 0
+    alone = ["bundle.zip", "--public-key", "key.pub", "--receipts", "kept.jsonl"]
+    assert verify_bundle.main(alone) == 0
+    another = json.loads(kept[-1]) | {"sha256": "0" * 64}
+    (here / "kept.jsonl").write_text(json.dumps(another) + "\n")
+    capsys.readouterr()
+    assert main(["audit", "verify", "--receipts", "kept.jsonl"]) == 3
+    assert "another action event than the one on record" in capsys.readouterr().out
+    assert verify_bundle.main(alone) == 3
+    assert main(["audit", "verify", "--receipts", "nowhere.jsonl"]) == 2
+    assert "cannot read receipts from nowhere.jsonl" in capsys.readouterr().err
 
 
 def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,18 @@ def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:
     assert action(ships)["source"] == {"topic": "http", "partition": 0, "offset": 0}
     found = endpoint.client.get(f"/v1/gates/{GATE}/decisions/b-1")
     assert (found.status_code, found.content) == (200, ships.content)
+    links = site.rows(
+        "SELECT chain_height, chain_hash FROM outcomes WHERE topic = 'http' ORDER BY \"offset\""
+    )
+    for answer, (height, link) in zip((ships, holds), links, strict=True):
+        assert json.loads(answer.headers["streamer-receipt"]) == [
+            "http",
+            "http",
+            0,
+            height,
+            bytes(link).hex(),
+        ]
+    assert found.headers["streamer-receipt"] == ships.headers["streamer-receipt"]
     assert site.rows("SELECT count(*) FROM pending_messages") == [(0,)]
     site.check()
 
@@ -36,6 +48,7 @@ def test_a_repeat_gets_the_recorded_decision_and_a_contradiction_is_refused(site
     first = endpoint.ask(batch("b-1"))
     again = endpoint.ask(batch("b-1"))
     assert (again.content, again.headers["idempotent-replayed"]) == (first.content, "true")
+    assert again.headers["streamer-receipt"] == first.headers["streamer-receipt"]
     assert "idempotent-replayed" not in first.headers
     held(endpoint.ask(batch("b-1", prompt="Who?")), 409, "conflicting_content")
     # A second attempt is a batch of its own.
