@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -21,7 +21,7 @@ from streamer.store.db.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _PAGE = 1_000
 
@@ -35,13 +35,13 @@ def adopt_alerts(connection: sa.Connection) -> None:
                 sa.select(control_log.c.subject).where(control_log.c.kind == table.name)
             ).scalars()
         )
-        keys = [
+        keys: list[tuple[Any, ...]] = [
             tuple(row.values())
             for row in connection.execute(control.keys_to_seal(table)).mappings()
             if control.subject_of(table, row) not in sealed
         ]
         for start in range(0, len(keys), _PAGE):
-            control.append(connection, table, keys[start : start + _PAGE], now=now)
+            _append(connection, table, keys[start : start + _PAGE], now)
 
 
 def adopt_erased(connection: sa.Connection) -> None:
@@ -73,7 +73,16 @@ def adopt_erased(connection: sa.Connection) -> None:
         "digest": digest_of(found),
     }
     connection.execute(sa.insert(erasures).values(row))
-    control.append(connection, erasures, [(row["id"],)], now=now)
+    _append(connection, erasures, [(row["id"],)], now)
+
+
+def _append(connection: sa.Connection, table: sa.Table, keys: Sequence[Sequence[Any]], now: datetime) -> None:
+    """Seal rows of a table that may have fewer columns than it has today."""
+    there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+    columns = [column for column in table.c if column.name in there]
+    control.append_sealed(
+        connection, table, control.sealed_rows(connection, table, keys, columns=columns), now=now
+    )
 
 
 def digest_of(seals: Iterable[str]) -> bytes:
