@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.errors import DatabaseFault
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Decision
 from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
@@ -149,11 +150,12 @@ def _lock_and_draw(
 ) -> tuple[dict[Partition, Position], list[int], list[int], tuple[int, bytes]]:
     """Lock the partitions and then draw ids, for at least as many batches and, with `publish`, messages as the slices have.
 
-    Last come height and head of the control chain. They are read once the partitions are ours, so that they never fall back along a chain; and
-    before the fence, which lets nothing be written that was decided by an older policy than the newest one in there.
+    Last come height and head of the control chain. They are read once the partitions are ours, so that they never fall back
+    along a chain; and before the fence, which lets nothing be written that was decided by an older policy than the newest one
+    in there. Raises `DatabaseFault` where there is none.
     """
     outcomes_ = [outcome for piece in slices for outcome in piece.outcomes]
-    found, (control,), *drawn = execute_all(
+    found, heads, *drawn = execute_all(
         connection,
         [
             locking(connection, [piece.lease.partition for piece in slices]),
@@ -162,8 +164,11 @@ def _lock_and_draw(
             drawing(connection, pending_messages, len(outcomes_) if publish else 0),
         ],
     )
+    if not heads:
+        raise DatabaseFault("the head of the control chain is gone; `streamer audit verify` shows more")
+    ((height, head),) = heads
     ids = [sorted(number for (number,) in one) for one in drawn]
-    return positions(found), ids[0], ids[1], (int(control[0]), bytes(control[1]))
+    return positions(found), ids[0], ids[1], (int(height), bytes(head))
 
 
 def known_content(connection: sa.Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
+from streamer.events.receipts import without_receipt
 from streamer.journal import DataGap, OutboxMessage
 from streamer.store.db.schema import outbox
 from tests.integration.store.conftest import START
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.integration.store.conftest import World
+
+
+def as_stored(message: OutboxMessage) -> OutboxMessage:
+    """A message that waits, without what is added when it is published."""
+    return replace(message, id=0, queued=False, headers=without_receipt(message.headers)[0])
 
 
 def test_a_lease_raises_the_epoch_and_tells_where_to_go_on(world: World) -> None:
@@ -34,9 +41,10 @@ def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: Worl
     decisions = [world.decision(offset) for offset in range(3)]
     assert world.commit(world.slice(lease, *decisions)) == [["decision"] * 3]
     waiting = world.store.unpublished([lease.partition], limit=10)
-    assert [replace(message, id=0, queued=False) for message in waiting[1:]] == [
-        decision.action for decision in decisions
-    ]
+    assert [as_stored(message) for message in waiting[1:]] == [decision.action for decision in decisions]
+    links = world.rows('SELECT chain_height, chain_hash FROM outcomes ORDER BY "offset"')
+    receipts = [json.loads(without_receipt(message.headers)[1] or b"") for message in waiting[1:]]
+    assert receipts == [[*lease.partition, height, bytes(link).hex()] for height, link in links]
     assert waiting[0].topic == "streamer.thresholds"
     ids = [message.id for message in waiting[1:]]
     assert ids == sorted(ids)
@@ -58,7 +66,8 @@ def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: Wor
     actions = [
         m for m in world.store.unpublished([lease.partition], limit=10) if m.topic == "streamer.actions"
     ]
-    assert [replace(message, id=0, queued=False) for message in actions] == [first.action] * 3
+    assert [as_stored(message) for message in actions] == [first.action] * 3
+    assert len({message.headers for message in actions}) == 1, "one receipt, that of the decision"
 
 
 def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World) -> None:
