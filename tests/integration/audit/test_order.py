@@ -232,7 +232,7 @@ def test_what_was_erased_before_erasures_were_kept_is_no_fault_and_nothing_else_
     (fault, *_) = verify(settings).faults
     assert "no erasure on record allows it" in fault.detail
     scribe.store.close()
-    downgrade(url, "0033")
+    downgrade(url, "0035")
     migrate(url)
     assert verify(settings).faults == ()
     later = wiring.now() + timedelta(days=300)

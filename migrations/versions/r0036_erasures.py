@@ -7,8 +7,8 @@ from alembic import op
 
 from streamer.store.audit.adoption import adopt_alerts, adopt_erased
 
-revision = "0034"
-down_revision = "0033"
+revision = "0036"
+down_revision = "0035"
 branch_labels = None
 depends_on = None
 
