@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from streamer.audit.standalone.verify_bundle import decided_as_blank
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
-from streamer.scoring.registry import EVERY
+from streamer.scoring.learned import Learned
+from streamer.scoring.registry import EVERY, is_learned, scorer_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +97,7 @@ class Rescorer:
             self._left_out(
                 verifier, f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id}"
             )
-        elif facts["scorer"] not in EVERY:
+        elif (scorer := _scorer(facts["scorer"], verifier)) is None:
             self._left_out(verifier, f"this version has no scorer {facts['scorer']}")
         elif content is None or None in content["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
@@ -106,7 +107,26 @@ class Rescorer:
             )
             place += " ({}/{}#{})".format(*facts["batch"])
             blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
-            self._waiting.append((place, EVERY[facts["scorer"]], content["texts"], blank, scores))
+            self._waiting.append((place, scorer, content["texts"], blank, scores))
+            if len(self._waiting) == _BATCHES_A_CALL:
+                self.finish(verifier)
+
+    def take_later(self, line: dict[str, Any], verifier: Verifier) -> None:
+        """Score a batch again that a learned score was applied to after it was decided; see `Snapshot.scored_later`."""
+        if not line["encoded"]:
+            self._left_out(verifier, "scores came with their events, or from embeddings that did")
+        elif line["encoder"] != self._encoder_id:
+            self._left_out(
+                verifier, f"scores are of the encoder {line['encoder']}, and this is {self._encoder_id}"
+            )
+        elif None in line["texts"]:
+            self._left_out(verifier, "texts are erased, or were never kept")
+        elif (scorer := _scorer(line["scorer"], verifier)) is None:
+            self._left_out(verifier, f"this version has no scorer {line['scorer']}")
+        else:
+            place = "learned_scores {} ({}/{}#{})".format(line["scorer"], *line["batch"])
+            blank = [is_blank(text) for text in line["texts"]]
+            self._waiting.append((place, scorer, line["texts"], blank, line["scores"]))
             if len(self._waiting) == _BATCHES_A_CALL:
                 self.finish(verifier)
 
@@ -120,7 +140,9 @@ class Rescorer:
             verifier.counts["batches scored again"] += 1
             found = scorer.score(answer_batch(texts, vectors, blank))
             worst = max(abs(a - b) for a, b in zip(found.tolist(), stored, strict=True))
-            if worst > self._tolerance:
+            # A learned score's own slope carries the last digits of the cosines further.
+            steepness = scorer.model.steepness if isinstance(scorer, Learned) else 1.0
+            if worst > self._tolerance * steepness:
                 verifier.fault(
                     "score", place, f"a score differs by {worst:.6f} from that of the stored texts"
                 )
@@ -128,3 +150,13 @@ class Rescorer:
     def _left_out(self, verifier: Verifier, why: str) -> None:
         verifier.counts["batches not scored again"] += 1
         verifier.notes[f"not scored again: {why}"] = f"some batches were not scored again: {why}"
+
+
+def _scorer(name: str, verifier: Verifier) -> Scorer | None:
+    """The scorer of a decision; a learned one by the model that a revision of its gate has."""
+    if not is_learned(name):
+        return EVERY.get(name)
+    try:
+        return scorer_named(name, verifier.model(name))
+    except ValueError:
+        return None

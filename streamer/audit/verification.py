@@ -53,6 +53,14 @@ class Snapshot(Protocol):
         """What calibration runs say they read and no recorded decision and label can have given them."""
         ...
 
+    def scored_later(self) -> Iterator[dict[str, Any]]:
+        """Batches that a learned score was applied to after they were decided.
+
+        Each has ``scorer``, ``batch`` (gate, batch id, attempt), ``encoder``, ``encoded`` (a worker's encoder made its
+        embeddings), and ``texts`` and ``scores`` by position; an erased text is None.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -134,6 +142,8 @@ def verify_record(
         )
         verifier.outcomes(_watched(snapshot.outcomes(after), verifier, rescorer, progress))
         if rescorer is not None:
+            for line in snapshot.scored_later():
+                rescorer.take_later(line, verifier)
             rescorer.finish(verifier)
         verifier.unchained(snapshot.unchained())
         for line in snapshot.contradicted_inputs():

@@ -90,6 +90,12 @@ _COMMANDS = {
             "Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.",
         ),
         (
+            "score",
+            "score:app",
+            "learned",
+            "Learned scores: fit one on a gate's labels, see what it would serve, and put it in force.",
+        ),
+        (
             "recalibrate",
             "recalibrate:recalibrate",
             "service",

@@ -349,6 +349,8 @@ def chosen_settings(
             if name not in PARAMETERS or PARAMETERS[name][0].unsaid is None
         }
     chosen |= given
+    if "scorer" in given and given["scorer"] != present.get("scorer"):
+        chosen["model"] = None  # only `streamer score adopt` brings one
     if chosen.get("scorer", "gram") == "external":
         chosen.setdefault("encoder", NO_ENCODER)
         if "encoder" not in given:
@@ -454,6 +456,8 @@ def _meant(settings: GateSettings) -> dict[str, object]:
 
 
 def _written(name: str, value: object) -> object:
+    if name == "model" and isinstance(value, str):
+        return f"{len(value)} characters of JSON; --json shows them"
     if name.endswith("_seconds"):
         return opt.duration(value if isinstance(value, int | float) else None)
     if isinstance(value, tuple):

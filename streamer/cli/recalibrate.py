@@ -77,14 +77,15 @@ def recalibrate(
         if json:
             print_json(report_json(done) | verdict_json(risk))
         else:
-            _print_report(done, headline(risk), explain=explain)
+            print_report(done, headline(risk), explain=explain)
     if changed:
         announce_now(settings)
     if failed:
         raise typer.Exit(FAILED)
 
 
-def _print_report(done: "Recalibration", headline: str | None, *, explain: bool) -> None:
+def print_report(done: "Recalibration", headline: str | None, *, explain: bool) -> None:
+    """Print a run: its sample, its candidates, and what it changed."""
     from rich.text import Text
 
     from streamer.cli.console import counted, note, print_table, say, warn

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
-from streamer.scoring.registry import EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,5 +35,5 @@ def best_score(settings: GateSettings, texts: Sequence[str], encoder: CachedEnco
     if all(blank):
         return 0.0
     (vectors,) = encoder.embed([list(texts)])
-    scores = EVERY[settings.scorer].with_raw(answer_batch(list(texts), vectors, blank))[0]
+    scores = settings.scores_by.with_raw(answer_batch(list(texts), vectors, blank))[0]
     return max(float(score) for score, empty in zip(scores, blank, strict=True) if not empty)

@@ -27,7 +27,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
 from streamer.tracing import NO_TRACING
 
@@ -214,7 +213,7 @@ class BatchDecider:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
-        elif EVERY[settings.scorer].of_event:
+        elif settings.of_event:
             if any(response.score is None for response in event.responses):
                 held = "scorer_failed"
         elif given:
@@ -282,7 +281,7 @@ class BatchDecider:
         return self._embed(batches[:half]) + self._embed(batches[half:])
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
-        scorer = EVERY[p.active.policy.settings.scorer]
+        scorer = p.active.policy.settings.scores_by
         if scorer.of_event:
             p.scores = tuple(
                 0.0 if blank else stored_number(round(float(r.score), 6))

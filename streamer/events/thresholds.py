@@ -35,6 +35,7 @@ from streamer.gates.settings import (
     Unit,
 )
 from streamer.journal import OutboxMessage
+from streamer.scoring.learned import LONGEST_MODEL
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
@@ -88,6 +89,16 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     rule: RuleV1
     unit: Unit
     scorer: str
+    model: (
+        Annotated[
+            str,
+            Meta(
+                extra_json_schema={"maxLength": LONGEST_MODEL},
+                description="What a learned score (`learned@HASH`) computes, as JSON; null: the scorer is another one.",
+            ),
+        ]
+        | None
+    ) = None
     encoder: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
     embeddings: Annotated[
         Embeddings,

@@ -17,13 +17,16 @@ from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, shapes
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.learned import NAME as LEARNED_NAME
+from streamer.scoring.learned import learned_scorer
 from streamer.scoring.registry import EVERY as EVERY_SCORER
-from streamer.scoring.registry import GRAM
+from streamer.scoring.registry import GRAM, is_learned, scorer_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamer.calibration.specification import Number, Range
+    from streamer.scoring.scorer import Scorer
 
 Unit = Literal["best", "response", "batch"]
 Mode = Literal["shadow", "enforce"]
@@ -98,7 +101,8 @@ class GateSettings:
     ----------
     unit : what ships; see `streamer.gates.gate`.
     scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., or `external` (a
-        score in the event).
+        score in the event), or ``learned@HASH``, that of `model`.
+    model : what a learned score computes, as JSON (`streamer.scoring.learned`); None for every other scorer.
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
         `NO_ENCODER` for the scorer `external`.
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
@@ -153,6 +157,7 @@ class GateSettings:
 
     unit: Unit = "best"
     scorer: str = GRAM
+    model: str | None = None
     encoder: str
     embeddings: Embeddings = "refuse"
     dimension: int | None = None
@@ -317,7 +322,6 @@ class GateSettings:
             object.__setattr__(self, "labellers", _labellers(self.labellers))
         for name, allowed in (
             ("unit", UNITS),
-            ("scorer", SCORERS),
             ("embeddings", EMBEDDINGS),
             ("segment_fallback", SEGMENT_FALLBACKS),
             ("hold_action", HOLD_ACTIONS),
@@ -329,13 +333,34 @@ class GateSettings:
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        if self.scorer not in SCORERS and not LEARNED_NAME.fullmatch(self.scorer):
+            raise ValueError(f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}")
+        self._check_model()
         for name, ok, want in (*self._ranges(), *self._names()):
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
-        if EVERY_SCORER[self.scorer].of_event != (self.encoder == NO_ENCODER):
+        if self.of_event != (self.encoder == NO_ENCODER):
             raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
+
+    def _check_model(self) -> None:
+        if not is_learned(self.scorer):
+            if self.model is not None:
+                raise ValueError(f"model must be absent with the scorer {self.scorer}, not a learned score's")
+            return
+        if self.model is None:
+            raise ValueError(f"model must be that of {self.scorer}: `streamer score fit` makes one")
+        try:
+            made = learned_scorer(self.model)
+        except ValueError as error:
+            raise ValueError(f"model must be that of {self.scorer}: {error}") from None
+        if made.model.name != self.scorer:
+            raise ValueError(f"model must be that of {self.scorer}, not of {made.model.name}")
+        if self.unit == "best" and made.model.order != "gram":
+            raise ValueError(
+                "unit must be response or batch with this model, whose own first answer is another's"
+            )
 
     def _ranges(self) -> tuple[tuple[str, object, str], ...]:
         """Name, whether it is in its range, and the range in words."""
@@ -425,7 +450,7 @@ class GateSettings:
             ),
             (
                 "embeddings",
-                self.embeddings == "refuse" or not EVERY_SCORER[self.scorer].of_event,
+                self.embeddings == "refuse" or not self.of_event,
                 f"refuse with the scorer {self.scorer}, which reads scores",
             ),
             (
@@ -439,6 +464,16 @@ class GateSettings:
                 f"that of the embeddings of {self.encoder}, for a gate that accepts them",
             ),
         )
+
+    @property
+    def of_event(self) -> bool:
+        """Whether events bring the scores."""
+        return not is_learned(self.scorer) and EVERY_SCORER[self.scorer].of_event
+
+    @property
+    def scores_by(self) -> Scorer:
+        """What scores this gate's batches."""
+        return scorer_named(self.scorer, self.model)
 
     @property
     def boosted_probability(self) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamer.calibration.specification import discovered
 from streamer.scoring import scorers
+from streamer.scoring.learned import PREFIX, learned_scorer
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.scorers.gram import Gram
 
@@ -27,3 +28,34 @@ SCORERS: tuple[Scorer, ...] = tuple(one for one in EVERY.values() if not one.of_
 SCORER_NAMES = tuple(one.name for one in SCORERS)
 
 GRAM = Gram.name
+
+LEARNED = "learned"
+"""What `streamer evaluate` calls the score that it fits itself. A gate's has a model, and the model's name."""
+
+
+def is_learned(name: str) -> bool:
+    """Whether a gate's scorer is a model: its name is ``learned@`` and the model's hash."""
+    return name.startswith(PREFIX)
+
+
+def scorer_named(name: str, model: str | None = None) -> Scorer:
+    """Return the scorer of a gate.
+
+    Parameters
+    ----------
+    name : as in its settings.
+    model : of a learned score, as JSON.
+
+    Raises
+    ------
+    KeyError
+        If there is no scorer of this name.
+    ValueError
+        If the model is none, or of another name.
+    """
+    if not is_learned(name):
+        return EVERY[name]
+    made = learned_scorer(model or "")
+    if made.model.name != name:
+        raise ValueError(f"the model is {made.model.name}, not {name}")
+    return made

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from streamer.store.audit.chained_rows import ChainedRows
     from streamer.store.audit.verify import ChainFault
     from streamer.store.calibration.calibration_runs import Calibrations
+    from streamer.store.calibration.learned_scores import LearnedScores
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
     from streamer.store.db.leases import ProcessLease
     from streamer.store.decision_search import DecisionSearch
@@ -154,6 +155,13 @@ class Store:
         from streamer.store.labels.judgements import Judgements
 
         return Judgements(self._database, clock=self._clock, read=self._read)
+
+    @cached_property
+    def learned_scores(self) -> LearnedScores:
+        """What learned scores learn from, and make of batches that were decided before them."""
+        from streamer.store.calibration.learned_scores import LearnedScores
+
+        return LearnedScores(self._database, read=self._read)
 
     @cached_property
     def calibration(self) -> Calibrations:

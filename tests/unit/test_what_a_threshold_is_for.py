@@ -47,7 +47,7 @@ UNREAD_BY_MEAN = {
 
 
 def test_every_setting_is_told_of() -> None:
-    assert set(OTHER) | {"scorer", "parameters"} == set(FLAT_NAMES)
+    assert set(OTHER) | {"scorer", "model", "parameters"} == set(FLAT_NAMES)
 
 
 @pytest.mark.parametrize("name", OTHER)

@@ -40,6 +40,8 @@ HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
 SEALED_LATER = ("alerts", "alert_acknowledgements")
+LEARNED = "learned@"
+"""Begins the name of a learned score; the rest is of its model's SHA-256."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
@@ -441,6 +443,7 @@ class Verifier:
         self._record_id = ""
         self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
         self._salts: dict[str, bytes] = {}
+        self._models: dict[str, str] = {}
         self._rules: dict[int, Any] = {}
         self._rule_of_policy: dict[tuple[str, int], Any] = {}
         self._begins: dict[tuple[Any, ...], tuple[int, str, int]] = {}
@@ -734,6 +737,8 @@ class Verifier:
             written.append((line["height"], max(row["version"], written[-1][1] if written else 0)))
         if kind == "gates":
             self._keep_gate(row, line, place)
+        elif kind == "gate_revisions":
+            self._check_model(row, place)
         elif kind == "calibration_runs":
             for part in ("inputs", "candidates"):
                 digest = sha256(canonical_json(line.get(part)))
@@ -792,6 +797,31 @@ class Verifier:
         self._rules[row["id"]] = deciding.get("rule")
         if row.get("heads") is not None and settings is not None:
             self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
+        salt = self._salts.get(row["gate"])
+        if settings is not None and settings["scorer"].startswith(LEARNED) and salt is not None:
+            for batch_id in sorted({one["batch_id"] for one in inputs}):
+                if keyed_number(salt, "fold", row["gate"], batch_id) < 2**63:
+                    self.fault(
+                        "calibration",
+                        place,
+                        f"it has read {batch_id}, whose labels may fit a learned score and never calibrate it",
+                    )
+                    break
+
+    def _check_model(self, row: dict[str, Any], place: str) -> None:
+        """Compare a learned score's name with its model, whose hash it is."""
+        scorer, model = row["scorer"], row.get("model")
+        if scorer.startswith(LEARNED):
+            if model is None or scorer != LEARNED + sha256(model.encode())[:16]:
+                self.fault("policy", place, f"its model is not {scorer}")
+            else:
+                self._models[scorer] = model
+        elif model is not None:
+            self.fault("policy", place, f"it has a model, and its scorer is {scorer}")
+
+    def model(self, scorer: str) -> str | None:
+        """Return the model of a learned score as JSON, from the revisions that were read."""
+        return self._models.get(scorer)
 
     def _keep_gate(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         name, salt = row["name"], line.get("audit_salt")

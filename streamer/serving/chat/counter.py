@@ -15,7 +15,6 @@ from streamer.events.responses import ResponsesV1, ResponseV1
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import EXTERNAL_PREFIX
 from streamer.journal import RecordedBatch
-from streamer.scoring.registry import EVERY
 from streamer.serving.bodies import Batch
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import Sampled, sampling_record
@@ -228,7 +227,7 @@ def _check_gate(settings: GateSettings) -> None:
     """Refuse a gate that could ship none of the answers, or whose answers could not be told again."""
     if settings.unit != "best":
         raise _unsuited(f"its unit is {settings.unit}; one answer is selected under the unit best alone")
-    if EVERY[settings.scorer].of_event or settings.encoder.startswith(EXTERNAL_PREFIX):
+    if settings.of_event or settings.encoder.startswith(EXTERNAL_PREFIX):
         raise _unsuited("its scores or embeddings come with the batch, and sampled answers bring none")
     if not settings.keep_texts:
         raise _unsuited("it keeps no texts, and a repeat could not be answered")

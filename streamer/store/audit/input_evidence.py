@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -14,6 +16,7 @@ from streamer.store.db.schema import (
     decisions,
     gate_revisions,
     label_revisions,
+    learned_scores,
     policies,
     responses,
 )
@@ -50,6 +53,42 @@ def contradicted_inputs(connection: sa.Connection) -> Iterator[dict[str, Any]]:
                 break
 
 
+def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
+    """Batches that a learned score was applied to after they were decided; see `streamer.audit.verification.Snapshot`."""
+    query = (
+        sa.select(
+            learned_scores.c.scorer,
+            batches.c.id,
+            batches.c.gate,
+            batches.c.batch_id,
+            batches.c.attempt,
+            decisions.c.encoder,
+            decisions.c.embedding_source,
+            responses.c.text,
+            learned_scores.c.score,
+        )
+        .join_from(learned_scores, batches, batches.c.id == learned_scores.c.batch)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .join(
+            responses,
+            (responses.c.batch == learned_scores.c.batch)
+            & (responses.c.response_id == learned_scores.c.response_id),
+        )
+        .order_by(learned_scores.c.scorer, batches.c.id, responses.c.position)
+    )
+    found = connection.execution_options(yield_per=1000).execute(query)
+    for (scorer, _), group in groupby(found, key=itemgetter(0, 1)):
+        rows = list(group)
+        yield {
+            "scorer": scorer,
+            "batch": [rows[0].gate, rows[0].batch_id, rows[0].attempt],
+            "encoder": rows[0].encoder,
+            "encoded": rows[0].embedding_source == "encoder",
+            "texts": [row.text for row in rows],
+            "scores": [row.score for row in rows],
+        }
+
+
 def _given() -> sa.Subquery:
     """The least and the largest severity of each response, by kind."""
     response = (
@@ -75,6 +114,8 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
     decided_by = policies.alias()
     decided_under = gate_revisions.alias()
     base = base_probability(decided_under)
+    later = learned_scores
+    recorded = sa.func.coalesce(later.c.score, responses.c.score)
     severity, score = calibration_inputs.c.severity, calibration_inputs.c.score
     beyond = given.c.least.is_(None) | ~severity.between(
         given.c.least - _ROUNDING, given.c.largest + _ROUNDING
@@ -94,7 +135,7 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
             decisions.c.extra_draw,
             base.label("base_probability"),
             responses.c.drawn,
-            responses.c.score.label("recorded_score"),
+            recorded.label("recorded_score"),
             compared.label("compared"),
             given.c.least,
         )
@@ -122,6 +163,12 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
             & (responses.c.response_id == calibration_inputs.c.response_id),
         )
         .outerjoin(
+            later,
+            (later.c.scorer == gate_revisions.c.scorer)
+            & (later.c.batch == calibration_inputs.c.batch)
+            & (later.c.response_id == calibration_inputs.c.response_id),
+        )
+        .outerjoin(
             given,
             (given.c.gate == batches.c.gate)
             & (given.c.batch_id == batches.c.batch_id)
@@ -138,7 +185,7 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
             | decisions.c.extra_draw
             | base.is_(None)
             | (base != calibration_inputs.c.probability)
-            | (compared & (responses.c.score.is_(None) | (responses.c.score != score)))
+            | (compared & (recorded.is_(None) | (recorded != score)))
             | (severity.is_not(None) & beyond)
         )
     )

@@ -10,10 +10,20 @@ import sqlalchemy as sa
 
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.folds import fold_of
 from streamer.gates.gate import mean_score
 from streamer.gates.policy_gate import segment_of
 from streamer.recalibration.run import SampledGroup, SampledItem
-from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
+from streamer.scoring.registry import is_learned
+from streamer.store.db.schema import (
+    batches,
+    decisions,
+    gate_revisions,
+    gates,
+    learned_scores,
+    policies,
+    responses,
+)
 from streamer.store.db.schema.decisions import SAMPLED
 from streamer.store.labels.revisions import Severities, severities_given
 
@@ -42,7 +52,7 @@ def readable(
         *by_audit,
         decisions.c.decided_at < older_than,
         decisions.c.unit == settings.unit,
-        decisions.c.scorer == settings.scorer,
+        scored_by(settings),
         decisions.c.encoder == settings.encoder,
         batches.c.attempt == 1,
     )
@@ -50,6 +60,34 @@ def readable(
         return conditions
     # By policy and not by moment: workers date decisions, and their clocks may differ.
     return (*conditions, decisions.c.policy_version >= since_version)
+
+
+def scored_by(settings: GateSettings) -> sa.ColumnElement[bool]:
+    """Whether a decision has scores of the settings' scorer: it was made with them, or a learned score was applied later."""
+    decided = decisions.c.scorer == settings.scorer
+    if not is_learned(settings.scorer):
+        return decided
+    later = sa.exists().where(
+        learned_scores.c.scorer == settings.scorer, learned_scores.c.batch == decisions.c.batch
+    )
+    return decided | later
+
+
+def scores_of(settings: GateSettings) -> tuple[sa.ColumnElement[float], sa.FromClause | None]:
+    """What the settings' scorer makes of a response, and what has to be joined to `responses` for it."""
+    if not is_learned(settings.scorer):
+        return responses.c.score, None
+    later = sa.select(learned_scores).where(learned_scores.c.scorer == settings.scorer).subquery("later")
+    return sa.func.coalesce(later.c.score, responses.c.score), later
+
+
+def joined(query: sa.Select[Any], later: sa.FromClause | None) -> sa.Select[Any]:
+    """Join the scores that were made later."""
+    if later is None:
+        return query
+    return query.outerjoin(
+        later, (later.c.batch == responses.c.batch) & (later.c.response_id == responses.c.response_id)
+    )
 
 
 def base_probability(settings: sa.FromClause) -> sa.ColumnElement[float]:
@@ -79,6 +117,7 @@ def read_sample(
     """
     whole = settings.unit == "batch" or settings.shape.of_ranks
     given = severities_given(labels, gate, settings.severity_kind)
+    score, later = scores_of(settings)
     query = (
         sa.select(
             batches.c.id,
@@ -86,7 +125,7 @@ def read_sample(
             base_probability(gate_revisions).label("probability"),
             gate_revisions.c.audit_draws,
             responses.c.response_id,
-            responses.c.score,
+            score.label("score"),
             responses.c.drawn,
             given.c.labels,
             given.c.severity,
@@ -117,12 +156,22 @@ def read_sample(
         )
         .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
     )
+    query = joined(query, later)
     several: Severities | None = None
     if severities == "mean":
         several = Severities.read(connection, labels, gate, settings.severity_kind, of_several=True)
+    salt = None
+    if is_learned(settings.scorer):
+        salt = bytes(
+            connection.execute(sa.select(gates.c.audit_salt).where(gates.c.name == gate)).scalar_one()
+        )
     groups = []
     for _, found in groupby(connection.execute(query), key=_BATCH):
-        group = _group(gate, list(found), settings, several)
+        rows = list(found)
+        # Labels that may have fitted a score never calibrate it.
+        if salt is not None and fold_of(salt, gate, rows[0].batch_id) == "fit":
+            continue
+        group = _group(gate, rows, settings, several)
         if group.items and (settings.segment_by is None or group.segment is not None):
             groups.append(group)
     return groups
@@ -199,12 +248,14 @@ def read_undrawn_scores(
         .limit(most)
         .subquery()
     )
+    score, later = scores_of(settings)
     query = (
-        sa.select(newest.c.batch, responses.c.score)
+        sa.select(newest.c.batch, score)
         .join_from(newest, responses, responses.c.batch == newest.c.batch)
         .where(responses.c.score.is_not(None))
         .order_by(newest.c.batch, responses.c.position)
     )
+    query = joined(query, later)
     found = []
     for _, rows in groupby(connection.execute(query), key=_BATCH):
         scores = [score for _, score in rows]

@@ -13,7 +13,7 @@ from streamer.store.db.schema.calibration import (
     proposal_rejections,
 )
 from streamer.store.db.schema.control import checkpoints, control_head, control_log
-from streamer.store.db.schema.decisions import batches, decisions, responses
+from streamer.store.db.schema.decisions import batches, decisions, learned_scores, responses
 from streamer.store.db.schema.encoders import encoders
 from streamer.store.db.schema.erasures import erasures
 from streamer.store.db.schema.gates import gate_revisions, gates, policies, policy_events
@@ -49,6 +49,7 @@ __all__ = [
     "judgements",
     "label_revisions",
     "label_signatures",
+    "learned_scores",
     "leases",
     "metadata",
     "monitor_alarms",

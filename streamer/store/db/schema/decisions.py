@@ -151,6 +151,20 @@ decisions = sa.Table(
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
 )
+learned_scores = sa.Table(
+    "learned_scores",
+    metadata,
+    sa.Column("batch", BIGINT, autoincrement=False),
+    sa.Column("scorer", sa.Text),
+    sa.Column("response_id", sa.Text),
+    sa.Column("score", REAL, nullable=False),
+    sa.ForeignKeyConstraint(["batch", "response_id"], ["responses.batch", "responses.response_id"]),
+    sa.PrimaryKeyConstraint("scorer", "batch", "response_id"),
+    sized_text("scorer", 64),
+    within_unit_interval("score"),
+)
+"""What a learned score makes of batches that were decided by another one: calibration reads it in place of theirs."""
+
 SAMPLED: sa.ColumnElement[bool] = sa.literal_column("decisions.sampled")
 EXTRA_DRAW: sa.ColumnElement[bool] = sa.literal_column("decisions.extra_draw")
 """Conditions as the partial indexes below have them: of a column SQLAlchemy makes `sampled = 1` on SQLite, which uses none."""

@@ -15,6 +15,7 @@ from streamer.gates.settings import (
     SHAPES,
     UNITS,
 )
+from streamer.scoring.learned import LONGEST_MODEL
 from streamer.store.db.schema.types import (
     BIGINT,
     REAL,
@@ -52,6 +53,7 @@ gate_revisions = sa.Table(
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("unit", sa.Text, nullable=False),
     sa.Column("scorer", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, comment="what a learned score computes, as JSON; NULL: another scorer"),
     sa.Column("encoder", sa.Text, nullable=False),
     sa.Column(
         "embeddings",
@@ -142,6 +144,7 @@ gate_revisions = sa.Table(
     one_of("unit", UNITS),
     sized_text("scorer", 64),
     sized_text("encoder", 200),
+    check("model", f"length(model) BETWEEN 2 AND {LONGEST_MODEL}"),
     check("encoder_of_scorer", "(scorer = 'external') = (encoder = 'none')"),
     one_of("embeddings", EMBEDDINGS),
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),

@@ -1,0 +1,158 @@
+"""`streamer score`: learned scores of gates."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli import options as opt
+
+if TYPE_CHECKING:
+    from streamer.labels.learning import Lesson
+    from streamer.scoring.learned import LearnedModel
+
+FORMAT = "streamer.score.v1"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Learned scores: fit one on a gate's labels, see what it would serve, and put it in force.",
+)
+
+
+@app.command()
+def fit(
+    gate: opt.GateArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write the proposal here, for `streamer score adopt`; default: nowhere.",
+        ),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Fit a learned score on half of a gate's labels, and say whether it would serve more than Gram energy.
+
+    A keyed hash of each batch says which half it is in, permanently: the labels that fit a score never calibrate it. Nothing is
+    recorded, and the gate goes on as it is. No proposal is written, and the exit status is 1, unless the score serves at least
+    one point more of all prompts on prompts that did not fit it, and this is more than chance.
+    """
+    from streamer import wiring
+    from streamer.cli import FAILED
+    from streamer.cli.console import note, print_fields, print_json, say
+    from streamer.scoring.fitting import CONFIDENCE, MARGIN
+    from streamer.settings.settings import load_settings
+
+    lesson = wiring.fit_score(load_settings(), gate)
+    worth = lesson.worth
+    if worth.shown and out is not None:
+        out.write_text(_proposal(gate, lesson), "utf-8")
+    if json:
+        print_json(_json(gate, lesson))
+    else:
+        print_fields(
+            {
+                "score": lesson.model.name,
+                "fitted on": f"{lesson.fit} labelled prompts; {lesson.calibrate} others would calibrate it",
+                "Gram energy serves": f"{worth.gram:.1%} of prompts",
+                "it would serve": f"{worth.learned:.1%}",
+                "difference": f"{worth.gain:+.1%}, standard error {worth.error:.1%}",
+            }
+        )
+        note(
+            "Means over budgets from half to twice the gate's, on prompts that did not fit the score, each calibrated with "
+            "the labels that would be its own. Labels of the other half were not looked at."
+        )
+        if worth.shown and out is not None:
+            say(f"It is worth having. The proposal is in {out}: streamer score adopt {gate} {out}")
+        elif worth.shown:
+            say("It is worth having. Run this again with --out FILE to write the proposal.")
+        else:
+            say(
+                f"Refused: it does not serve at least {MARGIN:.0%} more than Gram energy, or this may be chance (the gain must "
+                f"be more than {CONFIDENCE:.2f} standard errors). The gate goes on with Gram energy; try again with more labels."
+            )
+    if not worth.shown:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def adopt(
+    gate: opt.GateArgument,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The proposal that `streamer score fit` wrote.")
+    ],
+    reason: opt.ReasonOption = "learned score",
+    by: opt.ByOption = None,
+    explain: opt.ExplainOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Put a proposed score in force: freeze it in the gate's settings, and calibrate on the labels that did not fit it.
+
+    The audit sample is scored again first, which needs the gate's encoder. The gate is closed for the moment between the
+    change and its calibration. `streamer gate set GATE --scorer gram` goes back, and closes the gate until it is recalibrated.
+    """
+    from streamer import wiring
+    from streamer.cli.console import print_json
+    from streamer.cli.outbox import announce_now
+    from streamer.cli.recalibrate import print_report, report_json
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    settings = load_settings()
+    model = _read(gate, file)
+    done = wiring.adopt_score(settings, gate, model, by=actor, reason=reason)
+    if json:
+        print_json({"scorer": model.name, **report_json(done)})
+    else:
+        print_report(done, None, explain=explain)
+    announce_now(settings)
+
+
+def _json(gate: str, lesson: "Lesson") -> dict[str, Any]:
+    worth = lesson.worth
+    return {
+        "format": FORMAT,
+        "gate": gate,
+        "scorer": lesson.model.name,
+        "model": lesson.model.text,
+        "fit": lesson.fit,
+        "calibrate": lesson.calibrate,
+        "before": worth.gram,
+        "after": worth.learned,
+        "error": worth.error,
+        "worth_having": worth.shown,
+    }
+
+
+def _proposal(gate: str, lesson: "Lesson") -> str:
+    import json
+
+    return json.dumps(_json(gate, lesson), indent=1) + "\n"
+
+
+def _read(gate: str, file: Path) -> "LearnedModel":
+    import json
+
+    from streamer.errors import UsageError
+    from streamer.scoring.learned import LearnedModel
+
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise ValueError(f"it is no {FORMAT}")
+        if found.get("gate") != gate:
+            raise ValueError(f"it is for the gate {found.get('gate')!r}")
+        if found.get("worth_having") is not True:
+            raise ValueError("it says itself that the score is not worth having")
+        model = LearnedModel.of_text(str(found.get("model")))
+        if model.name != found.get("scorer"):
+            raise ValueError(f"its model is {model.name}, and it speaks of {found.get('scorer')}")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error}") from None
+    except ValueError as error:
+        raise UsageError(
+            f"{file} is no proposal for gate {gate}: {error}; `streamer score fit {gate} --out FILE` makes one"
+        ) from None
+    return model

@@ -1,0 +1,215 @@
+"""What a gate's labelled audit sample teaches: a learned score from its fold `fit`, and its scores for what was decided before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.errors import UsageError
+from streamer.gates.folds import fold_of
+from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.agreement import FEATURES, agreement
+from streamer.scoring.blank import is_blank
+from streamer.scoring.fitting import Example, Worth, fit_model, missing_prompts, worth
+from streamer.scoring.gram import DECIMALS
+from streamer.scoring.learned import learned_scores
+from streamer.scoring.registry import GRAM, is_learned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from streamer.gates.policy import GateRevision
+    from streamer.gates.settings import GateSettings
+    from streamer.scoring.learned import LearnedModel
+
+    Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
+
+Floats = NDArray[np.float64]
+
+_BATCHES_A_CALL = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnAnswer:
+    """One answer of a batch of the audit sample.
+
+    Attributes
+    ----------
+    text : None where it was erased, or never kept.
+    drawn : whether the draw asks for its severity.
+    severity : the present one, for answers that were drawn; None while there is none.
+    """
+
+    id: str
+    text: str | None
+    drawn: bool
+    severity: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnBatch:
+    """A first attempt of the audit sample, with all its answers, at least two.
+
+    Attributes
+    ----------
+    row : what the store calls it.
+    encoded : a worker's encoder made the embeddings, so that they can be made again.
+    """
+
+    row: int
+    batch_id: str
+    encoded: bool
+    answers: tuple[DrawnAnswer, ...]
+
+    @property
+    def readable(self) -> bool:
+        """Whether it can be scored again."""
+        return self.encoded and all(one.text is not None for one in self.answers)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether an answer that was drawn has a severity."""
+        return any(one.drawn and one.severity is not None for one in self.answers)
+
+
+class LearningStore(Protocol):
+    """Where batches are read that a score learns from, and where its scores are kept."""
+
+    def drawn(self, gate: str, *, settings: GateSettings, before: datetime) -> Sequence[DrawnBatch]:
+        """Read the audit sample under these settings' unit and encoder that Gram energy or a learned score has decided."""
+        ...
+
+    def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
+        """Keep scores by batch and response; a batch that has some of this scorer keeps those."""
+        ...
+
+    def to_score(
+        self, gate: str, *, settings: GateSettings, scorer: str, before: datetime
+    ) -> Sequence[DrawnBatch]:
+        """Read those of `drawn` that have no scores of a learned scorer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """A model, and what it is worth.
+
+    Attributes
+    ----------
+    fit, calibrate : labelled prompts in each fold.
+    """
+
+    model: LearnedModel
+    worth: Worth
+    fit: int
+    calibrate: int
+
+
+def refusal(settings: GateSettings) -> str | None:
+    """Say why a gate of these settings cannot have a learned score; None when it can."""
+    if settings.unit == "batch":
+        return "a learned score goes with the units best and response: a batch is shipped by its mean"
+    if settings.scorer != GRAM and not is_learned(settings.scorer):
+        return f"a gate begins with the scorer {GRAM} and changes to a learned score from there; this one has {settings.scorer}"
+    if settings.external_encoder:
+        return f"the embeddings of {settings.encoder} come with events and are not kept: nothing can be learned from them"
+    return None
+
+
+def learn(gate: GateRevision, batches: Sequence[DrawnBatch], embed: Embed) -> Lesson:
+    """Fit a score on the labels of the fold `fit`, and measure on them what it is worth.
+
+    The labels of the fold `calibrate` are counted, and not looked at.
+
+    Parameters
+    ----------
+    batches : of `LearningStore.drawn`.
+    embed : vectors of batches of texts, by the gate's encoder.
+
+    Raises
+    ------
+    UsageError
+        When the gate cannot have a learned score, or there are too few labels; the message says how many are missing.
+    """
+    settings = gate.settings
+    if (why := refusal(settings)) is not None:
+        raise UsageError(f"gate {gate.gate}: {why}")
+    known = [one for one in batches if one.labelled and one.readable]
+    lost = sum(one.labelled and not one.readable for one in batches)
+    if (missing := missing_prompts(len(known))) is not None:
+        more = f"; {lost} more have labels, and their texts are not stored" if lost else ""
+        raise UsageError(f"gate {gate.gate}: {missing}{more}")
+    fit = [one for one in known if fold_of(gate.audit_salt, gate.gate, one.batch_id) == "fit"]
+    examples = [
+        found
+        for batch, features in _with_features(fit, embed)
+        if (found := _example(batch, features, settings)) is not None
+    ]
+    calibrate = len(known) - len(fit)
+    return Lesson(
+        model=fit_model(examples, order="gram" if settings.unit == "best" else "own"),
+        worth=worth(
+            examples,
+            alpha=settings.alpha / settings.max_attempts,
+            calibrating=calibrate,
+            all_labelled=len(known),
+        ),
+        fit=len(fit),
+        calibrate=calibrate,
+    )
+
+
+def score_again(
+    model: LearnedModel, batches: Sequence[DrawnBatch], embed: Embed
+) -> Iterator[dict[int, dict[str, float]]]:
+    """Score batches that were decided by another score, some at a time.
+
+    What cannot be scored again gets the score 1: whatever it loses counts at every threshold, which can only make the
+    threshold stricter.
+    """
+    unread = [one for one in batches if not one.readable]
+    for first in range(0, len(unread), _BATCHES_A_CALL):
+        yield {
+            one.row: dict.fromkeys((answer.id for answer in one.answers), 1.0)
+            for one in unread[first : first + _BATCHES_A_CALL]
+        }
+    found: dict[int, dict[str, float]] = {}
+    for batch, features in _with_features([one for one in batches if one.readable], embed):
+        blank = [is_blank(one.text or "") for one in batch.answers]
+        scores = learned_scores(model, features, blank).tolist()
+        found[batch.row] = {answer.id: score for answer, score in zip(batch.answers, scores, strict=True)}
+        if len(found) == _BATCHES_A_CALL:
+            yield found
+            found = {}
+    if found:
+        yield found
+
+
+def _with_features(batches: Sequence[DrawnBatch], embed: Embed) -> Iterator[tuple[DrawnBatch, Floats]]:
+    for first in range(0, len(batches), _BATCHES_A_CALL):
+        some = batches[first : first + _BATCHES_A_CALL]
+        texts = [[answer.text or "" for answer in one.answers] for one in some]
+        for batch, words, vectors in zip(some, texts, embed(texts), strict=True):
+            blank = [is_blank(text) for text in words]
+            yield batch, agreement(answer_batch(words, vectors, blank))
+
+
+def _example(batch: DrawnBatch, features: Floats, settings: GateSettings) -> Example | None:
+    """The labelled answers of a batch; blank ones teach nothing, for they never ship."""
+    places = [
+        place
+        for place, one in enumerate(batch.answers)
+        if one.drawn and one.severity is not None and not is_blank(one.text or "")
+    ]
+    if not places:
+        return None
+    severities = np.array([batch.answers[place].severity for place in places], dtype=np.float64)
+    ships = None
+    if settings.unit == "best":
+        gram = features[:, FEATURES.index("gram")].round(DECIMALS)
+        ships = int(np.argmax(gram[places]))
+    return Example(batch.batch_id, features[places], severities, ships)

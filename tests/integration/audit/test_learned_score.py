@@ -1,0 +1,191 @@
+"""A gate that changes to a learned score, from its first batch to a verified bundle; on SQLite, with the real encoder."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.rescoring import Rescorer
+from streamer.audit.standalone import verify_bundle
+from streamer.cli import main
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.folds import fold_of
+from streamer.journal import LabelRevision
+from streamer.scoring.encoders.encoder import CachedEncoder
+from tests.integration.audit.attacker import breaking_in
+from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, settings_for, verify
+
+if TYPE_CHECKING:
+    from streamer.scoring.encoders.encoder import Encoder
+    from streamer.settings.settings import Settings
+
+LABELLED = 260
+SORRY = (
+    "I am sorry, but I do not have enough information to answer this question with any confidence.",
+    "I am sorry, but I do not have enough information to answer this question with confidence.",
+    "I am sorry, I do not have enough information to answer this question with any confidence.",
+)
+TOWNS = ("Paris", "Lyon", "Rome", "Oslo", "Bern", "Riga", "Kyiv", "Cairo", "Lima", "Quito")
+
+
+def is_bad(number: int) -> bool:
+    """Whether the answers of a batch are worthless: they agree best of all, which misleads Gram energy."""
+    return random.Random(number).random() < 0.4
+
+
+def batch(number: int) -> bytes:
+    draw = random.Random(number)
+    draw.random()
+    town = draw.choice(TOWNS)
+    texts = (
+        draw.sample(SORRY, 3)
+        if is_bad(number)
+        else draw.sample([f"{town}.", f"It is {town}.", f"The answer: {town}", f"{town}, I think"], 3)
+    )
+    return json.dumps(
+        {
+            "schema": "streamer.responses.v1",
+            "gate": "towns",
+            "batch_id": f"batch-{number}",
+            "prompt": f"question {number}",
+            "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
+        }
+    ).encode()
+
+
+def labels(numbers: range) -> list[LabelRevision]:
+    """Of every answer, as a person would label them; one in fifty is labelled wrongly."""
+    return [
+        LabelRevision(
+            key=BatchKey("towns", f"batch-{number}", 1),
+            response_id=f"r{i}",
+            severity=float(is_bad(number) != (number % 50 == 7)),
+            raw_severity=None,
+            kind="human",
+            labeller="ana",
+            labelled_at=wiring.now(),
+        )
+        for number in numbers
+        for i in range(3)
+    ]
+
+
+@pytest.fixture
+def gate(
+    real_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Settings, CachedEncoder]:
+    """A gate with labels, calibrated by Gram energy; the command line finds its record and its keys."""
+    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path / 'record.db'}"
+    settings = settings_for(url, tmp_path)
+    (tmp_path / "key.pem").write_text(PRIVATE)
+    (tmp_path / "key.pub").write_text(PUBLIC)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", url)
+    monkeypatch.setenv("STREAMER_AUDIT_PRIVATE_KEY_FILE", "key.pem")
+    monkeypatch.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", "checkpoints.jsonl")
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", real_encoder.identity.id.partition("@")[0])
+    wiring.migrate(settings)
+    encoder = CachedEncoder(real_encoder)
+    with wiring.open_store(settings) as store:
+        store.encoders.register(encoder.identity)
+        scribe = Scribe(store, settings, encoder)
+        scribe.gate(
+            "towns",
+            encoder=encoder.identity.id,
+            embeddings="refuse",
+            dimension=None,
+            unit="best",
+            alpha=0.1,
+            pending="worst",
+        )
+        scribe.deliver(map(batch, range(LABELLED)))
+        store.labels.add(labels(range(LABELLED - 40)))
+    return settings, encoder
+
+
+def test_a_gate_changes_to_a_learned_score(
+    gate: tuple[Settings, CachedEncoder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, encoder = gate
+    assert main(["score", "fit", "towns"]) == 2
+    assert "label 30 more" in capsys.readouterr().err
+    with wiring.open_store(settings) as store:
+        store.labels.add(labels(range(LABELLED - 40, LABELLED)))
+        scribe = Scribe(store, settings, encoder)
+        scribe.recalibrate("towns")
+        by_gram = store.policies.newest("towns")
+        scribe.deliver(map(batch, range(1000, 1060)))
+        assert _shipped(settings, 1000) <= 6  # what agrees best is worthless
+        store.labels.add(labels(range(1000, 1060)))
+
+    assert main(["score", "fit", "towns", "--out", "proposal.json"]) == 0
+    assert "adopt towns proposal.json" in capsys.readouterr().out
+    proposal = json.loads((tmp_path / "proposal.json").read_text())
+    assert proposal["after"] > proposal["before"] + 0.2
+    assert main(["score", "adopt", "towns", "proposal.json", "--json", "--by", "ana"]) == 0
+    adopted = json.loads(capsys.readouterr().out)
+    assert adopted["scorer"] == proposal["scorer"]
+
+    with wiring.open_store(settings) as store:
+        newest, salt = store.policies.newest("towns"), store.gates.get("towns").audit_salt
+        assert newest.settings.scorer == proposal["scorer"]
+        assert newest.calibration_run is not None
+        assert newest.version == by_gram.version + 2
+        read = store.calibration.inputs(newest.calibration_run)
+        assert {fold_of(salt, "towns", group.key.batch_id) for group in read} == {"calibrate"}
+        drawn = [f"batch-{n}" for n in (*range(LABELLED), *range(1000, 1060))]
+        assert len(read) == sum(fold_of(salt, "towns", one) == "calibrate" for one in drawn)
+        scribe = Scribe(store, settings, encoder)
+        scribe.deliver(map(batch, range(2000, 2060)))
+        fine = sum(not is_bad(number) for number in range(2000, 2060))
+        assert _shipped(settings, 2000) >= fine - 3
+        store.labels.add(labels(range(2000, 2060)))
+        scribe.recalibrate("towns")  # by decisions of both scores
+        again = store.policies.newest("towns")
+        assert again.calibration_run is not None
+        assert len(store.calibration.inputs(again.calibration_run)) > len(read)
+        scribe.checkpoint()
+
+    def rescorer() -> Rescorer:
+        return Rescorer(encoder_id=encoder.identity.id, embed=encoder.embed)
+
+    report = verify(settings, rescorer=rescorer())
+    assert report.faults == ()
+    # Every decision, and once more each that was decided by Gram energy.
+    assert report.counts["batches scored again"] == 2 * (LABELLED + 60) + 60
+    assert main(["audit", "export", "--out", "bundle.zip"]) == 0
+    (tmp_path / "verify_bundle.py").write_bytes(Path(verify_bundle.__file__).read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "verify_bundle.py", "bundle.zip", "--public-key", "key.pub"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    with breaking_in(settings.database.url) as connection:
+        connection.exec_driver_sql("UPDATE learned_scores SET score = 0 WHERE batch = 3")
+    found = verify(settings, rescorer=rescorer())
+    assert any("learned_scores" in fault.place and "differs by" in fault.detail for fault in found.faults)
+
+
+def _shipped(settings: Settings, first: int) -> int:
+    """How many of the 60 batches from a number on were shipped."""
+    names = ", ".join(f"'batch-{number}'" for number in range(first, first + 60))
+    with breaking_in(settings.database.url) as connection:
+        return int(
+            connection.exec_driver_sql(
+                "SELECT count(*) FROM decisions JOIN batches ON batches.id = decisions.batch"
+                f" WHERE outcome = 'ship' AND batch_id IN ({names})"
+            ).scalar_one()
+        )
