@@ -9,7 +9,7 @@ import typer
 
 from streamer.cli.gate_names import gate_names
 from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, names, share
-from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.registry import LEARNED, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def evaluate(
         typer.Option(
             metavar="NAME,...|all",
             rich_help_panel=_SCORES,
-            help=f"Label-free scores to compare: {', '.join(SCORER_NAMES)}.",
+            help=f"Label-free scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}.",
         ),
     ] = "gram",
     score_field: Annotated[
@@ -283,6 +283,7 @@ def _with_scores(
                     answer_pattern=options.answer_pattern,
                     cache=cache,
                     watch=watch,
+                    learned=LEARNED in options.scorers,
                 )
         made.append(data if kept is None else data.with_scores(GRAM, kept))
     return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)

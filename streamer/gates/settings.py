@@ -334,7 +334,10 @@ class GateSettings:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
         if self.scorer not in SCORERS and not LEARNED_NAME.fullmatch(self.scorer):
-            raise ValueError(f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}")
+            raise ValueError(
+                f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer score adopt` gives a gate a "
+                "learned score"
+            )
         self._check_model()
         for name, ok, want in (*self._ranges(), *self._names()):
             if not ok:

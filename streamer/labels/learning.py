@@ -13,7 +13,7 @@ from streamer.gates.folds import fold_of
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.agreement import FEATURES, agreement
 from streamer.scoring.blank import is_blank
-from streamer.scoring.fitting import Example, Worth, fit_model, missing_prompts, worth
+from streamer.scoring.fitting import Example, Worth, fit_and_measure, missing_prompts
 from streamer.scoring.gram import DECIMALS
 from streamer.scoring.learned import learned_scores
 from streamer.scoring.registry import GRAM, is_learned
@@ -115,6 +115,11 @@ def refusal(settings: GateSettings) -> str | None:
         return "a learned score goes with the units best and response: a batch is shipped by its mean"
     if settings.scorer != GRAM and not is_learned(settings.scorer):
         return f"a gate begins with the scorer {GRAM} and changes to a learned score from there; this one has {settings.scorer}"
+    if settings.label_floor is not None:
+        return (
+            f"its label floor {settings.label_floor:g} is of the scores that it has, and a learned score has others: remove it with "
+            "`streamer gate set GATE --label-floor none`, label what was below it, and fit then"
+        )
     if settings.external_encoder:
         return f"the embeddings of {settings.encoder} come with events and are not kept: nothing can be learned from them"
     return None
@@ -150,17 +155,14 @@ def learn(gate: GateRevision, batches: Sequence[DrawnBatch], embed: Embed) -> Le
         if (found := _example(batch, features, settings)) is not None
     ]
     calibrate = len(known) - len(fit)
-    return Lesson(
-        model=fit_model(examples, order="gram" if settings.unit == "best" else "own"),
-        worth=worth(
-            examples,
-            alpha=settings.alpha / settings.max_attempts,
-            calibrating=calibrate,
-            all_labelled=len(known),
-        ),
-        fit=len(fit),
-        calibrate=calibrate,
+    model, (worth,) = fit_and_measure(
+        examples,
+        order="gram" if settings.unit == "best" else "own",
+        alphas=[settings.alpha / settings.max_attempts],
+        calibrating=calibrate,
+        all_labelled=len(known),
     )
+    return Lesson(model=model, worth=worth, fit=len(fit), calibrate=calibrate)
 
 
 def score_again(

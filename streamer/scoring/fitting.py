@@ -30,8 +30,8 @@ LEAST_PROMPTS = 250
 MARGIN = 0.01
 """Share of all prompts by which a learned score must serve more than Gram energy, as far as the fold `fit` can tell."""
 
-CONFIDENCE = 1.2816
-"""Standard errors that the gain must lie above 0: one-sided, 90 %."""
+CONFIDENCE = 1.6449
+"""Standard errors that the gain must lie above 0: one-sided, 95 %."""
 
 BUDGETS = (0.5, 0.75, 1.0, 1.5, 2.0)
 """Times the gate's budget: the gain is the mean over these, because one budget alone is read off a handful of prompts."""
@@ -122,70 +122,57 @@ def fit_model(examples: Sequence[Example], *, order: Order) -> LearnedModel:
     NothingToLearn
         When there are too few prompts, or all labels say the same.
     """
-    examples = _in_order(examples)
-    rows = _Rows.of(examples)
-    penalty = _best_penalty(examples, rows)
-    fitted = _fit(rows, penalty)
-    if fitted is None:
-        raise NothingToLearn(
-            "all labels say the same: there is nothing that a score could learn to tell apart"
-        )
-    return LearnedModel(
-        features=tuple(FEATURES[place] for place in fitted.places),
-        means=_short(fitted.means),
-        scales=_short(fitted.scales),
-        coefficients=_short(fitted.coefficients),
-        intercept=_short(np.array([fitted.intercept]))[0],
-        order=order,
-        prompts=len(examples),
-    )
+    rows, penalty = _prepared(_in_order(examples))
+    return _model(rows, penalty, order, len(examples))
 
 
-def worth(examples: Sequence[Example], *, alpha: float, calibrating: int, all_labelled: int) -> Worth:
-    """Measure what a learned score would serve beyond Gram energy, by repeated splits of the examples.
+def fit_and_measure(
+    examples: Sequence[Example],
+    *,
+    order: Order,
+    alphas: Sequence[float],
+    calibrating: int,
+    all_labelled: int,
+) -> tuple[LearnedModel, list[Worth]]:
+    """Fit a model as `fit_model` does, and measure at each budget what it would serve beyond Gram energy.
 
-    In each of 5 repetitions every prompt is scored by a model that was fitted on four fifths of the others. A cut is then
-    allowed the loss that conformal calibration would allow it with so many labels: alpha - (1 - alpha) / labels. The error
-    is that of resampled prompts. Everything is seeded by the examples themselves.
+    For that every prompt is scored, in each of 5 repetitions, by a model that was fitted on four fifths of the others. A cut is
+    then allowed the loss that conformal calibration would allow it with so many labels: alpha - (1 - alpha) / labels. The
+    error is that of resampled prompts. Everything is seeded by the examples themselves.
 
     Parameters
     ----------
-    alpha : the gate's budget of one attempt.
+    alphas : budgets of one attempt.
     calibrating : labelled prompts that would calibrate the learned score.
     all_labelled : those that calibrate Gram energy.
 
     Raises
     ------
     NothingToLearn
-        As `fit_model`.
+        As `fit_model`, or when a part of the labels says the same throughout.
     """
     examples = _in_order(examples)
-    rows = _Rows.of(examples)
-    penalty = _best_penalty(examples, rows)
+    rows, penalty = _prepared(examples)
+    model = _model(rows, penalty, order, len(examples))
     rng = np.random.default_rng(_seed(examples))
     found = []
     for _ in range(_REPEATS):
-        part = _parts(examples, rng)
-        scores = _left_out(rows, part, penalty)
+        scores = _left_out(rows, _parts(examples, rng), penalty)
         if scores is None:
             raise NothingToLearn("nearly all labels say the same: there is too little to learn from")
         found.append(scores)
-    weights = np.vstack(
-        [
-            np.ones(len(examples)),
-            rng.multinomial(len(examples), np.full(len(examples), 1 / len(examples)), size=_RESAMPLES),
-        ]
-    )
-    budgets = [min(alpha * times, 0.99) for times in BUDGETS]
+    count = len(examples)
+    weights = np.vstack([np.ones(count), rng.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES)])
     gram_scores = rows.features[:, _GRAM].round(DECIMALS)
-    gram = _served(rows, gram_scores, weights, [_allowed(one, all_labelled) for one in budgets])
-    learned = np.mean(
-        [_served(rows, scores, weights, [_allowed(one, calibrating) for one in budgets]) for scores in found],
-        axis=0,
-    )
-    return Worth(
-        gram=float(gram[0]), learned=float(learned[0]), error=float((learned - gram)[1:].std(ddof=1))
-    )
+    worths = []
+    for alpha in alphas:
+        budgets = [min(alpha * times, 0.99) for times in BUDGETS]
+        gram = _served(rows, gram_scores, weights, [_allowed(one, all_labelled) for one in budgets])
+        allowed = [_allowed(one, calibrating) for one in budgets]
+        learned = np.mean([_served(rows, scores, weights, allowed) for scores in found], axis=0)
+        error = float((learned - gram)[1:].std(ddof=1))
+        worths.append(Worth(gram=float(gram[0]), learned=float(learned[0]), error=error))
+    return model, worths
 
 
 def left_out_log_odds(examples: Sequence[Example], rows_of: Sequence[Floats]) -> list[Floats]:
@@ -200,8 +187,7 @@ def left_out_log_odds(examples: Sequence[Example], rows_of: Sequence[Floats]) ->
     list of ndarray
         The log odds of each example's answers; those of Gram energy's order where nothing can be fitted.
     """
-    rows = _Rows.of(examples)
-    penalty = _best_penalty(examples, rows)
+    rows, penalty = _prepared(examples)
     part = _parts(examples, np.random.default_rng(_seed(examples)))
     found: list[Floats] = [np.empty(0)] * len(examples)
     for one in range(_PARTS):
@@ -283,13 +269,35 @@ def _fit(rows: _Rows, penalty: float) -> _Fitted | None:
     scales = np.maximum(spread[list(places)], _LEAST_SCALE)
     standard = (rows.features[:, places] - means) / scales
     good_rows, bad_rows = fine > 0, bad > 0
-    model: Any = LogisticRegression(C=penalty, max_iter=2000)  # type: ignore[no-untyped-call]
+    model: Any = LogisticRegression(C=penalty, solver="newton-cholesky", max_iter=1000)  # type: ignore[no-untyped-call]
     model.fit(
         np.vstack([standard[good_rows], standard[bad_rows]]),
         np.repeat([1, 0], [int(good_rows.sum()), int(bad_rows.sum())]),
         sample_weight=np.concatenate([fine[good_rows], bad[bad_rows]]),
     )
     return _Fitted(places, means, scales, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
+
+
+def _prepared(examples: Sequence[Example]) -> tuple[_Rows, float]:
+    rows = _Rows.of(examples)
+    return rows, _best_penalty(examples, rows)
+
+
+def _model(rows: _Rows, penalty: float, order: Order, prompts: int) -> LearnedModel:
+    fitted = _fit(rows, penalty)
+    if fitted is None:
+        raise NothingToLearn(
+            "all labels say the same: there is nothing that a score could learn to tell apart"
+        )
+    return LearnedModel(
+        features=tuple(FEATURES[place] for place in fitted.places),
+        means=_short(fitted.means),
+        scales=_short(fitted.scales),
+        coefficients=_short(fitted.coefficients),
+        intercept=_short(np.array([fitted.intercept]))[0],
+        order=order,
+        prompts=prompts,
+    )
 
 
 def _best_penalty(examples: Sequence[Example], rows: _Rows) -> float:

@@ -192,12 +192,23 @@ def learned_scores(model: LearnedModel, features: Floats, blank: Sequence[bool])
     ndarray of float64, shape (n,)
         In [0, 1], rounded to 1e-6; 0 for blank answers.
     """
-    odds = model.log_odds(features).clip(-_LARGEST_ODDS, _LARGEST_ODDS)
-    scores = finished(1.0 / (1.0 + np.exp(-odds)), blank)
-    written = ~np.asarray(blank, dtype=np.bool_)
-    if model.order == "own" or not written.any():
+    scores = chances(model.log_odds(features), blank)
+    if model.order == "own":
         return scores
-    gram = features[:, FEATURES.index("gram")].round(DECIMALS)
+    return in_order_of(features[:, FEATURES.index("gram")].round(DECIMALS), scores, blank)
+
+
+def chances(log_odds: Floats, blank: Sequence[bool]) -> Floats:
+    """Return log odds as scores in [0, 1], rounded to 1e-6; 0 for blank answers."""
+    return finished(1.0 / (1.0 + np.exp(-log_odds.clip(-_LARGEST_ODDS, _LARGEST_ODDS))), blank)
+
+
+def in_order_of(gram: Floats, scores: Floats, blank: Sequence[bool]) -> Floats:
+    """Return scores under which the answers come first that Gram energy, shape (n,), puts there; see `learned_scores`."""
+    scores = scores.copy()
+    written = ~np.asarray(blank, dtype=np.bool_)
+    if not written.any():
+        return scores
     first = written & (gram == gram[written].max())
     top = max(float(scores[first].max()), _STEP)
     scores[first] = top

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 _CODE = (
     "calibration/*.py",
+    "research/evaluation/learned.py",
     "research/evaluation/measures.py",
     "research/evaluation/ranking.py",
     "research/evaluation/results.py",
     "research/evaluation/run.py",
     "research/evaluation/spreads.py",
     "clouds/cloud.py",
+    "scoring/agreement.py",
+    "scoring/fitting.py",
+    "scoring/learned.py",
     "research/experiments/compared_methods.py",
     "research/experiments/halves.py",
     "clouds/measurement.py",

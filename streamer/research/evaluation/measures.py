@@ -21,7 +21,7 @@ from streamer.research.experiments.compared_methods import (
     served_above,
 )
 from streamer.research.experiments.halves import Halves, outcomes
-from streamer.scoring.registry import GRAM
+from streamer.scoring.registry import GRAM, LEARNED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,13 +161,24 @@ def ranking_rows(
     ]
 
 
-def scorer_rows(halves: Mapping[str, Halves], unit: Unit, *, alphas: Sequence[float]) -> list[ScorerRow]:
-    """Run the method ``mean`` on each score and pair what it ships with what the Gram energy ships."""
+def scorer_rows(
+    halves: Mapping[str, Halves],
+    unit: Unit,
+    *,
+    alphas: Sequence[float],
+    learned: Mapping[float, Halves] | None = None,
+) -> list[ScorerRow]:
+    """Run the method ``mean`` on each score and pair what it ships with what the Gram energy ships.
+
+    `learned` : halves of the learned score, which is fitted and judged for each budget.
+    """
     found = {
         (name, alpha): outcomes(by_law("mean"), one, alpha)
         for name, one in halves.items()
         for alpha in alphas
     }
+    if learned is not None:
+        found |= {(LEARNED, alpha): outcomes(by_law("mean"), learned[alpha], alpha) for alpha in alphas}
     test, calibration = _sizes(halves[GRAM])
     return [
         ScorerRow(

@@ -26,6 +26,7 @@ from streamer.research.evaluation.tables import (
     stability_table,
 )
 from streamer.research.evaluation.words import headline_alpha
+from streamer.scoring.learned import Learned
 from streamer.scoring.registry import SCORERS
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def render_page(evaluation: Evaluation, pictures: Mapping[str, bytes]) -> str:
             calibrator_table(result, unit, evaluation.options.alphas) for result, unit in places
         ],
         meanings=[
-            (scorer.title, scorer.says) for scorer in SCORERS if scorer.name in evaluation.options.scorers
+            (scorer.title, scorer.says)
+            for scorer in (*SCORERS, Learned)
+            if scorer.name in evaluation.options.scorers
         ],
         resamples=RESAMPLES,
         contents=[
@@ -150,7 +153,7 @@ def command(evaluation: Evaluation) -> str:
     for unit in options.units:
         words += ["--unit", unit]
     words += ["--splits", str(options.splits), "--seed", str(options.seed)]
-    words += ["--scorers", "all" if len(options.scorers) == len(SCORERS) else ",".join(options.scorers)]
+    words += ["--scorers", "all" if len(options.scorers) == len(SCORERS) + 1 else ",".join(options.scorers)]
     for field in options.external:
         words += ["--score-field", field]
     if options.judge_field != JUDGE_FIELD:

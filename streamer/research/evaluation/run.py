@@ -16,6 +16,7 @@ from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.research.evaluation.kept_results import keep_evaluation, kept_evaluation, results_key
+from streamer.research.evaluation.learned import in_gram_order, learned_halves
 from streamer.research.evaluation.measures import (
     JUDGE,
     calibrator_rows,
@@ -37,7 +38,7 @@ from streamer.research.evaluation.results import (
 from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.score_cache import compiled_pattern
 from streamer.research.experiments.side_processes import side_processes
-from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
+    from streamer.research.evaluation.learned import Features
 
 UNITS: tuple[Unit, ...] = ("best", "response")
 
@@ -82,6 +84,7 @@ class _Part:
     data_set: int
     unit: Unit
     scored: Mapping[str, Sequence[ScoredCloud]]
+    features: Features
     options: Options
 
 
@@ -94,6 +97,7 @@ class _Found:
     ranking: tuple[RankingRow, ...]
     compared: tuple[ScorerRow, ...]
     mean_severity: float
+    refused: Mapping[float, int] | None
 
 
 def check_options(options: Options) -> Options:
@@ -110,22 +114,21 @@ def check_options(options: Options) -> Options:
     for unit in options.units:
         if unit not in UNITS:
             raise UsageError(f"a unit is one of {', '.join(UNITS)}, not {unit!r}")
-    wanted = set(SCORER_NAMES if "all" in options.scorers else options.scorers) | {GRAM}
-    if unknown := sorted(wanted - set(SCORER_NAMES)):
-        raise UsageError(
-            f"there is no scorer {', '.join(unknown)}: name some of {', '.join(SCORER_NAMES)}, or all"
-        )
+    names = (*SCORER_NAMES, LEARNED)
+    wanted = set(names if "all" in options.scorers else options.scorers) | {GRAM}
+    if unknown := sorted(wanted - set(names)):
+        raise UsageError(f"there is no scorer {', '.join(unknown)}: name some of {', '.join(names)}, or all")
     check_unlabelled(options.unlabelled)
     if options.answer_pattern is not None:
         compiled_pattern(options.answer_pattern)
-    taken = sorted(set(options.external) & {*SCORER_NAMES, JUDGE, OWN_SCORE})
+    taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE})
     if taken:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")
     return replace(
         options,
         alphas=tuple(sorted(set(options.alphas))),
         units=tuple(unit for unit in UNITS if unit in options.units) or UNITS,
-        scorers=tuple(name for name in SCORER_NAMES if name in wanted),
+        scorers=tuple(name for name in names if name in wanted),
         external=tuple(dict.fromkeys(options.external)),
     )
 
@@ -153,7 +156,13 @@ def evaluate_data_sets(
         return kept
     units = [_units(data, options) for data in data_sets]
     parts = [
-        _Part(place, unit, {name: data.scored(name) for name in _scorers(data, options)}, options)
+        _Part(
+            place,
+            unit,
+            {name: data.scored(name) for name in _scorers(data, options)},
+            data.features,
+            options,
+        )
         for place, data in enumerate(data_sets)
         for unit in units[place][0]
     ]
@@ -275,17 +284,40 @@ def _compute(part: _Part) -> _Found:
     splits = seeded_splits([item.cloud for item in part.scored[GRAM]], seeds)
     drop = options.unlabelled == "drop"
     halves = {
-        name: Halves.at(clouds, unit, splits, drop_unlabelled=drop) for name, clouds in part.scored.items()
+        name: Halves.at(clouds, unit, splits, drop_unlabelled=drop)
+        for name, clouds in part.scored.items()
+        if name != LEARNED
     }
+    scored, learned = dict(part.scored), None
+    if LEARNED in scored:
+        learned = learned_halves(
+            scored[GRAM],
+            part.features,
+            unit,
+            splits,
+            halves[GRAM],
+            options.alphas,
+            drop_unlabelled=drop,
+        )
+        if unit == "best":
+            scored[LEARNED] = in_gram_order(scored[LEARNED], scored[GRAM])
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),
             *calibrator_rows(halves[GRAM], unit, alphas=options.alphas),
         ),
         stability=tuple(stability_rows(halves[GRAM], alphas=options.alphas) if unit == "response" else ()),
-        ranking=tuple(ranking_rows(part.scored, unit, seed=options.seed, drop_unlabelled=drop)),
-        compared=tuple(scorer_rows(halves, unit, alphas=options.alphas)),
+        ranking=tuple(ranking_rows(scored, unit, seed=options.seed, drop_unlabelled=drop)),
+        compared=tuple(
+            scorer_rows(
+                halves,
+                unit,
+                alphas=options.alphas,
+                learned=None if learned is None else learned.halves,
+            )
+        ),
         mean_severity=float(measured_units(part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()),
+        refused=None if learned is None else learned.refused,
     )
 
 
@@ -302,6 +334,14 @@ def _result(
             f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, which is too few for a guarantee at the budgets {told}: there nothing "
             "ships, by arithmetic and not by the data (the number needed stands in brackets).",
         )
+    for unit, one in found:
+        if one.refused is not None:
+            told = ", ".join(f"{count} at {alpha:g}" for alpha, count in one.refused.items())
+            notes = (
+                *notes,
+                f"Unit {unit}: of {options.splits} splits the learned score was refused in {told}, because the labels that fit it "
+                "did not show that it serves more; there Gram energy decides, with all labels.",
+            )
     return DataSetResult(
         name=data.name,
         source=data.source,

@@ -15,12 +15,14 @@ from streamer.research.evaluation.results import JUDGE_FIELD, Options
 from streamer.research.evaluation.run import NoWatch, check_options, check_severities, evaluate_data_sets
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
+    agreement_of,
     compiled_pattern,
     every_score,
     final_answer,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
-from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.fitting import NothingToLearn
+from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
     from streamer.research.evaluation.run import ProgressWatch
+    from streamer.research.experiments.stored_encoder import StoredEncoder
     from streamer.scoring.encoders.encoder import Encoder
 
 CACHE = Path(".streamer")
@@ -132,6 +135,7 @@ def evaluate(
         answer_pattern=answer_pattern,
         cache=cache,
         watch=watch,
+        learned=LEARNED in options.scorers,
     )
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
@@ -181,8 +185,12 @@ def scored_data_sets(
     answer_pattern: str | None = None,
     cache: Path | str | None = CACHE,
     watch: ProgressWatch | None = None,
+    learned: bool = False,
 ) -> list[DataSet]:
-    """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept."""
+    """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept.
+
+    `learned` : a learned score too, which their labels fit: every answer by a model that its own prompt did not fit.
+    """
     import tempfile
 
     watch = watch or NoWatch()
@@ -191,7 +199,7 @@ def scored_data_sets(
         return [
             data
             if GRAM in data.scores and not keeps_texts(data)
-            else _scored(data, encoder, device, threads, answer_pattern, kept, watch)
+            else _scored(data, encoder, device, threads, answer_pattern, kept, watch, learned=learned)
             for data in data_sets
         ]
 
@@ -204,6 +212,8 @@ def _scored(
     answer_pattern: str | None,
     kept: Path,
     watch: ProgressWatch,
+    *,
+    learned: bool,
 ) -> DataSet:
     from streamer.research.experiments.stored_encoder import StoredEncoder
     from streamer.scoring.encoders.registry import encoder_identity
@@ -242,7 +252,21 @@ def _scored(
     scored = replace(data, encoder=identity)
     for name in SCORER_NAMES:
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
+    if learned:
+        scored = _with_learned(scored, None if own else load(), answer_pattern)
     return scored if answer_pattern is None else _noting_no_answer(scored, answer_pattern)
+
+
+def _with_learned(data: DataSet, encoder: StoredEncoder | None, answer_pattern: str | None) -> DataSet:
+    """Give a data set how its answers agree, and what scores learn from that; where they learn nothing, a note says so."""
+    from streamer.research.evaluation.learned import left_out_scores
+
+    features = agreement_of(data.clouds, encoder, answer_pattern)
+    try:
+        scores = left_out_scores(data.clouds, features)
+    except NothingToLearn as error:
+        return replace(data, notes=(*data.notes, f"There is no learned score: {error}."))
+    return replace(data.with_scores(LEARNED, scores), features=features)
 
 
 def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:

@@ -60,7 +60,8 @@ def stored_data_set(
             "probability count more."
         )
     if settings.scorer != "gram":
-        notes.append("The scores are those that came with the events, not Gram energies.")
+        what = "those that came with the events" if settings.of_event else f"of the scorer {settings.scorer}"
+        notes.append(f"The scores are {what}, not Gram energies.")
     return replace(made, encoder=settings.encoder if settings.scorer == "gram" else None, notes=tuple(notes))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from streamer.scoring.registry import SCORERS
+from streamer.scoring.learned import Learned
+from streamer.scoring.registry import LEARNED, SCORERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,10 @@ UNIT_TITLES = {
 }
 
 _LONGEST_NAME = 24
-_SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {"judge": "judge (Q_J)"}
+_SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
+    LEARNED: Learned.title,
+    "judge": "judge (Q_J)",
+}
 _MODE_TITLES = {
     "G-Eval-Naive": "G-Eval-Naive: judge, fixed λ",
     "G-Eval-CRC": "G-Eval-CRC: judge, BB",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
 from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import normal_form
+from streamer.scoring.agreement import agreement
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
@@ -23,7 +24,7 @@ from streamer.scoring.scorer import AnswerBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from streamer.clouds.cloud import Cloud
 
@@ -37,10 +38,12 @@ _VERSION = "2"
 """Raised when a scorer changes: older records are then no longer read."""
 
 _CLOUDS_AT_ONCE = 64
+_CLOUDS_A_CALL = 1000
 """That are scored, and written down, together."""
 _TEXTS_AT_ONCE = 20_000
 """About so many are embedded together: what embeds may read all that it has kept each time."""
 
+Floats: TypeAlias = "NDArray[np.float64]"
 CloudScores = dict[str, tuple[float, ...]]
 
 
@@ -186,6 +189,14 @@ def cloud_scores(
     embeddings : shape (n, d), one row for each response.
     pattern : of the final answer, which exact match compares; None: it compares heads.
     """
+    batch = _answers(cloud, embeddings, pattern)
+    if batch is None:
+        return None
+    return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
+
+
+def _answers(cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | None) -> AnswerBatch | None:
+    """What scorers see of a cloud; None where all answers are blank."""
     blank = [is_blank(text) for text in cloud.texts]
     if all(blank):
         return None
@@ -193,8 +204,32 @@ def cloud_scores(
         normal_form(answer_head(text) if pattern is None else final_answer(text, pattern))
         for text in cloud.texts
     ]
-    batch = AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank)
-    return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
+    return AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank)
+
+
+def agreement_of(
+    clouds: Sequence[Cloud], encoder: Embeds | None, answer_pattern: str | None = None
+) -> tuple[Floats | None, ...]:
+    """Measure how the answers of each cloud agree, as learned scores see it; None where all are blank.
+
+    Parameters
+    ----------
+    encoder : keeps what it has encoded; None: the clouds bring embeddings of their own.
+    answer_pattern : as in `every_score`.
+    """
+    pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
+    found: list[Floats | None] = []
+    for first in range(0, len(clouds), _CLOUDS_A_CALL):
+        some = clouds[first : first + _CLOUDS_A_CALL]
+        vectors: Sequence[ArrayLike] = (
+            [[r.embedding or () for r in cloud.responses] for cloud in some]
+            if encoder is None
+            else encoder.embed([cloud.texts for cloud in some])
+        )
+        for cloud, rows in zip(some, vectors, strict=True):
+            batch = _answers(cloud, rows, pattern)
+            found.append(None if batch is None else agreement(batch))
+    return tuple(found)
 
 
 def own_embeddings(clouds: Sequence[Cloud]) -> bool:

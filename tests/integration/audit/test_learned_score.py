@@ -20,7 +20,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.folds import fold_of
 from streamer.journal import LabelRevision
 from streamer.scoring.encoders.encoder import CachedEncoder
-from tests.integration.audit.attacker import breaking_in
+from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, settings_for, verify
 
 if TYPE_CHECKING:
@@ -79,14 +79,19 @@ def labels(numbers: range) -> list[LabelRevision]:
 
 
 @pytest.fixture
+def url(tmp_path: Path) -> str:
+    """An empty database."""
+    return f"sqlite:///{tmp_path / 'record.db'}"
+
+
+@pytest.fixture
 def gate(
-    real_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, real_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Settings, CachedEncoder]:
     """A gate with labels, calibrated by Gram energy; the command line finds its record and its keys."""
     for name in [name for name in os.environ if name.startswith("STREAMER_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    url = f"sqlite:///{tmp_path / 'record.db'}"
     settings = settings_for(url, tmp_path)
     (tmp_path / "key.pem").write_text(PRIVATE)
     (tmp_path / "key.pub").write_text(PUBLIC)
@@ -163,6 +168,14 @@ def test_a_gate_changes_to_a_learned_score(
     assert report.faults == ()
     # Every decision, and once more each that was decided by Gram energy.
     assert report.counts["batches scored again"] == 2 * (LABELLED + 60) + 60
+    for command in (
+        ["risk", "towns"],
+        ["gate", "show", "towns"],
+        ["threshold", "show", "towns"],
+        ["score", "fit", "towns"],
+    ):
+        assert main(command) in (0, 1), command
+    assert '"coefficients"' not in capsys.readouterr().out
     assert main(["audit", "export", "--out", "bundle.zip"]) == 0
     (tmp_path / "verify_bundle.py").write_bytes(Path(verify_bundle.__file__).read_bytes())
     done = subprocess.run(
@@ -173,10 +186,28 @@ def test_a_gate_changes_to_a_learned_score(
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
-    with breaking_in(settings.database.url) as connection:
-        connection.exec_driver_sql("UPDATE learned_scores SET score = 0 WHERE batch = 3")
-    found = verify(settings, rescorer=rescorer())
-    assert any("learned_scores" in fault.place and "differs by" in fault.detail for fault in found.faults)
+    fit = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "fit")
+    calibrate = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "calibrate")
+    for change, said in (
+        ("UPDATE learned_scores SET score = 0 WHERE batch = {calibrate}", "its decision has another score"),
+        ("UPDATE learned_scores SET score = 0 WHERE batch = {calibrate}", "differs by"),
+        (
+            "UPDATE calibration_inputs SET batch = {fit} WHERE batch = {calibrate} AND run > 1",
+            "whose labels may fit a learned score and never calibrate it",
+        ),
+        (
+            "UPDATE gate_revisions SET model = replace(model, '0.', '0.1') WHERE revision = 2",
+            "model must be that of learned@",
+        ),
+    ):
+        with breaking_in(settings.database.url) as connection:
+            rows = {
+                "fit": batch_of(connection, "towns", fit),
+                "calibrate": batch_of(connection, "towns", calibrate),
+            }
+            connection.exec_driver_sql(change.format_map(rows))
+        found = verify(settings, rescorer=rescorer() if said == "differs by" else None)
+        assert any(said in fault.detail for fault in found.faults), found.faults
 
 
 def _shipped(settings: Settings, first: int) -> int:

@@ -25,7 +25,7 @@ from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import seeded_splits
-from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.registry import LEARNED, SCORER_NAMES
 from tests.unit.evaluation.made_up import rows, write
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 4}
@@ -54,7 +54,7 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
     (result,) = done[0].data_sets
     assert result.name == "made-up"
     assert (result.questions, result.responses, result.calibrating) == (40, 160, 20)
-    assert result.scorers == (*SCORER_NAMES, "judge", "luck")
+    assert result.scorers == (*SCORER_NAMES, LEARNED, "judge", "luck")
     for unit in ("best", "response"):
         modes = [(row.mode, row.alpha) for row in result.modes(unit)]
         assert modes == [
@@ -129,7 +129,7 @@ def test_the_papers_csv_files_have_their_columns(done, clouds):
     answers = list(csv.DictReader(io.StringIO((out / "responses.csv").read_text())))
     assert list(answers[0]) == [
         *RESPONSE_COLUMNS,
-        *(f"score_{name}" for name in (*SCORER_NAMES[1:], "luck")),
+        *(f"score_{name}" for name in (*SCORER_NAMES[1:], LEARNED, "luck")),
     ]
     assert len(answers) == 160
     source = {row["question_id"]: row for row in rows(judged=True)}

@@ -1,0 +1,245 @@
+"""What a learned score serves beside Gram energy at equal labels: ``python -m streamer.research.experiments.learned_score FILE...``.
+
+Each repetition draws prompts without replacement whose labels a gate has; on all others is measured what it serves and
+exposes. Gram energy calibrates on all labels; a learned score is fitted on half of the prompts and calibrated on the
+other half. Unit `best`. Prints one Markdown table for each file and number of labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.calibration import LabelledGroup, calibrate_groups
+from streamer.clouds.cloud import read_clouds
+from streamer.errors import StreamerError
+from streamer.gates.folds import fold_of
+from streamer.research.experiments.command_arguments import alpha_argument, count_argument
+from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
+from streamer.research.experiments.score_cache import agreement_of, own_embeddings
+from streamer.research.experiments.stored_encoder import StoredEncoder
+from streamer.scoring.agreement import FEATURES
+from streamer.scoring.blank import is_blank
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER
+from streamer.scoring.fitting import (
+    LEAST_PROMPTS,
+    Example,
+    NothingToLearn,
+    Worth,
+    fit_and_measure,
+    missing_prompts,
+)
+from streamer.scoring.gram import DECIMALS
+from streamer.scoring.learned import learned_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.scoring.learned import LearnedModel
+
+    Floats = NDArray[np.float64]
+
+ALPHAS = (0.05, 0.1)
+LABELS = (LEAST_PROMPTS,)
+REPETITIONS = 100
+_GRAM = FEATURES.index("gram")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """One prompt of a file.
+
+    Attributes
+    ----------
+    features : of its answers, shape (n, features).
+    blank : n marks.
+    severities : shape (n,); an answer without one counts as 1.
+    best : position of the answer that Gram energy puts first.
+    """
+
+    name: str
+    features: Floats
+    blank: list[bool]
+    severities: Floats
+    best: int
+
+    @classmethod
+    def of(cls, cloud: Cloud, features: Floats) -> Prompt:
+        blank = [is_blank(text) for text in cloud.texts]
+        written = np.flatnonzero(~np.array(blank))
+        gram = features[:, _GRAM].round(DECIMALS)
+        severities = np.array([1.0 if one is None else one for one in cloud.severities], dtype=np.float64)
+        return cls(cloud.batch_id, features, blank, severities, int(written[np.argmax(gram[written])]))
+
+    def example(self, *, every: bool) -> Example:
+        """Its labels: of the best answer alone, or of every answer."""
+        if not every:
+            return Example(self.name, self.features[[self.best]], self.severities[[self.best]], 0)
+        written = np.flatnonzero(~np.array(self.blank))
+        return Example(
+            self.name,
+            self.features[written],
+            self.severities[written],
+            int(np.flatnonzero(written == self.best)[0]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one gate does on the prompts that it has no label of, and whether it may have its score."""
+
+    served: float
+    exposed: float
+    proposed: bool = False
+
+
+def repetition(
+    prompts: Sequence[Prompt], labels: int, seed: int, alphas: Sequence[float]
+) -> dict[str, list[Figures]]:
+    """Draw labels once; returns for each way to score what a gate of each budget does."""
+    drawn = np.random.default_rng([20261124, seed]).permutation(len(prompts))
+    labelled, others = drawn[:labels].tolist(), drawn[labels:]
+    severities = np.array([one.severities[one.best] for one in prompts])
+    gram = np.array([one.features[one.best, _GRAM] for one in prompts]).round(DECIMALS)
+
+    def figures(scores: Floats, calibrating: Sequence[int], alpha: float) -> tuple[float, float]:
+        groups = [
+            LabelledGroup(prompts[p].name, ("a",), scores[p : p + 1], severities[p : p + 1])
+            for p in calibrating
+        ]
+        ships = scores[others] > calibrate_groups(groups, alpha=alpha, seed=seed).value
+        return float(ships.mean()), float((ships * severities[others]).mean())
+
+    salt = f"experiment {seed}".encode()
+    fit = [p for p in labelled if fold_of(salt, "experiment", prompts[p].name) == "fit"]
+    calibrate = [p for p in labelled if p not in set(fit)]
+    found = {GRAM_ROW: [Figures(*figures(gram, labelled, alpha)) for alpha in alphas]}
+    for row, every in ((BEST_ROW, False), (EVERY_ROW, True)):
+        model, worths = _learned([prompts[p].example(every=every) for p in fit], alphas, calibrate, labels)
+        if model is None:
+            found[row] = found[GRAM_ROW]
+            continue
+        scores = np.array([learned_scores(model, one.features, one.blank)[one.best] for one in prompts])
+        found[row] = [
+            Figures(*figures(scores, calibrate, alpha), proposed=worth.shown)
+            for alpha, worth in zip(alphas, worths, strict=True)
+        ]
+    return found
+
+
+GRAM_ROW = "Gram energy"
+BEST_ROW = "learned, one label a prompt"
+EVERY_ROW = "learned, every answer of the prompts that fit it labelled"
+
+
+def _learned(
+    examples: Sequence[Example], alphas: Sequence[float], calibrate: Sequence[int], labels: int
+) -> tuple[LearnedModel | None, list[Worth]]:
+    try:
+        return fit_and_measure(
+            examples, order="gram", alphas=alphas, calibrating=len(calibrate), all_labelled=labels
+        )
+    except NothingToLearn:
+        return None, []
+
+
+def markdown_table(found: Sequence[dict[str, list[Figures]]], alphas: Sequence[float], labels: int) -> str:
+    """Write the table of one file and one number of labels."""
+    heads = [f"α = {alpha:g}: served | more than Gram | exposure | proposed" for alpha in alphas]
+    lines = [f"| score | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
+    refused = missing_prompts(labels) is not None
+    for row in (GRAM_ROW, BEST_ROW, EVERY_ROW):
+        by_rule = [False] if row == GRAM_ROW else [False, True]
+        for rule in by_rule:
+            cells = [
+                cell
+                for place in range(len(alphas))
+                for cell in _cells(found, row, place, by_rule=rule, refused=refused)
+            ]
+            name = f"{row}, where it is proposed; else Gram energy" if rule else row
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cells(
+    found: Sequence[dict[str, list[Figures]]], row: str, place: int, *, by_rule: bool, refused: bool
+) -> list[str]:
+    gram = [one[GRAM_ROW][place] for one in found]
+    own = [one[row][place] for one in found]
+    proposed = [one.proposed and not refused for one in own]
+    if by_rule:
+        own = [one if may else other for one, may, other in zip(own, proposed, gram, strict=True)]
+    more = np.array([one.served - other.served for one, other in zip(own, gram, strict=True)])
+    error = more.std(ddof=1) / math.sqrt(len(more))
+    return [
+        f"{np.mean([one.served for one in own]):.3f}",
+        "" if row == GRAM_ROW else f"{more.mean():+.3f} ± {error:.3f}",
+        f"{np.mean([one.exposed for one in own]):.3f}",
+        f"{np.mean(proposed):.2f}" if by_rule else "",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m streamer.research.experiments.learned_score",
+        description="Compare learned scores with Gram energy, at equal labels, on files of response clouds.",
+    )
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"
+    )
+    parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
+    parser.add_argument(
+        "--labels",
+        type=count_argument(20),
+        nargs="+",
+        default=list(LABELS),
+        help="labelled prompts; at most four fifths of a file",
+    )
+    parser.add_argument(
+        "--repetitions", type=count_argument(2), default=REPETITIONS, help="draws, seeded 0, 1, ..."
+    )
+    parser.add_argument(
+        "--embeddings", type=Path, default=EMBEDDINGS_FOLDER, help="where embeddings are kept"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        for path in options.files:
+            prompts = _read(path, options.embeddings)
+            for wanted in dict.fromkeys(min(one, len(prompts) * 4 // 5) for one in options.labels):
+                found = [
+                    repetition(prompts, wanted, seed, options.alpha) for seed in range(options.repetitions)
+                ]
+                table = markdown_table(found, options.alpha, wanted)
+                sys.stdout.write(
+                    f"### {path.name}: {wanted} labelled prompts, measured on the other {len(prompts) - wanted}, "
+                    f"{options.repetitions} draws\n\n{table}\n\n"
+                )
+                sys.stdout.flush()
+    except StreamerError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+def _read(path: Path, folder: Path) -> list[Prompt]:
+    clouds = list(read_clouds(path))
+    encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder)
+    return [
+        Prompt.of(cloud, features)
+        for cloud, features in zip(clouds, agreement_of(clouds, encoder), strict=True)
+        if features is not None
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
