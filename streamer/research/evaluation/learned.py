@@ -107,8 +107,8 @@ def left_out_scores(clouds: Sequence[Cloud], features: Features) -> list[tuple[f
         None if rows is None else (0.5,) * len(rows)
         for rows in features  # nothing is known of the unlabelled
     ]
-    for (place, _, _), found in zip(there, odds, strict=True):
-        scores[place] = tuple(chances(found, blank_marks(clouds[place])).tolist())
+    for (place, _, _), one in zip(there, odds, strict=True):
+        scores[place] = tuple(chances(one, blank_marks(clouds[place])).tolist())
     return scores
 
 

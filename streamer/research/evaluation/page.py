@@ -27,7 +27,7 @@ from streamer.research.evaluation.tables import (
 )
 from streamer.research.evaluation.words import headline_alpha
 from streamer.scoring.learned import Learned
-from streamer.scoring.registry import SCORERS
+from streamer.scoring.registry import LEARNED, SCORERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,9 +105,8 @@ def render_page(evaluation: Evaluation, pictures: Mapping[str, bytes]) -> str:
             calibrator_table(result, unit, evaluation.options.alphas) for result, unit in places
         ],
         meanings=[
-            (scorer.title, scorer.says)
-            for scorer in (*SCORERS, Learned)
-            if scorer.name in evaluation.options.scorers
+            *((one.title, one.says) for one in SCORERS if one.name in evaluation.options.scorers),
+            *([(Learned.title, Learned.says)] if LEARNED in evaluation.options.scorers else []),
         ],
         resamples=RESAMPLES,
         contents=[

@@ -1,0 +1,155 @@
+"""`streamer score` where there is nothing to propose, and where what is proposed is not for this gate; on SQLite."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from streamer import wiring
+from streamer.cli import main
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import GateRevision
+from streamer.gates.settings import GateSettings
+from streamer.journal import LabelRevision
+from streamer.labels.learning import DrawnAnswer, DrawnBatch, learn, score_again
+from streamer.scoring.learned import LearnedModel
+from tests.integration.audit.history import Scribe, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from streamer.scoring.encoders.encoder import Encoder
+
+MODEL = LearnedModel(
+    features=("gram",), means=(0.5,), scales=(0.1,), coefficients=(1.0,), intercept=0.0, order="gram", prompts=130
+)  # fmt: skip
+
+
+def embed(batches: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
+    """A direction for each text, by its words."""
+    return [
+        np.array(
+            [np.random.default_rng(sum(map(ord, text))).normal(size=16) for text in texts], dtype=np.float32
+        )
+        for texts in batches
+    ]
+
+
+def drawn(count: int, *, kept: bool = True) -> list[DrawnBatch]:
+    """Labelled batches whose labels have nothing to do with their answers."""
+    made = []
+    for number in range(count):
+        draw = random.Random(number)
+        words = [draw.choice(["one", "two", "three", "four"]) for _ in range(4)]
+        made.append(
+            DrawnBatch(
+                row=number,
+                batch_id=f"batch-{number}",
+                encoded=True,
+                answers=tuple(
+                    DrawnAnswer(
+                        id=f"r{i}",
+                        text=word if kept else None,
+                        drawn=i == 0,
+                        severity=float(draw.random() < 0.3) if i == 0 else None,
+                    )
+                    for i, word in enumerate(words)
+                ),
+            )
+        )
+    return made
+
+
+def revision(**settings: object) -> GateRevision:
+    return GateRevision(
+        gate="g", revision=1, settings=GateSettings(**{"encoder": "e@12345678", "alpha": 0.1} | settings), seed=1,
+        audit_salt=bytes(32), created_at=wiring.now(), created_by="ana", reason="test",
+    )  # fmt: skip
+
+
+def test_a_score_is_refused_where_labels_have_nothing_to_do_with_answers() -> None:
+    lesson = learn(revision(), drawn(300), embed)
+    assert not lesson.worth.shown
+    assert lesson.fit + lesson.calibrate == 300
+    assert lesson.model.prompts == lesson.fit
+    assert lesson.model.order == "gram"
+    assert learn(revision(unit="response"), drawn(260), embed).model.order == "own"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"unit": "batch"}, "units best and response"),
+        ({"scorer": "clusters"}, "begins with the scorer gram"),
+        ({"label_floor": 0.5}, "label floor 0.5"),
+        ({"encoder": "external:e", "embeddings": "accept", "dimension": 8}, "come with events"),
+    ],
+)
+def test_a_gate_that_cannot_have_one_is_told_why(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        learn(revision(**settings), drawn(300), embed)
+
+
+def test_texts_that_are_gone_teach_nothing_and_count_at_every_threshold() -> None:
+    with pytest.raises(
+        Exception, match="label 250 more; 260 more have labels, and their texts are not stored"
+    ):
+        learn(revision(), drawn(260, kept=False), embed)
+    (scores,) = score_again(MODEL, drawn(3, kept=False), embed)
+    assert scores == {row: dict.fromkeys(("r0", "r1", "r2", "r3"), 1.0) for row in range(3)}
+    (scores,) = score_again(MODEL, drawn(3), embed)
+    assert all(0 < score < 1 for found in scores.values() for score in found.values())
+
+
+def test_a_proposal_that_is_not_for_this_gate_is_refused(
+    real_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path / 'record.db'}"
+    monkeypatch.setenv("STREAMER_DATABASE_URL", url)
+    settings = settings_for(url, tmp_path)
+    wiring.migrate(settings)
+    with wiring.open_store(settings) as store:
+        store.encoders.register(real_encoder.identity)
+        Scribe(store, settings).gate(
+            "g", encoder=real_encoder.identity.id, embeddings="refuse", dimension=None
+        )
+        store.labels.add(
+            [
+                LabelRevision(
+                    key=BatchKey("g", "nobody", 1), response_id="r", severity=0.0, raw_severity=None,
+                    kind="human", labeller="ana", labelled_at=wiring.now(),
+                )
+            ]
+        )  # fmt: skip
+    assert main(["score", "fit", "g", "--out", "p.json"]) == 2
+    assert "label 250 more" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+    proposal = {
+        "format": "streamer.score.v1", "gate": "g", "scorer": MODEL.name, "model": MODEL.text, "worth_having": True,
+    }  # fmt: skip
+    for change, said in (
+        ({"gate": "other"}, "it is for the gate 'other'"),
+        ({"format": "x"}, "it is no streamer.score.v1"),
+        ({"worth_having": False}, "not worth having"),
+        ({"model": MODEL.text.replace("0.1", "0.2")}, "its model is learned@"),
+        ({"model": "{}"}, "a model must be an object"),
+    ):
+        (tmp_path / "p.json").write_text(json.dumps(proposal | change))
+        assert main(["score", "adopt", "g", "p.json"]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["score", "adopt", "g", "nowhere.json"]) == 2
+    assert main(["gate", "set", "g", "--scorer", "learned"]) == 2
+    assert "streamer score adopt" in capsys.readouterr().err
+    with wiring.open_store(settings) as store:
+        assert store.policies.newest("g").version == 1
