@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create, show and change gates.")
 
+BEST_OF = "best-of:"
+"""Begins a scorer that `gate create` chooses by a file."""
+
 
 PromiseOption = Annotated[
     str | None,
@@ -87,6 +90,7 @@ def create(
     actor = opt.who(by)
     given = with_promise(given, promise)
     settings = load_settings()
+    given = with_best_scorer(given, settings)
     with wiring.open_store(settings) as store:
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
@@ -298,6 +302,58 @@ def with_promise(given: "Mapping[str, Any]", promise: str | None) -> dict[str, A
     if promise is None:
         return dict(given)
     return {**given, "method": opt.promised_method(promise, given.get("method"))}
+
+
+def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[str, Any]:
+    """Replace the scorer ``best-of:FILE`` by the one that ships most on a file of response clouds, and say why.
+
+    Another one than Gram energy is taken only where it ships more by two standard errors. The file's labels choose, so that
+    they must not be those that will calibrate the gate.
+
+    Raises
+    ------
+    UsageError
+        When the file cannot be evaluated, or the gate's unit is `batch`.
+    """
+    from pathlib import Path
+
+    from streamer.cli.console import note
+    from streamer.errors import UsageError
+    from streamer.extras import needed_by
+    from streamer.scoring.registry import GRAM, SCORER_NAMES
+
+    file = str(given.get("scorer", "")).removeprefix(BEST_OF)
+    if not str(given.get("scorer", "")).startswith(BEST_OF):
+        return dict(given)
+    unit, alpha = given.get("unit", "best"), given.get("alpha", 0.05)
+    if unit == "batch":
+        raise UsageError("scores are compared for the units best and response, not batch; name a scorer")
+    encoder = given.get("encoder", settings.encoder.name)
+    if encoder in (None, NO_ENCODER) or str(encoder).startswith(EXTERNAL_PREFIX):
+        raise UsageError("answers are compared by their embeddings, which needs an encoder that runs here")
+    with needed_by("--scorer best-of:FILE", "research"):
+        from streamer.research.evaluation import evaluate
+    found = evaluate(
+        Path(file),
+        alphas=(alpha,),
+        units=(unit,),
+        scorers=SCORER_NAMES,
+        encoder=str(encoder).partition("@")[0],
+    )
+    (result,) = found.data_sets
+    rows = {row.scorer: row for row in result.compared if row.scorer in SCORER_NAMES}
+    shares = ", ".join(f"{name} {row.ship_rate.mean or 0:.1%}" for name, row in rows.items())
+    best = max(rows.values(), key=lambda row: row.ship_rate.mean or 0.0)
+    clear = (best.more.mean or 0.0) > 2 * (best.more.error if best.more.error is not None else float("inf"))
+    chosen = best.scorer if clear else GRAM
+    why = (
+        f"it ships {best.more.mean:+.1%} ± {best.more.error:.1%} against {GRAM}"
+        if clear
+        else f"none ships more than {GRAM} by two standard errors"
+    )
+    note(f"Of {result.questions} prompts each scorer would ship, at a budget of {alpha:g}: {shares}.")
+    note(f"The scorer is {chosen}: {why}. The labels of {file} chose it: calibrate the gate on others.")
+    return {**given, "scorer": chosen}
 
 
 def with_floor(

@@ -170,7 +170,8 @@ SETTINGS: tuple[SettingOption, ...] = (
         "scorer",
         "SCORER",
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
-        "in the event; the others are what `streamer evaluate` compares.",
+        "in the event; the others are what `streamer evaluate` compares. With gate create, best-of:FILE takes the one that ships most on a file of "
+        "labelled answers, if that is clear.",
         _POLICY,
     ),
     SettingOption(

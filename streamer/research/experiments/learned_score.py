@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.clouds.cloud import Cloud
-    from streamer.scoring.learned import LearnedModel
+    from streamer.scoring.learned import LearnedModel, Order
 
     Floats = NDArray[np.float64]
 
@@ -108,45 +108,76 @@ def repetition(
     """Draw labels once; returns for each way to score what a gate of each budget does."""
     drawn = np.random.default_rng([20261124, seed]).permutation(len(prompts))
     labelled, others = drawn[:labels].tolist(), drawn[labels:]
-    severities = np.array([one.severities[one.best] for one in prompts])
-    gram = np.array([one.features[one.best, _GRAM] for one in prompts]).round(DECIMALS)
 
-    def figures(scores: Floats, calibrating: Sequence[int], alpha: float) -> tuple[float, float]:
+    def figures(chosen: _Chosen, calibrating: Sequence[int], alpha: float) -> tuple[float, float]:
         groups = [
-            LabelledGroup(prompts[p].name, ("a",), scores[p : p + 1], severities[p : p + 1])
+            LabelledGroup(prompts[p].name, ("a",), chosen.scores[p : p + 1], chosen.severities[p : p + 1])
             for p in calibrating
         ]
-        ships = scores[others] > calibrate_groups(groups, alpha=alpha, seed=seed).value
-        return float(ships.mean()), float((ships * severities[others]).mean())
+        ships = chosen.scores[others] > calibrate_groups(groups, alpha=alpha, seed=seed).value
+        return float(ships.mean()), float((ships * chosen.severities[others]).mean())
 
     salt = f"experiment {seed}".encode()
     fit = [p for p in labelled if fold_of(salt, "experiment", prompts[p].name) == "fit"]
     calibrate = [p for p in labelled if p not in set(fit)]
-    found = {GRAM_ROW: [Figures(*figures(gram, labelled, alpha)) for alpha in alphas]}
-    for row, every in ((BEST_ROW, False), (EVERY_ROW, True)):
-        model, worths = _learned([prompts[p].example(every=every) for p in fit], alphas, calibrate, labels)
+    by_gram = _Chosen.of(prompts, [one.features[:, _GRAM].round(DECIMALS) for one in prompts])
+    found = {GRAM_ROW: [Figures(*figures(by_gram, labelled, alpha)) for alpha in alphas]}
+    for row, every, order in LEARNED_ROWS:
+        model, worths = _learned(
+            [prompts[p].example(every=every) for p in fit], order, alphas, calibrate, labels
+        )
         if model is None:
             found[row] = found[GRAM_ROW]
             continue
-        scores = np.array([learned_scores(model, one.features, one.blank)[one.best] for one in prompts])
+        chosen = _Chosen.of(prompts, [learned_scores(model, one.features, one.blank) for one in prompts])
         found[row] = [
-            Figures(*figures(scores, calibrate, alpha), proposed=worth.shown)
+            Figures(*figures(chosen, calibrate, alpha), proposed=worth.shown)
             for alpha, worth in zip(alphas, worths, strict=True)
         ]
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    """The score and the severity of the answer to each prompt that scores highest, the first one on a tie."""
+
+    scores: Floats
+    severities: Floats
+
+    @classmethod
+    def of(cls, prompts: Sequence[Prompt], scores: Sequence[Floats]) -> _Chosen:
+        best = [
+            int(np.argmax(np.where(one.blank, -1.0, found)))
+            for one, found in zip(prompts, scores, strict=True)
+        ]
+        return cls(
+            np.array([found[place] for found, place in zip(scores, best, strict=True)]),
+            np.array([one.severities[place] for one, place in zip(prompts, best, strict=True)]),
+        )
+
+
 GRAM_ROW = "Gram energy"
 BEST_ROW = "learned, one label a prompt"
 EVERY_ROW = "learned, every answer of the prompts that fit it labelled"
+OWN_ROW = "the same, choosing its own answer (no gate does)"
+LEARNED_ROWS: tuple[tuple[str, bool, Order], ...] = (
+    (BEST_ROW, False, "gram"),
+    (EVERY_ROW, True, "gram"),
+    (OWN_ROW, True, "own"),
+)
+"""Name, whether every answer of a prompt that fits is labelled or the best alone, and who chooses the answer."""
 
 
 def _learned(
-    examples: Sequence[Example], alphas: Sequence[float], calibrate: Sequence[int], labels: int
+    examples: Sequence[Example],
+    order: Order,
+    alphas: Sequence[float],
+    calibrate: Sequence[int],
+    labels: int,
 ) -> tuple[LearnedModel | None, list[Worth]]:
     try:
         return fit_and_measure(
-            examples, order="gram", alphas=alphas, calibrating=len(calibrate), all_labelled=labels
+            examples, order=order, alphas=alphas, calibrating=len(calibrate), all_labelled=labels
         )
     except NothingToLearn:
         return None, []
@@ -157,8 +188,8 @@ def markdown_table(found: Sequence[dict[str, list[Figures]]], alphas: Sequence[f
     heads = [f"α = {alpha:g}: served | more than Gram | exposure | proposed" for alpha in alphas]
     lines = [f"| score | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
     refused = missing_prompts(labels) is not None
-    for row in (GRAM_ROW, BEST_ROW, EVERY_ROW):
-        by_rule = [False] if row == GRAM_ROW else [False, True]
+    for row in (GRAM_ROW, BEST_ROW, EVERY_ROW, OWN_ROW):
+        by_rule = [False, True] if row in (BEST_ROW, EVERY_ROW) else [False]
         for rule in by_rule:
             cells = [
                 cell
