@@ -153,3 +153,43 @@ def test_a_proposal_that_is_not_for_this_gate_is_refused(
     assert "streamer score adopt" in capsys.readouterr().err
     with wiring.open_store(settings) as store:
         assert store.policies.newest("g").version == 1
+
+
+@pytest.mark.parametrize("misleads", [True, False])
+def test_a_new_gate_gets_the_scorer_that_ships_clearly_most_on_a_file(
+    misleads: bool,
+    real_encoder: Encoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path / 'record.db'}")
+    assert main(["db", "upgrade"]) == 0
+    rng = np.random.default_rng(3)
+    with (tmp_path / "labelled.jsonl").open("w") as file:
+        for number in range(120):
+            fine = number % 2 == 0
+            # Answers that are fine say the same words; their embeddings agree, or disagree.
+            spread = 2.0 if fine == misleads else 0.05
+            centre = rng.normal(size=8)
+            responses = [
+                {
+                    "text": "Paris" if fine else f"town {number} {i}",
+                    "label": 0.0 if fine else 1.0,
+                    "embedding": (centre + spread * rng.normal(size=8)).tolist(),
+                }
+                for i in range(4)
+            ]
+            line = {"question_id": f"q{number}", "question": "?", "references": [], "responses": responses}
+            file.write(json.dumps(line) + "\n")
+    create = ["gate", "create", "g", "--alpha", "0.1", "--scorer", "best-of:labelled.jsonl"]
+    assert main(create) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    with wiring.open_store(settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)) as store:
+        scorer = store.gates.get("g").settings.scorer
+    assert f"The scorer is {scorer}: " in said
+    assert (scorer == "gram") is not misleads
+    assert "calibrate the gate on others" in said
