@@ -5,6 +5,7 @@ What a scorer needs beyond the answers is fixed where it is defined, before any 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -53,9 +54,12 @@ def scorer_named(name: str, model: str | None = None) -> Scorer:
     ValueError
         If the model is none, or of another name.
     """
-    if not is_learned(name):
-        return EVERY[name]
-    made = learned_scorer(model or "")
+    return _learned(name, model or "") if is_learned(name) else EVERY[name]
+
+
+@lru_cache(maxsize=64)
+def _learned(name: str, model: str) -> Scorer:
+    made = learned_scorer(model)
     if made.model.name != name:
         raise ValueError(f"the model is {made.model.name}, not {name}")
     return made
