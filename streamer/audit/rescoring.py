@@ -49,12 +49,15 @@ class StoredTexts:
         self._progress = progress
         self._done = 0
 
-    def score(self, scorer: str, batches: Sequence[Sequence[str]]) -> list[tuple[float, ...] | None]:
+    def score(
+        self, scorer: str, batches: Sequence[Sequence[str]], *, model: str | None = None
+    ) -> list[tuple[float, ...] | None]:
         """Score batches of texts, all in one call of the encoder; None for one that has no scores."""
+        scores_by = scorer_named(scorer, model)
         found: list[tuple[float, ...] | None] = []
         for texts, vectors in zip(batches, self._embed(batches), strict=True):
             try:
-                scores = EVERY[scorer].score(answer_batch(texts, vectors, [is_blank(text) for text in texts]))
+                scores = scores_by.score(answer_batch(texts, vectors, [is_blank(text) for text in texts]))
                 found.append(tuple(scores.tolist()))
             except ValueError:
                 found.append(None)

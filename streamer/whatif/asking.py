@@ -56,7 +56,7 @@ SETTINGS = (
 """The settings that may be asked about, beside the parameters of methods and shapes."""
 
 
-_ASKED = frozenset({*SETTINGS, *PARAMETERS, "unit", "embeddings", "dimension", "least_groups"})
+_ASKED = frozenset({*SETTINGS, *PARAMETERS, "model", "unit", "embeddings", "dimension", "least_groups"})
 """With those that go with an encoder, that which is refused with a reason, and that which says when few prompts are too few."""
 
 
@@ -266,8 +266,13 @@ class Scores(Protocol):
         """The encoder that it embeds with, ``name@hash``."""
         ...
 
-    def score(self, scorer: str, batches: Sequence[Sequence[str]]) -> Sequence[tuple[float, ...] | None]:
-        """Score batches of texts; None for one that cannot be scored. A blank text scores 0."""
+    def score(
+        self, scorer: str, batches: Sequence[Sequence[str]], *, model: str | None = None
+    ) -> Sequence[tuple[float, ...] | None]:
+        """Score batches of texts; None for one that cannot be scored. A blank text scores 0.
+
+        `model` : of a learned score, as JSON.
+        """
         ...
 
 
@@ -406,7 +411,8 @@ class WhatIf:
                     "and shapes"
                 )
             try:
-                wanted = replace(present, **change.settings)  # type: ignore[arg-type]
+                model = {"model": None} if "scorer" in change.settings else {}
+                wanted = replace(present, **(model | dict(change.settings)))  # type: ignore[arg-type]
             except (ValueError, TypeError) as error:
                 raise UsageError(str(error)) from None
         if wanted.unit != present.unit:
@@ -585,9 +591,7 @@ class WhatIf:
         self, settings: GateSettings
     ) -> Callable[[Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]:
         """Return what scores texts as these settings ask for."""
-        from streamer.scoring.registry import EVERY
-
-        if EVERY[settings.scorer].of_event:
+        if settings.of_event:
             raise UsageError(
                 f"scores of the scorer {settings.scorer} come with the events, and the record of gate "
                 f"{self._gate.gate!r} has those of {self._gate.settings.scorer}: they cannot be computed"
@@ -602,7 +606,7 @@ class WhatIf:
                 f"the embeddings of {settings.encoder} are not on record, and this process has the encoder "
                 f"{scores.encoder}: set STREAMER_ENCODER_NAME to score the stored texts again"
             )
-        return lambda batches: scores.score(settings.scorer, batches)
+        return lambda batches: scores.score(settings.scorer, batches, model=settings.model)
 
     def _age_cut(self, settings: GateSettings, past: Past) -> AgeCut | None:
         """Choose from which age on labels are waited for no more, as a calibration run does; None without a draw."""

@@ -31,7 +31,8 @@ def fit_score(settings: Settings, gate: str) -> Lesson:
 def adopt_score(settings: Settings, gate: str, model: LearnedModel, *, by: str, reason: str) -> Recalibration:
     """Put a learned score in force: score the audit sample again, change the gate, calibrate on the fold `calibrate`.
 
-    The gate is closed between the last two, which follow at once. Ended in between, the same call continues.
+    The gate is closed between the last two, which follow at once. Ended in between, the same call continues. Of a gate that
+    demands two people the threshold waits for the second one, and the gate is closed until then.
 
     Raises
     ------
@@ -48,7 +49,7 @@ def adopt_score(settings: Settings, gate: str, model: LearnedModel, *, by: str, 
             store.gates.revise(gate, {"scorer": model.name, "model": model.text}, by=by, reason=reason)
             # What was decided since by the score before.
             _score_again(store, store.gates.get(gate), model, embed)
-    return recalibrate(settings, gate, by=by, reason=reason)
+    return recalibrate(settings, gate, by=by, reason=reason, propose=revision.settings.two_people)
 
 
 def _score_again(store: Store, revision: GateRevision, model: LearnedModel, embed: Embed) -> None:
