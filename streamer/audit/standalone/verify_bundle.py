@@ -214,6 +214,11 @@ def keyed_number(salt: bytes, *parts: str) -> int:
     return int.from_bytes(hmac.digest(salt, message, "sha256")[:8], "big")
 
 
+def fits_a_score(salt: bytes, gate: str, batch_id: str) -> bool:
+    """Whether the labels of a batch are for fitting learned scores, and never for calibrating one."""
+    return keyed_number(salt, "fold", gate, batch_id) < 2**63
+
+
 def keyed_uniform(salt: bytes, *parts: str) -> float:
     """Map names to [0, 1): what the audit draw compares with its probability."""
     return keyed_number(salt, *parts) / 2.0**64
@@ -357,10 +362,16 @@ class _Run:
     row : as it is sealed.
     settings : of the gate's revision that it is for.
     groups : batch id and attempt of what it has read.
+    salt : of the gate; None: it was not revealed.
     """
 
     def __init__(
-        self, row: dict[str, Any], settings: dict[str, Any], groups: Iterable[tuple[str, int]], place: str
+        self,
+        row: dict[str, Any],
+        settings: dict[str, Any],
+        groups: Iterable[tuple[str, int]],
+        place: str,
+        salt: bytes | None,
     ) -> None:
         heads = json.loads(row["heads"]) if isinstance(row["heads"], str) else row["heads"]
         self.place = place
@@ -371,6 +382,9 @@ class _Run:
         self._read = array("q", sorted(hash(group) for group in groups))
         # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
         self.checked = settings.get("pending") != "labelled-only" and settings.get("segment_by") is None
+        # Of a learned score it had to read one fold, which nobody knows without the salt.
+        self._learned, self._salt = settings["scorer"].startswith(LEARNED), salt
+        self.checked = self.checked and not (self._learned and salt is None)
         self._windowed = settings.get("window") is not None
         self._oldest: str | None = None
         self._unread: list[tuple[str, str, str]] = []
@@ -389,6 +403,7 @@ class _Run:
             and facts["policy"] >= self._since
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
             and any(one[4] and one[1] is not None for one in facts["responses"])
+            and not (self._learned and self._salt and fits_a_score(self._salt, *facts["batch"][:2]))
         ):
             place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
             self._unread.append((facts["decided_at"], "{}/{}#{}".format(*facts["batch"]), place))
@@ -796,11 +811,13 @@ class Verifier:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")
         if row.get("heads") is not None and settings is not None:
-            self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
+            self._runs.setdefault(row["gate"], []).append(
+                _Run(row, settings, groups, place, self._salts.get(row["gate"]))
+            )
         salt = self._salts.get(row["gate"])
         if settings is not None and settings["scorer"].startswith(LEARNED) and salt is not None:
             for batch_id in sorted({one["batch_id"] for one in inputs}):
-                if keyed_number(salt, "fold", row["gate"], batch_id) < 2**63:
+                if fits_a_score(salt, row["gate"], batch_id):
                     self.fault(
                         "calibration",
                         place,
