@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.calibration import LabelledGroup, calibrate_groups
-from streamer.clouds.cloud import read_clouds
+from streamer.clouds.cloud_files import read_clouds
 from streamer.errors import StreamerError
 from streamer.gates.folds import fold_of
 from streamer.research.experiments.command_arguments import alpha_argument, count_argument
