@@ -51,7 +51,7 @@ def test_text_and_edges_have_the_contrast_of_wcag_aa(scheme: str) -> None:
 
 def test_nothing_comes_from_elsewhere_and_nothing_is_inline() -> None:
     named = re.findall(r'(?:src|href)="([^"]+)"', PAGE)
-    assert sorted(named) == ["/icon.svg", "/review.css", "/review.js"]
+    assert sorted(named) == ["/", "/label", "icon.svg", "review.css", "review.js"]
     assert "<style" not in PAGE
     assert not re.search(r"\son\w+=|\sstyle=", PAGE)
     assert not re.search(r"https?://|@import|url\(", STYLE + SCRIPT)
