@@ -23,7 +23,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from streamer.clouds.simulation import simulate_clouds
-from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.registry import LEARNED, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -215,8 +215,8 @@ class Reader:
 def test_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Terminal) -> None:
     clouds = simulate_clouds(seed=0, clouds=2 * CLOUDS, responses=ANSWERS)
     first, second = clouds[:CLOUDS], clouds[CLOUDS:]
-    start, label, approve = blocks("sh", "Run a gate")
-    (dev, *at_first), then, at_last = commands(start), commands(label), commands(approve)
+    start, label, ask, approve = blocks("sh", "Run a gate")
+    (dev, *at_first), then, (what_if,), at_last = map(commands, (start, label, ask, approve))
     assert dev == ["streamer", "dev"]
     (publish,) = (words for words in at_first if words[1] == "publish")
     (tail,) = (words for words in at_first if words[1] == "tail")
@@ -236,6 +236,8 @@ def test_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Ter
             *("gate create", f"publish {publish[2]}", "tail actions"),
             *("label queue", "label import", "recalibrate support-bot", "threshold show"),
         ]
+
+        assert "prompts served in place of" in terminal.run(what_if, seconds=100)
 
         for words in at_last:
             out = reader.follow(words)
@@ -330,7 +332,7 @@ def test_an_evaluation_by_command_and_from_python(
     names: dict[str, Any] = {}
     exec(compile(python, "using.md", "exec"), names)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * len(SCORER_NAMES) * 2, "units, scores, budgets"
+    assert len(lines) == 2 * len((*SCORER_NAMES, LEARNED)) * 2, "units, scores, budgets"
     assert names["found"].data_sets[0].questions == 24
 
 
