@@ -4,8 +4,8 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Much of a test's time is waiting for real services: two at once on two cores, and one thread of arithmetic each.
-PROCESSES ?= 2
+# Half of the time of tests is waiting for real services: four at once keep two cores busy, with one thread of arithmetic each.
+PROCESSES ?= 4
 
 # Tests on PostgreSQL once more, through PgBouncer in transaction mode: some of them always, all with `make faults`.
 POOLED = STREAMER_TEST_POOLER=pgbouncer $(BIN)/pytest -m postgres
