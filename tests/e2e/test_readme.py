@@ -186,7 +186,7 @@ def test_make_has_the_targets_that_are_named() -> None:
 
 def test_commands_named_in_the_text_exist(capsys: pytest.CaptureFixture[str]) -> None:
     prose = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
-    for words in re.findall(r"`streamer ([a-z]+(?: [a-z]+)?)[^`]*`", prose):
+    for words in re.findall(r"`streamer ([a-z-]+(?: [a-z]+)?)[^`]*`", prose):
         assert main([*words.split(), "--help"]) == 0
     assert "Usage: streamer" in capsys.readouterr().out
 
