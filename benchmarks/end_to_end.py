@@ -228,7 +228,7 @@ def workers(
         environment["PYTHONPATH"] = str(checkout)
     started = []
     for number in range(count):
-        one = WorkerProcess(environment, place.folder / f"{prefix}{number}.log")
+        one = WorkerProcess(environment, place.folder / f"{prefix}{number}.log", program=("-m", "streamer"))
         stack.callback(one.close)
         started.append(one)
     for one in started:

@@ -143,6 +143,7 @@ class ServiceForks:
                 [sys.executable, "-m", "tests.services.service_forks"],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},  # NumPy starts threads when it is imported
             )
         return ours
 
