@@ -108,6 +108,7 @@ def predict(
     population: Population,
     splits: Sequence[Split],
     *,
+    floors: Sequence[float] = (-math.inf,),
     alpha: float,
     scheme: WeightingScheme,
     repetitions: int,
@@ -116,7 +117,7 @@ def predict(
     rng: np.random.Generator,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> tuple[Prediction, ...]:
-    """Simulate calibrations and return what they ship, by split.
+    """Simulate calibrations and return what they ship, by split and, for each, by floor.
 
     All splits of a repetition use the same prompts as far as they go, so that differences between splits are exact to
     less than each split's own spread.
@@ -125,6 +126,8 @@ def predict(
     ----------
     population : prompts are drawn from it with replacement.
     splits : ways to spend labels; of each drawn prompt `per_group` items are labelled, drawn without replacement.
+    floors : label floors, each tried on the same calibrations: what scores at or below one is not labelled and never ships, so
+        that the threshold is no less. `Prediction.split` counts the items of the prompts drawn, labelled or not.
     alpha : budget of one attempt, in (0, 1).
     repetitions : number of calibrations, >= 20.
     level : share of calibrations inside the bounds, in (0, 1). A further calibration lies inside them with exactly
@@ -139,70 +142,6 @@ def predict(
     ValueError
         If an argument is not as described, or a split needs more items of a prompt than there are.
     """
-    found = _simulate(
-        population,
-        splits,
-        (-math.inf,),
-        alpha=alpha,
-        scheme=scheme,
-        repetitions=repetitions,
-        level=level,
-        resampled=resampled,
-        rng=rng,
-        progress=progress,
-    )
-    return tuple(
-        _prediction(split, of_split[0], level) for split, of_split in zip(splits, found, strict=True)
-    )
-
-
-def predict_with_floors(
-    population: Population,
-    split: Split,
-    floors: Sequence[float],
-    *,
-    alpha: float,
-    scheme: WeightingScheme,
-    repetitions: int,
-    level: float = 0.9,
-    resampled: bool = False,
-    rng: np.random.Generator,
-    progress: Callable[[int], None] = lambda _done: None,
-) -> tuple[Prediction, ...]:
-    """Simulate the calibrations of one split with each of some label floors; the rest is as in `predict`.
-
-    What scores at or below a floor is not labelled and never ships, so that the threshold is no less; the same prompts are
-    drawn. `Prediction.split` counts their items, labelled or not.
-    """
-    (found,) = _simulate(
-        population,
-        (split,),
-        floors,
-        alpha=alpha,
-        scheme=scheme,
-        repetitions=repetitions,
-        level=level,
-        resampled=resampled,
-        rng=rng,
-        progress=progress,
-    )
-    return tuple(_prediction(split, of_floor, level) for of_floor in found)
-
-
-def _simulate(
-    population: Population,
-    splits: Sequence[Split],
-    floors: Sequence[float],
-    *,
-    alpha: float,
-    scheme: WeightingScheme,
-    repetitions: int,
-    level: float,
-    resampled: bool,
-    rng: np.random.Generator,
-    progress: Callable[[int], None],
-) -> Floats:
-    """Return ship rate and exposure of each calibration: shape (splits, floors, repetitions, 2)."""
     alpha = check_alpha(alpha)
     repetitions = whole_number("repetitions", repetitions, least=20)
     if not 0 < level < 1:
@@ -239,7 +178,11 @@ def _simulate(
             for j, floor in enumerate(floors):
                 found[i, j, repetition] = outcomes.at(max(threshold.value, floor))
         progress(repetition + 1)
-    return found
+    return tuple(
+        _prediction(split, of_floor, level)
+        for split, of_split in zip(splits, found, strict=True)
+        for of_floor in of_split
+    )
 
 
 def best_ship_rate(population: Population, alpha: float) -> float:

@@ -24,7 +24,7 @@ from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COLOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from datetime import datetime
 
     from starlette.requests import Request
@@ -175,7 +175,7 @@ class _Site:
 
     def page(
         self, deed: Deed, template: str, gather: Callable[[Mapping[str, str]], dict[str, Any]]
-    ) -> Callable[[Request], Any]:
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a page for people who may do `deed`."""
 
         async def answer(request: Request) -> Response:
@@ -188,7 +188,7 @@ class _Site:
 
         return answer
 
-    def act(self, deed: Deed, work: Act) -> Callable[[Request], Any]:
+    def act(self, deed: Deed, work: Act) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a form for people who may do `deed`."""
 
         async def answer(request: Request) -> Response:
@@ -212,7 +212,7 @@ class _Site:
 
     def of_gate(
         self, deed: Deed, template: str, gather: Callable[[str, Mapping[str, str]], dict[str, Any]]
-    ) -> Callable[[Request], Any]:
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a page about a gate."""
 
         async def answer(request: Request) -> Response:
@@ -225,11 +225,11 @@ class _Site:
                     raise NotThere(str(error)) from None
                 return gather(name, query)
 
-            return await self.page(deed, template, found)(request)  # type: ignore[no-any-return]
+            return await self.page(deed, template, found)(request)
 
         return answer
 
-    def record(self) -> Callable[[Request], Any]:
+    def record(self) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a decision's record as JSON."""
 
         async def answer(request: Request) -> Response:
@@ -550,7 +550,7 @@ def _password(form: Mapping[str, str]) -> str:
     return form.get("password", "")
 
 
-def _file(name: str, media_type: str) -> Callable[[Request], Any]:
+def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     content = files("streamer.console").joinpath("static", name).read_bytes()
 
     async def answer(_request: Request) -> Response:
@@ -559,7 +559,7 @@ def _file(name: str, media_type: str) -> Callable[[Request], Any]:
     return answer
 
 
-def _styles() -> Callable[[Request], Any]:
+def _styles() -> Callable[[Request], Awaitable[Response]]:
     own = files("streamer.console").joinpath("static", "console.css").read_text("utf-8")
     content = (COLOURS + CHARTS + own).encode()
 

@@ -25,7 +25,7 @@ from streamer.calibration.plan import (
     least_held_share_selective,
     smallest_alpha,
 )
-from streamer.calibration.prediction import best_ship_rate, predict, predict_with_floors
+from streamer.calibration.prediction import best_ship_rate, predict
 from streamer.errors import UsageError
 from streamer.planning.score_quality import area_under_curve, intraclass_correlation
 
@@ -340,7 +340,7 @@ def _with_floors(population: Population, labels: int, how: _How) -> tuple[FloorP
     """Predict what each of `ABOVE` costs and serves, on as many prompts as there are labels without a floor."""
     scores = population.scores.ravel()
     levels = [level_above(scores, above) for above in ABOVE]
-    found = predict_with_floors(population, Split(labels, 1), levels, **how)
+    found = predict(population, (Split(labels, 1),), floors=levels, **how)
     return tuple(
         FloorPlan(above=above, labels=math.ceil(labels * float((scores > level).mean())), prediction=one)
         for above, level, one in zip(ABOVE, levels, found, strict=True)

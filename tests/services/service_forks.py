@@ -153,7 +153,7 @@ FORKS = ServiceForks()
 
 
 def _serve(requests: socket.socket) -> dict[str, Any]:
-    """Answer requests until this is a fork: then return what it was asked to become."""
+    """Answer requests until this is a fork; then return the request, which it becomes."""
     while True:
         message, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 2)
         if not message:
