@@ -124,7 +124,7 @@ _COMMANDS = {
             "audit",
             "audit:app",
             "service",
-            "The record: show decisions, verify it, export it, make checkpoints.",
+            "The record: show decisions, verify it, export it, report on it, make checkpoints.",
         ),
     ),
     "Operate it": (

@@ -12,12 +12,14 @@ from streamer.cli import options as opt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
 app = typer.Typer(
-    no_args_is_help=True, help="The record: show decisions, verify it, export it, make checkpoints."
+    no_args_is_help=True,
+    help="The record: show decisions, verify it, export it, report on it, make checkpoints.",
 )
 
 _KeysOption = Annotated[
@@ -258,6 +260,137 @@ def export(
     say(f"Written to {out}: {lines}.")
     if salts:
         note("It reveals the salts of audit draws: give it to auditors, not to publishers of batches.")
+
+
+@app.command()
+def report(
+    framework: Annotated[
+        str,
+        typer.Option(
+            "--framework", metavar="NAME", help="eu-ai-act, iso-42001, nist-ai-rmf or soc2: whose clauses."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="A new folder for the report.")],
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Begin of the period: a date like 2026-01-01, in UTC, or how far back, like 90d; default: all of it.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="End of the period, likewise; default: now."),
+    ] = None,
+    gates: Annotated[
+        list[str] | None, typer.Option("--gate", metavar="GATE", help="Only this gate; may be repeated.")
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="PATH", help="Report on this bundle and need no database."),
+    ] = None,
+    texts: Annotated[
+        bool, typer.Option("--texts/--no-texts", help="Put prompts and answers into the bundle.")
+    ] = False,
+    salts: Annotated[
+        bool, typer.Option("--salts/--no-salts", help="Reveal the salts of audit draws in the bundle.")
+    ] = False,
+    pdf: Annotated[bool, typer.Option("--pdf/--no-pdf", help="Write a PDF file, too.")] = True,
+    checkpoints: _CheckpointsOption = None,
+    public_key: _KeysOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Write what the record shows for each clause of a framework, and what it does not show.
+
+    The folder gets report.html, report.pdf, report.json and bundle.zip. Every figure is derived from the bundle alone:
+    verify_bundle.py --report derives each again and names any that differs. It is material for an assessment, not the
+    assessment. Exit status 3 if the record does not verify; the report says so, too.
+    """
+    from streamer import wiring
+    from streamer.audit.bundle import write_bundle
+    from streamer.audit.evidence.frameworks import ALL
+    from streamer.audit.evidence.pack import BUNDLE, make_report, write_report
+    from streamer.cli.console import note, print_json, progress, say
+    from streamer.errors import UsageError
+    from streamer.events.cloudevents import rfc3339
+    from streamer.settings.settings import load_settings
+
+    if framework not in ALL:
+        raise UsageError(f"--framework must be one of {', '.join(ALL)}, not {framework!r}")
+    if pdf:
+        from streamer.audit.evidence.pdf import require_pdf
+
+        require_pdf()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists; name a new folder")
+    now = wiring.now()
+    begins, ends = _moment(since, "--since", now), _moment(until, "--until", now)
+    if begins is not None and begins >= (ends or now):
+        raise UsageError("the period is empty: --since must be before --until, or before now")
+    settings = load_settings()
+    keys = wiring.trusted_keys(settings, public_key)
+    outside = wiring.outside_checkpoints(settings, checkpoints)
+    made = bundle
+    if made is None:
+        made = out / BUNDLE
+        with wiring.open_store(settings) as store:
+            for gate in gates or ():
+                store.gates.get(gate)
+            out.mkdir(parents=True, exist_ok=True)
+            total = _outcomes(store)
+            with store.evidence.snapshot() as snapshot, progress("export", total) as done:
+                write_bundle(
+                    snapshot,
+                    made,
+                    keys=keys,
+                    made_at=rfc3339(wiring.now()),
+                    texts=texts,
+                    salts=salts,
+                    progress=done,
+                )
+    found = make_report(
+        made,
+        ALL[framework],
+        since=begins,
+        until=ends,
+        gates=gates,
+        keys=keys,
+        outside=None if outside is None else outside[0],
+    )
+    written = write_report(found, out, pdf=pdf)
+    faults = found["figures"]["verification"]["value"]["faults"]
+    if json:
+        print_json({"files": [str(one) for one in written], "bundle": str(made), "report": found})
+    else:
+        for one in written:
+            say(str(one))
+        say(f"{made}: from it verify_bundle.py --report derives every figure again.")
+        note("It names people who labelled, approved and acknowledged: give it to whom these may be shown.")
+        if faults:
+            say(f"{faults} faults were found; `streamer audit verify` names them.")
+    if faults:
+        raise typer.Exit(FOUND)
+
+
+def _moment(text: str | None, option: str, now: "datetime") -> "datetime | None":
+    """Turn a date, a moment or how far back it lies into a moment. Raises `UsageError` for anything else."""
+    from datetime import UTC, datetime, timedelta
+
+    from streamer.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now - timedelta(seconds=opt.seconds(text, option))
+        except (UsageError, OverflowError) as error:
+            raise UsageError(
+                f"{option} must be a date like 2026-01-01 or a time back like 90d, not {text!r}"
+            ) from error
+    return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 @app.command()

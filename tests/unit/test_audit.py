@@ -12,14 +12,25 @@ import pytest
 from streamer.audit import signing
 from streamer.audit.checkpoint_file import CheckpointFile
 from streamer.audit.checkpointing import Checkpointer
+from streamer.audit.evidence.document import TITLES, WORDS
+from streamer.audit.evidence.framework import FAMILIES
+from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import complete_lines, dither, ed25519_verify, keyed_uniform
+from streamer.audit.standalone.verify_bundle import (
+    complete_lines,
+    dither,
+    ed25519_verify,
+    exposure_interval,
+    keyed_uniform,
+)
 from streamer.errors import UsageError
 from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import FLAT_NAMES, METHODS, GateSettings, calibrated_for_another
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.audit_sample import is_sampled
+from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
+from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,3 +277,31 @@ def test_two_that_append_take_turns(tmp_path: Path) -> None:
     file.path.write_bytes(file.path.read_bytes() + b"torn")
     assert file.append([b"5"], after=long)
     assert complete_lines(file.path.read_bytes())[-2:] == [long, b"5"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exposure_is_bounded_as_monitoring_does(seed: int) -> None:
+    """With draws of several probabilities, and labels that are missing."""
+    rng = random.Random(seed)
+    pieces, passed = [], []
+    for _ in range(400):
+        p = rng.choice([0.1, 0.4, 1.0] if seed else [0.05])
+        drawn, shipped = rng.random() < p, float(rng.random() < 0.7)
+        loss = None if rng.random() < 0.1 and shipped else shipped * (rng.random() < 0.15)
+        pieces.append(AuditedDecision(p, drawn, loss if drawn else None, shipped))
+        least, most = (0.0, 1.0) if loss is None else (loss, loss)
+        passed.append((p, least / p if drawn else 0.0, most / p if drawn else 0.0))
+    plan = ExposurePlan(delta=0.1, least_probability=min(one[0] for one in passed), prior_mean=0.2)
+    expected = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces)).exposure()
+    assert exposure_interval(passed, alpha=0.2, delta=0.1) == pytest.approx(
+        (expected.estimate, expected.lower, expected.upper), rel=1e-9
+    )
+
+
+def test_every_framework_speaks_of_figures_there_are() -> None:
+    for framework in ALL.values():
+        assert {family for clause in framework.clauses for family in clause.shows} <= set(FAMILIES)
+        numbers = [clause.number for clause in framework.clauses]
+        assert len(set(numbers)) == len(numbers)
+        assert all(clause.does_not_show and clause.asks.endswith(".") for clause in framework.clauses)
+    assert set(TITLES) == set(WORDS) == set(FAMILIES)

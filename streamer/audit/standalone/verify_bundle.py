@@ -2,6 +2,7 @@
 """Verify an audit bundle of conformal-streamer with nothing but Python's standard library (3.11 or later).
 
     python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl] [--receipts FILE.jsonl]
+                            [--report report.json]
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit.md. Everything is
 recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
@@ -17,6 +18,7 @@ import argparse
 import base64
 import hashlib
 import hmac
+import itertools
 import json
 import math
 import sys
@@ -1497,13 +1499,22 @@ def _name(kind: str, row: dict[str, Any] | None) -> str:
 
 
 class Bundle:
-    """The files of a bundle. Raises `ValueError` when it is none."""
+    """The files of a bundle. Raises `ValueError` when it is none.
+
+    Attributes
+    ----------
+    manifest : as it was read.
+    digest : SHA-256 of its bytes, which names everything in the bundle.
+    at : what is being read.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._zip = zipfile.ZipFile(path) if path.is_file() else None
         self.at = "manifest.json"
-        self.manifest = strict_json(b"".join(self._chunks("manifest.json")))
+        manifest = b"".join(self._chunks("manifest.json"))
+        self.digest = sha256(manifest)
+        self.manifest = strict_json(manifest)
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != "streamer.bundle.v1":
             raise ValueError("the manifest is not of the form streamer.bundle.v1")
 
@@ -1538,14 +1549,762 @@ class Bundle:
             yield value
 
 
+# -- the figures of a report ---------------------------------------------------------------------------------------
+
+REPORT = "streamer.report.v1"
+_RATES = 12
+"""How many rates the boundary of an interval mixes."""
+
+
+class _Rows:
+    """Which rows of the chains a figure was read from.
+
+    Attributes
+    ----------
+    count : how many.
+    newest : number of the checkpoint by which all of those that a checkpoint covers were covered; None: none is.
+    after : how many no checkpoint covers.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.after = 0, 0
+        self.newest: int | None = None
+        self._digest = hashlib.sha256()
+
+    def add(self, link: str, checkpoint: int | None) -> None:
+        self.count += 1
+        self._digest.update(bytes.fromhex(link))
+        if checkpoint is None:
+            self.after += 1
+        else:
+            self.newest = max(self.newest or 0, checkpoint)
+
+    def digest(self) -> bytes:
+        return self._digest.digest()
+
+
+class _Gate:
+    """What the figures of one gate are made of."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, _Rows] = {}
+        self.outcomes: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.modes: Counter[str] = Counter()
+        self.over_time: dict[str, Counter[str]] = {}
+        self.first, self.last = "", ""
+        self.served = self.later_attempts = 0
+        self.drawn = self.extra = 0
+        self.could_not_be_drawn = self.shipped_undrawable = 0
+        # Of each first attempt: when (in microseconds), and its logged probability.
+        self.moments, self.probabilities = array("q"), array("d")
+        # Of those that were drawn: where it stands there, its name, the kind of its labels, and what of it shipped.
+        self.drawn_ones: list[tuple[int, str, str, tuple[tuple[str, bool], ...]]] = []
+        self.revisions: list[dict[str, Any]] = []
+        self.policies: dict[int, dict[str, Any]] = {}
+        self.policy_events: list[dict[str, Any]] = []
+        self.runs: dict[int, dict[str, Any]] = {}
+        self.rejections: list[dict[str, Any]] = []
+        self.alerts: dict[int, dict[str, Any]] = {}
+        self.labels: Counter[str] = Counter()
+        self.labellers: Counter[str] = Counter()
+
+
+Response = tuple[str, str, int, str]
+"""Gate, batch id, attempt and id."""
+
+Label = tuple[str, str, float, bool]
+"""When it counts from, when it was recorded, its severity, and whether it came with a signature."""
+
+
+class Figures:
+    """Derives the figures of an evidence report from the rows of a bundle, while they pass to the verifier.
+
+    docs/evidence.md says what each of them is.
+
+    Parameters
+    ----------
+    since, until : the period, `since` <= moment < `until`; in the form of moments in chains.
+    gates : only these; None: every gate.
+    """
+
+    def __init__(self, since: str, until: str, gates: Iterable[str] | None = None) -> None:
+        self.since, self.until = since, until
+        self._only = None if gates is None else set(gates)
+        self._gates: dict[str, _Gate] = {}
+        self._rows: dict[str, _Rows] = {}
+        self._covering: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        self._checkpoints: list[tuple[int, str]] = []
+        self._covered = 0
+        self._kinds: Counter[str] = Counter()
+        self._codes: Counter[str] = Counter()
+        self._gaps: list[dict[str, Any]] = []
+        self._erasures: list[dict[str, Any]] = []
+        self._accounts: list[dict[str, Any]] = []
+        self._keys: list[dict[str, Any]] = []
+        self._revocations: list[dict[str, Any]] = []
+        self._first, self._last = "", ""
+        self._links = 0
+        self._labels: dict[Response, dict[str, dict[str, Label]]] = {}
+        self._told: set[int] = set()
+        self._signed: set[int] = set()
+        self._by_number: dict[int, tuple[Response, str, str]] = {}
+
+    # reading
+
+    def checkpoints(self, values: Iterable[bytes]) -> None:
+        """Read the bundle's checkpoints; to be called first."""
+        for value in values:
+            try:
+                facts = strict_json(value)
+                heads: list[tuple[tuple[Any, ...], int]] = [((), facts["control"]["height"])]
+                heads += [
+                    ((h["log_id"], h["topic"], h["partition"]), h["height"]) for h in facts["partitions"]
+                ]
+                sequence, made_at = int(facts["sequence"]), str(facts["made_at"])
+            except (ValueError, KeyError, TypeError):
+                continue  # the verifier names it
+            self._checkpoints.append((sequence, made_at))
+            self._covered = max(self._covered, sum(height for _, height in heads))
+            for chain, height in heads:
+                self._covering.setdefault(chain, []).append((height, sequence))
+        for covering in self._covering.values():
+            covering.sort()
+
+    def _checkpoint(self, chain: tuple[Any, ...], height: int) -> int | None:
+        covering = self._covering.get(chain, [])
+        at = bisect_left(covering, (height,))
+        return covering[at][1] if at < len(covering) else None
+
+    def _count(self, gate: str | None, name: str, chain: tuple[Any, ...], line: dict[str, Any]) -> None:
+        rows = self._rows if gate is None else self._gates[gate].rows
+        rows.setdefault(name, _Rows()).add(line["hash"], self._checkpoint(chain, line["height"]))
+
+    def _inside(self, moment: str | None) -> bool:
+        return moment is not None and self.since <= moment < self.until
+
+    def _gate(self, name: str) -> _Gate | None:
+        if self._only is not None and name not in self._only:
+            return None
+        return self._gates.setdefault(name, _Gate())
+
+    def control(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass the control chain on and read it."""
+        for line in lines:
+            yield line
+            self._links += 1
+            self._seen(line["recorded_at"])
+            row = line.get("row")
+            if row is not None:
+                self._of_control(line, line["kind"], row)
+
+    def _seen(self, moment: str) -> None:
+        self._first = min(self._first or moment, moment)
+        self._last = max(self._last, moment)
+
+    def _of_control(self, line: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
+        if kind in ("erasures", "accounts", "api_keys", "api_key_revocations", "data_gaps"):
+            kept, at = {
+                "erasures": (self._erasures, row.get("at")),
+                "accounts": (self._accounts, row.get("created_at")),
+                "api_keys": (self._keys, row.get("created_at")),
+                "api_key_revocations": (self._revocations, row.get("revoked_at")),
+                "data_gaps": (self._gaps, line["recorded_at"]),
+            }[kind]
+            if self._inside(at):
+                kept.append(row)
+                self._count(None, kind, (), line)
+            return
+        if kind == "alert_acknowledgements":
+            for gate in self._gates.values():
+                if row["alert"] in gate.alerts:
+                    gate.alerts[row["alert"]]["acknowledged"] = row
+                    gate.rows["alerts"].add(line["hash"], self._checkpoint((), line["height"]))
+            return
+        if kind == "label_signatures":
+            self._signed.add(row["label"])
+            return
+        if kind == "proposal_rejections":
+            for gate in self._gates.values():
+                if row["run"] in gate.runs and self._inside(row["rejected_at"]):
+                    gate.rejections.append(row)
+                    gate.rows.setdefault("runs", _Rows()).add(
+                        line["hash"], self._checkpoint((), line["height"])
+                    )
+            return
+        name = row["name"] if kind == "gates" else row.get("gate")
+        found = None if name is None else self._gate(name)
+        if found is None:
+            return
+        if kind == "gate_revisions":
+            found.revisions.append(row)
+            if self._inside(row["created_at"]):
+                self._count(name, "settings", (), line)
+        elif kind == "policies":
+            found.policies[row["version"]] = row
+        elif kind == "policy_events" and self._inside(row["at"]):
+            found.policy_events.append(row)
+            self._count(name, "policies", (), line)
+        elif kind == "calibration_runs":
+            found.runs[row["id"]] = row
+            if self._inside(row["started_at"]):
+                self._count(name, "runs", (), line)
+        elif kind == "alerts" and self._inside(row["raised_at"]):
+            found.alerts[row["id"]] = {"alert": row, "acknowledged": None}
+            self._count(name, "alerts", (), line)
+        elif kind == "label_revisions":
+            response: Response = (row["gate"], row["batch_id"], row["attempt"], row["response_id"])
+            self._by_number[row["id"]] = (response, row["kind"], row["labeller"])
+            self._label(response, row, line, "file", (), signed=False)
+
+    def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass the partitions' chains on and read them."""
+        for line in lines:
+            yield line
+            self._links += 1
+            self._seen(line["recorded_at"])
+            facts, chain = line.get("facts"), tuple(line["source"][:3])
+            if facts is None:
+                continue
+            if line["kind"] == "label":
+                gate, batch_id, attempt, response_id = facts["response"]
+                self._label(
+                    (gate, batch_id, attempt, response_id),
+                    facts,
+                    line,
+                    "topic",
+                    chain,
+                    signed="signature" in facts,
+                )
+                continue
+            if line["kind"] == "decision":
+                self._decision(line, facts, chain)
+            elif self._inside(line["recorded_at"]):
+                self._kinds[line["kind"]] += 1
+                self._codes[facts.get("code", "")] += line["kind"] == "dead_letter"
+                self._count(None, "refused", chain, line)
+
+    def _label(
+        self,
+        response: Response,
+        facts: dict[str, Any],
+        line: dict[str, Any],
+        source: str,
+        chain: tuple[Any, ...],
+        *,
+        signed: bool,
+    ) -> None:
+        found = self._gate(response[0])
+        if found is None:
+            return
+        effective = min(facts["labelled_at"], facts["received_at"])
+        given = self._labels.setdefault(response, {}).setdefault(facts["kind"], {})
+        label = (effective, line["recorded_at"], float(facts["severity"]), signed)
+        labeller = facts["labeller"]
+        if labeller not in given or given[labeller][:2] <= label[:2]:
+            given[labeller] = label
+        found.rows.setdefault("every label", _Rows()).add(
+            line["hash"], self._checkpoint(chain, line["height"])
+        )
+        told = (
+            response,
+            *(facts[name] for name in ("kind", "labeller", "labelled_at", "received_at", "severity")),
+        )
+        if hash(told) in self._told:
+            return  # the same label, sent once more: it has a link of its own and no revision
+        self._told.add(hash(told))
+        if self._inside(facts["received_at"]):
+            found.labels[source] += 1
+            found.labellers[labeller] += 1
+            self._count(response[0], "labels", chain, line)
+
+    def _decision(self, line: dict[str, Any], facts: dict[str, Any], chain: tuple[Any, ...]) -> None:
+        gate, batch_id, attempt = facts["batch"]
+        found, moment = self._gate(gate), facts["decided_at"]
+        if found is None or not self._inside(moment):
+            return
+        self._count(gate, "decisions", chain, line)
+        found.outcomes[facts["outcome"]] += 1
+        found.reasons[facts["reason"]] += 1
+        found.modes[facts["mode"]] += 1
+        found.over_time.setdefault(moment[:10], Counter())[facts["outcome"]] += 1
+        found.first, found.last = min(found.first or moment, moment), max(found.last, moment)
+        shipped = any(one[3] == "ship" for one in facts["responses"])
+        found.served += shipped
+        found.drawn += facts["sampled"]
+        found.extra += facts.get("extra_draw", False)
+        if attempt != 1:
+            found.later_attempts += 1
+            return
+        probability = facts["sampling_probability"]
+        if not probability > 0:
+            found.could_not_be_drawn += 1
+            found.shipped_undrawable += shipped
+        if facts["sampled"]:
+            self._count(gate, "drawn", chain, line)
+            marks = tuple((one[0], one[3] == "ship") for one in facts["responses"] if one[4])
+            kind = self._kind_of(found, facts["policy"])
+            found.drawn_ones.append((len(found.moments), batch_id, kind, marks))
+        elapsed = datetime.fromisoformat(moment) - _EPOCH
+        found.moments.append(elapsed // timedelta(microseconds=1))
+        found.probabilities.append(probability)
+
+    @staticmethod
+    def _kind_of(gate: _Gate, version: int) -> str:
+        """Which kind of labels counts for a decision under a policy."""
+        policy = gate.policies.get(version)
+        revision = None if policy is None else policy["gate_revision"]
+        return next((one["severity_kind"] for one in gate.revisions if one["revision"] == revision), "")
+
+    # the figures
+
+    def result(self, bundle: Bundle, verifier: Verifier) -> dict[str, dict[str, Any]]:
+        """Return every figure by its name: `value`, how it was `derived`, and the rows it was read from.
+
+        `rows` is their number, `sha256` of their links in the order of the bundle, `checkpoint` the number of the one by which
+        they were covered, and `after` how many no checkpoint covers.
+        """
+        for number in self._signed & self._by_number.keys():
+            response, kind, labeller = self._by_number[number]
+            given = self._labels[response][kind]
+            given[labeller] = (*given[labeller][:3], True)
+        figures: dict[str, dict[str, Any]] = {}
+        period = f"since {self.since} and before {self.until}"
+
+        def put(name: str, value: Any, derived: str, *rows: _Rows | None) -> None:
+            read = [one for one in rows if one is not None]
+            digest = hashlib.sha256(b"".join(one.digest() for one in read))
+            figures[name] = {
+                "value": value,
+                "derived": derived,
+                "rows": sum(one.count for one in read),
+                "sha256": digest.hexdigest() if read else None,
+                "checkpoint": max((one.newest for one in read if one.newest is not None), default=None),
+                "after": sum(one.after for one in read),
+            }  # fmt: skip
+
+        self._about_the_record(put, bundle, verifier, period)
+        for name, gate in sorted(self._gates.items()):
+            self._about_a_gate(put, name, gate, period)
+        return figures
+
+    def _about_the_record(
+        self, put: Callable[..., None], bundle: Bundle, verifier: Verifier, period: str
+    ) -> None:
+        head = bundle.manifest["head"]
+        days = (datetime.fromisoformat(self._last) - datetime.fromisoformat(self._first)) / timedelta(days=1) if self._first else 0  # fmt: skip
+        put(
+            "record",
+            {
+                "record_id": head["record_id"],
+                "links": self._links,
+                "partitions": len(head["partitions"]),
+                "first_recorded": self._first or None,
+                "last_recorded": self._last or None,
+                "days": round(days, 3),
+            },
+            "control.jsonl and outcomes.jsonl: number of lines, least and greatest recorded_at; whatever the period",
+        )
+        made = sorted(self._checkpoints)
+        moments = [datetime.fromisoformat(at) for _, at in made]
+        gaps = [(b - a).total_seconds() for a, b in itertools.pairwise(moments)]
+        put(
+            "checkpoints",
+            {
+                "number": len(made),
+                "newest": made[-1][0] if made else None,
+                "newest_made_at": made[-1][1] if made else None,
+                "links_covered": min(self._covered, self._links),
+                "links_after": max(0, self._links - self._covered),
+                "longest_seconds_between": round(max(gaps, default=0.0), 3),
+            },
+            "checkpoints.jsonl: heights of the newest against the heights of the chains; whatever the period",
+        )
+        put(
+            "verification",
+            {"faults": verifier.counts["faults"]} | {name: verifier.counts[name] for name in VERIFIED},
+            "verify_bundle.py on this bundle; whatever the period",
+        )
+        put(
+            "unchecked",
+            sorted(verifier.notes.values()),
+            "verify_bundle.py on this bundle: what it could not check",
+        )
+        put(
+            "refused",
+            {
+                "dead_letters": self._kinds["dead_letter"],
+                "by_code": dict(sorted(self._codes.items())),
+                "conflicts": self._kinds["conflict"],
+                "duplicates": self._kinds["duplicate"],
+                "lost": [
+                    [one["topic"], one["partition"], one["from_offset"], one["to_offset"]]
+                    for one in self._gaps
+                ],
+            },
+            f"outcomes.jsonl, kind dead_letter, conflict or duplicate, control.jsonl, kind data_gaps; recorded_at {period}",
+            self._rows.get("refused"),
+            self._rows.get("data_gaps"),
+        )
+        put(
+            "erasures",
+            [
+                {name: one[name] for name in ("at", "by", "reason", "before", "sooner", "erased")}
+                for one in self._erasures
+            ],
+            f"control.jsonl, kind erasures; at {period}",
+            self._rows.get("erasures"),
+        )
+        put(
+            "people",
+            {
+                "accounts": [{name: one[name] for name in ("name", "revision", "roles", "created_at", "created_by", "reason")} for one in self._accounts],
+                "api_keys": [{name: one[name] for name in ("id", "gates", "may", "created_at", "created_by")} for one in self._keys],
+                "revoked": [{name: one[name] for name in ("id", "revoked_at", "revoked_by", "revoked_reason")} for one in self._revocations],
+            },
+            f"control.jsonl, kind accounts, api_keys and api_key_revocations; created_at or revoked_at {period}",
+            *(self._rows.get(name) for name in ("accounts", "api_keys", "api_key_revocations")),
+        )  # fmt: skip
+
+    def _about_a_gate(self, put: Callable[..., None], name: str, gate: _Gate, period: str) -> None:
+        decided = f"outcomes.jsonl, kind decision, facts.batch[0] = {name}, facts.decided_at {period}"
+        total = sum(gate.outcomes.values())
+        put(
+            f"decisions/{name}",
+            {
+                "total": total,
+                "by_outcome": dict(sorted(gate.outcomes.items())),
+                "by_reason": dict(sorted(gate.reasons.items())),
+                "by_mode": dict(sorted(gate.modes.items())),
+                "served": gate.served,
+                "share_served": gate.served / total if total else None,
+                "later_attempts": gate.later_attempts,
+                "first": gate.first or None,
+                "last": gate.last or None,
+            },
+            f"{decided}: count by facts.outcome, reason and mode; served: with a response that shipped",
+            gate.rows.get("decisions"),
+        )
+        step, counts = _by_day_or_month(gate.over_time)
+        put(
+            f"over_time/{name}",
+            {"step": step, "counts": [[at, dict(sorted(one.items()))] for at, one in sorted(counts.items())]},
+            f"{decided}: count by {step} (UTC) and facts.outcome; by month where there are more than {MOST_DAYS} days",
+            gate.rows.get("decisions"),
+        )
+        newest: dict[str, Any] = gate.revisions[-1] if gate.revisions else {}
+        asked = ("revision", "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "mode", "hold_action", "audit_probability", "on_alarm", "two_people", "keep_texts")  # fmt: skip
+        changed = [one for one in gate.revisions if self._inside(one["created_at"])]
+        put(
+            f"settings/{name}",
+            {
+                "newest": {one: newest.get(one) for one in asked},
+                "changes": [{one: row[one] for one in ("revision", "created_at", "created_by", "reason")} for row in changed],
+            },
+            f"control.jsonl, kind gate_revisions, row.gate = {name}: the last one; changes: created_at {period}",
+            gate.rows.get("settings"),
+        )  # fmt: skip
+        put(
+            f"policies/{name}",
+            [self._policy(gate, one) for one in gate.policy_events],
+            f"control.jsonl, kind policy_events, row.gate = {name}, at {period}, with the row of kind policies of that version",
+            gate.rows.get("policies"),
+        )
+        runs = [one for one in gate.runs.values() if self._inside(one["started_at"])]
+        put(
+            f"runs/{name}",
+            {
+                "total": len(runs),
+                "by_outcome": dict(sorted(Counter(str(one.get("outcome")) for one in runs).items())),
+                "requested_by": dict(sorted(Counter(one["requested_by"] for one in runs).items())),
+                "rejected": [{one: row[one] for one in ("run", "rejected_at", "rejected_by", "reason")} for row in gate.rejections],
+            },
+            f"control.jsonl, kind calibration_runs, row.gate = {name}, started_at {period}; proposal_rejections of its runs",
+            gate.rows.get("runs"),
+        )  # fmt: skip
+        put(f"alerts/{name}", self._alerts(gate),
+            f"control.jsonl, kind alerts, row.gate = {name}, raised_at {period}, and alert_acknowledgements of them",
+            gate.rows.get("alerts"))  # fmt: skip
+        put(
+            f"labels/{name}",
+            {
+                "total": sum(gate.labels.values()),
+                "by_source": dict(sorted(gate.labels.items())),
+                "by_labeller": dict(sorted(gate.labellers.items())),
+            },
+            f"outcomes.jsonl, kind label, and control.jsonl, kind label_revisions, of the gate {name}, received_at {period}",
+            gate.rows.get("labels"),
+        )
+        self._about_the_sample(put, name, gate, newest, decided, total)
+
+    def _about_the_sample(
+        self,
+        put: Callable[..., None],
+        name: str,
+        gate: _Gate,
+        settings: dict[str, Any],
+        decided: str,
+        total: int,
+    ) -> None:
+        wanted, labelled = 0, 0
+        losses: dict[int, tuple[float, float]] = {}
+        missing = known = 0
+        for at, batch_id, kind, marks in gate.drawn_ones:
+            least = most = 0.0
+            complete = True
+            for response_id, ships in marks:
+                severity = self._severity((name, batch_id, 1, response_id), kind, settings)
+                wanted += 1
+                labelled += severity is not None
+                if ships:
+                    least += 0.0 if severity is None else severity
+                    most += 1.0 if severity is None else severity
+                    complete = complete and severity is not None
+            missing += not complete
+            known += complete
+            losses[at] = (least / len(marks), most / len(marks)) if marks else (0.0, 0.0)
+        put(
+            f"draws/{name}",
+            {
+                "drawn": gate.drawn,
+                "share_drawn": gate.drawn / total if total else None,
+                "by_a_raised_rate": gate.extra,
+                "responses_drawn": wanted,
+                "responses_labelled": labelled,
+                "share_labelled": labelled / wanted if wanted else None,
+            },
+            f"{decided}, facts.sampled; responses: drawn ones of first attempts; labelled: by a label that the gate reads, whenever",
+            gate.rows.get("drawn"),
+            gate.rows.get("every label"),
+        )
+        value: dict[str, Any] = {"decisions": len(gate.moments), "known": known, "missing": missing, "budget": settings.get("alpha")}  # fmt: skip
+        delta = settings.get("monitor_delta") or 0.1  # gates of the first versions had no such setting
+        if not settings or not len(gate.moments) or gate.shipped_undrawable:
+            bounds = None
+        else:
+            bounds = exposure_interval(_in_order(gate, losses), alpha=settings["alpha"], delta=delta)
+        value |= dict(zip(("estimate", "lower", "upper"), bounds or (None, None, None), strict=True))
+        value["confidence"] = 1 - delta if bounds else None
+        value["shipped_without_a_chance_to_be_drawn"] = gate.shipped_undrawable
+        put(
+            f"exposure/{name}",
+            value,
+            f"{decided}, facts.batch[2] = 1: mean severity of what shipped, held ones 0, from the drawn ones and their labels;"
+            " docs/evidence.md has the formula",
+            gate.rows.get("decisions"),
+            gate.rows.get("every label"),
+        )
+
+    def _severity(self, response: Response, kind: str, settings: dict[str, Any]) -> float | None:
+        """Return the mean of what the labellers whom the gate reads said last; None: nobody has."""
+        named = settings.get("labellers")
+        named = json.loads(named) if isinstance(named, str) else named
+        given = [
+            severity
+            for labeller, (_, _, severity, signed) in self._labels.get(response, {}).get(kind, {}).items()
+            if (named is None or labeller in named) and (signed or not settings.get("signed_labels"))
+        ]
+        return math.fsum(given) / len(given) if given else None
+
+    @staticmethod
+    def _policy(gate: _Gate, event: dict[str, Any]) -> dict[str, Any]:
+        policy = gate.policies.get(event["version"], {})
+        run = gate.runs.get(policy.get("calibration_run") or 0, {})
+        return {
+            **{name: event[name] for name in ("version", "event", "at", "by", "reason")},
+            **{name: policy.get(name) for name in ("state", "threshold", "guarantee", "calibration_run")},
+            "signed": policy.get("signature") is not None,
+            "run_requested_by": run.get("requested_by"),
+        }
+
+    @staticmethod
+    def _alerts(gate: _Gate) -> dict[str, Any]:
+        waits, each = [], []
+        for one in gate.alerts.values():
+            row, seen = one["alert"], one["acknowledged"]
+            wait = None
+            if seen is not None:
+                wait = (
+                    datetime.fromisoformat(seen["at"]) - datetime.fromisoformat(row["raised_at"])
+                ).total_seconds()
+                waits.append(wait)
+            each.append(
+                {
+                    **{name: row[name] for name in ("kind", "level", "raised_at", "message")},
+                    "acknowledged_at": None if seen is None else seen["at"],
+                    "acknowledged_by": None if seen is None else seen["by"],
+                    "seconds": None if wait is None else round(wait, 3),
+                }
+            )
+        waits.sort()
+        return {
+            "raised": len(each),
+            "by_level": dict(sorted(Counter(one["level"] for one in each).items())),
+            "acknowledged": len(waits),
+            "median_seconds": round((waits[(len(waits) - 1) // 2] + waits[len(waits) // 2]) / 2, 3) if waits else None,
+            "longest_seconds": round(waits[-1], 3) if waits else None,
+            "each": each,
+        }  # fmt: skip
+
+
+MOST_DAYS = 62
+
+
+def _by_day_or_month(days: dict[str, Counter[str]]) -> tuple[str, dict[str, Counter[str]]]:
+    if not days or (datetime.fromisoformat(max(days)) - datetime.fromisoformat(min(days))).days <= MOST_DAYS:
+        return "day", days
+    months: dict[str, Counter[str]] = {}
+    for day, counts in days.items():
+        months.setdefault(day[:7], Counter()).update(counts)
+    return "month", months
+
+
+VERIFIED = (
+    "outcomes", "control entries", "checkpoints", "decisions", "actions derived again", "draws", "texts",
+    "texts not given or erased", "decisions under the newest policy", "runs whose sample is complete",
+)  # fmt: skip
+"""What of the verifier's counts is a figure."""
+
+
+def _in_order(gate: _Gate, losses: dict[int, tuple[float, float]]) -> Iterator[tuple[float, float, float]]:
+    """Yield of each first attempt, in the order of decision: probability, and 1/probability times the least and most loss."""
+    order = sorted(range(len(gate.moments)), key=lambda at: (gate.moments[at], at))
+    for at in order:
+        probability = gate.probabilities[at]
+        least, most = losses.get(at, (0.0, 0.0))
+        weight = 1 / probability if at in losses else 0.0
+        yield probability, weight * least, weight * most
+
+
+def exposure_interval(
+    decisions: Iterable[tuple[float, float, float]], *, alpha: float, delta: float
+) -> tuple[float, float, float]:
+    """Bound the mean exposure of decisions in their order: the estimate, and two bounds that hold with 1 - delta.
+
+    As `streamer risk` does: a sum of bounded martingale differences against a mixture of exponential supermartingales, in
+    which a missing label counts 0 below and 1 above.
+
+    Parameters
+    ----------
+    decisions : each with the logged probability of its draw, and its least and its most loss over that probability, 0 if it
+        was not drawn.
+    alpha : the budget, from which the running mean begins.
+    """
+    least, most = [0.0, 0.0], [0.0, 0.0]  # sum and variation of each
+    smallest, count = 1.0, 0
+    for count, (probability, low, high) in enumerate(decisions, 1):
+        smallest = min(smallest, probability or 1.0)
+        for sums, value in ((least, low), (most, high)):
+            centre = min(max((alpha + sums[0]) / count, 0.0), 1.0)
+            sums[0] += value
+            sums[1] += (value - centre) ** 2
+    target = smallest * math.sqrt(2 * math.log(2 / delta) / (1000 * alpha))
+    below = (least[0] - _deviation(1.0, target, least[1], delta / 2)) / count
+    above = (most[0] + _deviation(1 / smallest, target, most[1], delta / 2)) / count
+    return min(1.0, most[0] / count), max(0.0, below), min(1.0, above)
+
+
+def _deviation(scale: float, target: float, variation: float, error: float) -> float:
+    """Return how far the sum may stray at any time: D with sum_k w_k exp(u_k D - psi(u_k) V) = 1/error."""
+    rates = [0.95 * 2.0**-k / scale for k in range(_RATES)]
+    weights = [3.0 ** -abs(math.log2(rate / target)) for rate in rates]
+    total, goal = math.fsum(weights), -math.log(error)
+    rests = [
+        math.log(weight / total) - variation * (-math.log1p(-scale * rate) - scale * rate) / scale**2
+        for rate, weight in zip(rates, weights, strict=True)
+    ]
+
+    def reaches(deviation: float) -> bool:
+        exponents = [rest + rate * deviation for rate, rest in zip(rates, rests, strict=True)]
+        peak = max(exponents)
+        return peak + math.log(math.fsum(math.exp(one - peak) for one in exponents)) >= goal
+
+    low, high = 0.0, min((goal - rest) / rate for rate, rest in zip(rates, rests, strict=True))
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    return high
+
+
+def same_figure(a: Any, b: Any) -> bool:
+    """Report whether two values say the same; numbers that are no whole ones to a billionth."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, float) or isinstance(b, float):
+        return isinstance(a, int | float) and isinstance(b, int | float) and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)  # fmt: skip
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same_figure(a[name], b[name]) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same_figure, a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def verified_with(keys: Sequence[bytes], outside: Sequence[bytes] | None) -> dict[str, Any]:
+    """Say by which public keys, and against which checkpoints from elsewhere, a bundle was verified."""
+    return {
+        "keys": sorted(sha256(key) for key in keys),
+        "checkpoints": None if outside is None else {"lines": len(outside), "sha256": sha256(b"\n".join(outside))},
+    }  # fmt: skip
+
+
+def figures_for(report: dict[str, Any]) -> Figures:
+    """Return what derives the figures that a report has. Raises `ValueError` or `KeyError` when it is none."""
+    if report.get("format") != REPORT:
+        raise ValueError(f"it is not of the form {REPORT}")
+    period = report["period"]
+    return Figures(period["since"], period["until"], report["gates"])
+
+
+def compare_report(
+    report: dict[str, Any], bundle: Bundle, derived: dict[str, dict[str, Any]], given: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Name each figure of a report that does not follow from the bundle: which it is, and what is wrong."""
+    if report["bundle"] != bundle.digest:
+        yield "bundle", f"it was made from another bundle, whose manifest has the SHA-256 {report['bundle']}"
+    if report["made_at"] != bundle.manifest["made_at"]:
+        yield "made_at", f"the bundle was made at {bundle.manifest['made_at']}"
+    said = report["figures"]
+    for name in sorted(said.keys() - derived.keys()):
+        yield name, "no such figure follows from the bundle"
+    for name, one in sorted(derived.items()):
+        if name not in said:
+            yield name, "it is missing"
+            continue
+        for part in sorted(one.keys() | said[name].keys()):
+            if name == "unchecked" and part == "value" and report["verified_with"] != given:
+                continue
+            if part not in said[name] or part not in one:
+                yield name, f"its {part} is missing or unknown"
+            elif not same_figure(said[name][part], one[part]):
+                shown = canonical_json(one[part]).decode()
+                yield (
+                    name,
+                    f"its {part} differs: from the bundle follows {shown if len(shown) <= 300 else shown[:300] + ' ...'}",
+                )
+    for clause in report["clauses"]:
+        for name in clause["shows"]:
+            if name not in derived:
+                yield (
+                    f"clause {clause['clause']}",
+                    f"it refers to the figure {name}, which does not follow from the bundle",
+                )
+
+
 def verify_bundle(
     bundle: Bundle,
     keys: Sequence[bytes],
     outside: Iterable[bytes] | None,
     receipts: Iterable[bytes] | None = None,
+    figures: Figures | None = None,
+    verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
 ) -> Verifier:
-    """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given."""
-    verifier = Verifier(keys)
+    """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given.
+
+    `figures` reads along.
+    """
+    verifier = Verifier(keys, verify_signature=verify_signature)
     if receipts is not None:
         verifier.receipts(receipts, origin="the file", may_be_younger=True)
     for name in bundle.damaged():
@@ -1560,11 +2319,31 @@ def verify_bundle(
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
     head = bundle.manifest["head"]
-    verifier.control(head, bundle.values("control.jsonl"))
-    verifier.outcomes(bundle.values("outcomes.jsonl"))
+    control, outcomes = bundle.values("control.jsonl"), bundle.values("outcomes.jsonl")
+    if figures is not None:
+        figures.checkpoints(bundle.lines("checkpoints.jsonl"))
+        control, outcomes = figures.control(control), figures.outcomes(outcomes)
+    verifier.control(head, control)
+    verifier.outcomes(outcomes)
     verifier.unchained(bundle.values("unchained.jsonl"))
     verifier.heads(head)
     return verifier
+
+
+def check_report(
+    report: dict[str, Any], figures: Figures, bundle: Bundle, verifier: Verifier, given: dict[str, Any]
+) -> None:
+    """Compare a report with the bundle that was just verified while `figures` read along; differences become faults."""
+    bundle.at = "the report"
+    derived = figures.result(bundle, verifier)
+    differing = list(compare_report(report, bundle, derived, given))
+    verifier.counts["figures derived again"] += len(derived)
+    if report["verified_with"] != given:
+        verifier.notes["report"] = (
+            "the list of what was not checked, in the report: it was made with other keys or checkpoints than were given now"
+        )
+    for name, detail in differing:
+        verifier.fault("report", f"report, {name}", detail)
 
 
 def complete_lines(data: bytes) -> list[bytes]:
@@ -1590,6 +2369,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--receipts", type=Path, help="receipts of decisions that somebody kept, one JSON a line"
     )
+    parser.add_argument(
+        "--report", type=Path, help="report.json of `streamer audit report`: derive each of its figures again"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
     reading, bundle = asked.public_key, None
@@ -1599,9 +2381,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outside = complete_lines(asked.checkpoints.read_bytes()) if asked.checkpoints else None
         reading = asked.receipts
         receipts = None if asked.receipts is None else asked.receipts.read_bytes().splitlines()
+        reading = asked.report
+        report = None if asked.report is None else strict_json(asked.report.read_bytes())
+        figures = None if report is None else figures_for(report)
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
-        verifier = verify_bundle(bundle, keys, outside, receipts)
+        verifier = verify_bundle(bundle, keys, outside, receipts, figures)
+        if report is not None and figures is not None:
+            check_report(report, figures, bundle, verifier, verified_with(keys, outside))
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
         sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")

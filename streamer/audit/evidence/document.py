@@ -1,0 +1,531 @@
+"""A report in words and tables, which the page and the PDF file both show: nothing in it is not in the report."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from streamer.wording.numbers import counted, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+TITLES = {
+    "record": "The record",
+    "checkpoints": "Signed checkpoints",
+    "verification": "Verification of the bundle",
+    "unchecked": "What the verification could not check",
+    "decisions": "Decisions",
+    "over_time": "Decisions over time",
+    "settings": "Settings of the gate",
+    "policies": "Policies and who approved them",
+    "runs": "Calibration runs",
+    "draws": "Draws for labelling",
+    "labels": "Labels",
+    "exposure": "Exposure: average harm per prompt, held prompts counting 0",
+    "alerts": "Alerts and acknowledgements",
+    "refused": "Refused, repeated and lost messages",
+    "erasures": "Erasures of texts",
+    "people": "Accounts and API keys",
+}
+"""What the figures of each family are called."""
+
+NONE = "none"
+MOST_GATES = 3
+"""With more of them a clause names the figures of all together."""
+
+MOST_ROWS = 200
+"""Of a longer list the newest are shown; the JSON file has them all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of text under heads; the last `numbers` columns are numbers."""
+
+    heads: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    numbers: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One figure: its number in the document, its sentence, its tables, and where it comes from."""
+
+    number: str
+    name: str
+    title: str
+    sentence: str
+    tables: tuple[Table, ...]
+    derived: str
+    seal: str
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Of decisions over time: by step, by outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownClause:
+    """One clause: what it asks, sentences with the numbers of their figures, and what is not shown."""
+
+    number: str
+    title: str
+    asks: str
+    shows: list[tuple[tuple[str, ...], str]]
+    does_not_show: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The whole report, in the order in which it is read."""
+
+    title: str
+    lead: str
+    warning: str
+    facts: list[tuple[str, str]]
+    how: list[str]
+    clauses: list[ShownClause]
+    never: tuple[str, ...]
+    unchecked: tuple[str, ...]
+    figures: list[Shown]
+    footer: str
+
+
+def document_of(report: Mapping[str, Any]) -> Document:
+    """Put a report into words."""
+    found = report["figures"]
+    order = [name for family in TITLES for name in sorted(found) if name.partition("/")[0] == family]
+    numbers = {name: f"F{at}" for at, name in enumerate(order, 1)}
+    shown = [_shown(name, numbers[name], found[name]) for name in order]
+    sentences = {one.name: one.sentence for one in shown}
+    framework, period = report["framework"], report["period"]
+    verification = found["verification"]["value"]
+    gates = sorted({name.partition("/")[2] for name in order if "/" in name})
+    faults = verification["faults"]
+    lead = (
+        "The record behind it was verified: nothing that could be checked is inconsistent."
+        if not faults
+        else f"The verification of the record found {counted(faults, 'fault', 'faults')}: no figure here can be relied on before"
+        " they are explained."
+    )
+    return Document(
+        title=f"Evidence from the record: {framework['title']}",
+        lead=lead,
+        warning=(
+            "For each clause this report says what the sealed record of decisions shows, and what it does not. It is material for"
+            f" an assessment, and not the assessment. {framework['applies']}"
+        ),
+        facts=[
+            ("Clauses by", framework["edition"]),
+            ("Period", f"{_when(period['since'])} to {_when(period['until'])}"),
+            ("Gates", ", ".join(gates) or NONE),
+            ("Bundle made", _when(report["made_at"])),
+            ("SHA-256 of its manifest", report["bundle"]),
+            ("Verified with", _verified_with(report["verified_with"])),
+        ],
+        how=[
+            "python verify_bundle.py bundle.zip --public-key checkpoint-key.pem.pub --report report.json",
+        ],
+        clauses=[
+            ShownClause(
+                number=one["clause"],
+                title=one["title"],
+                asks=one["asks"],
+                shows=_lines(one["shows"], numbers, sentences),
+                does_not_show=tuple(one["does_not_show"]),
+            )
+            for one in report["clauses"]
+        ],
+        never=tuple(report["does_not_show"]),
+        unchecked=tuple(found["unchecked"]["value"]),
+        figures=shown,
+        footer="Made by conformal-streamer from report.json, which has every figure in full; docs/evidence.md says what each is.",
+    )
+
+
+def _lines(
+    names: Sequence[str], numbers: Mapping[str, str], sentences: Mapping[str, str]
+) -> list[tuple[tuple[str, ...], str]]:
+    """A sentence for each figure; where there are many gates, one for each family with its first and last figure."""
+    lines: list[tuple[tuple[str, ...], str]] = []
+    for family, group in itertools.groupby(names, key=lambda name: name.partition("/")[0]):
+        members = list(group)
+        if len(members) <= MOST_GATES:
+            lines += [((numbers[name],), sentences[name]) for name in members]
+        else:
+            said = f"{TITLES[family]}, of each of {len(members)} gates"
+            lines.append(((numbers[members[0]], numbers[members[-1]]), said))
+    return lines
+
+
+def _verified_with(given: Mapping[str, Any]) -> str:
+    keys = ", ".join(key[:16] for key in given["keys"])
+    outside = given["checkpoints"]
+    return (
+        (f"public keys {keys}" if keys else "no public key: signatures of checkpoints were not checked")
+        + "; "
+        + (
+            "checkpoints of the bundle alone"
+            if outside is None
+            else f"{counted(outside['lines'], 'checkpoint', 'checkpoints')} kept outside the database"
+        )
+    )
+
+
+def _shown(name: str, number: str, figure: Mapping[str, Any]) -> Shown:
+    family, _, gate = name.partition("/")
+    sentence, tables = WORDS[family](figure["value"])
+    return Shown(
+        number=number,
+        name=name,
+        title=f"{TITLES[family]}: {gate}" if gate else TITLES[family],
+        sentence=f"{gate}: {sentence}" if gate else sentence[:1].upper() + sentence[1:],
+        tables=tuple(one for one in tables if one.rows),
+        derived=figure["derived"],
+        seal=_seal(figure),
+        counts=dict(figure["value"]["counts"]) if family == "over_time" else {},
+    )
+
+
+def _seal(figure: Mapping[str, Any]) -> str:
+    if figure["sha256"] is None:
+        return "of the whole bundle" if figure["rows"] == 0 else ""
+    covered = (
+        "no checkpoint covers them"
+        if figure["checkpoint"] is None
+        else f"covered by checkpoint {figure['checkpoint']}"
+        + (f", but for {figure['after']} that are younger than every checkpoint" if figure["after"] else "")
+    )
+    rows = counted(figure["rows"], "row", "rows")
+    return f"{rows}{', ' + covered if figure['rows'] else ''}; SHA-256 of their links {figure['sha256']}"
+
+
+def _pairs(value: Mapping[str, Any], one: str, many: str = "number") -> Table:
+    return Table(heads=(one, many), rows=[(str(k), _number(v)) for k, v in value.items()], numbers=1)
+
+
+def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> Table:
+    kept = [tuple(row) for row in rows[-MOST_ROWS:]]
+    return Table(heads=tuple(heads), rows=kept, numbers=numbers, left_out=len(rows) - len(kept))
+
+
+def _record(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    if not value["links"]:
+        return "the record is empty", []
+    return (
+        f"{_number(value['links'])} links of hash chains over {counted(value['partitions'], 'partition', 'partitions')} and what"
+        f" governs them, recorded from {_when(value['first_recorded'])} to {_when(value['last_recorded'])}"
+        f" ({value['days']:.1f} days)",
+        [],
+    )
+
+
+def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    if not value["number"]:
+        return "there is no signed checkpoint: the record could have been rewritten as a whole", []
+    return (
+        f"{counted(value['number'], 'signed checkpoint', 'signed checkpoints')}, the newest of {_when(value['newest_made_at'])};"
+        f" {_number(value['links_covered'])} links are covered and {_number(value['links_after'])} younger ones are not; the longest"
+        f" time between two was {_seconds(value['longest_seconds_between'])}",
+        [],
+    )
+
+
+def _verification(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    counts = {name: count for name, count in value.items() if name != "faults"}
+    return (
+        f"{counted(value['faults'], 'fault was', 'faults were') if value['faults'] else 'no fault was'} found in"
+        f" {_number(value['outcomes'])} outcomes and {_number(value['control entries'])} entries of the control chain",
+        [_pairs(counts, "verified")],
+    )
+
+
+def _unchecked(value: Sequence[str]) -> tuple[str, list[Table]]:
+    if not value:
+        return "everything that is in the bundle was checked", []
+    return (
+        f"{counted(len(value), 'kind of thing', 'kinds of things')} could not be checked",
+        [_rows(("could not be checked",), [(one,) for one in value])],
+    )
+
+
+def _decisions(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    if not value["total"]:
+        return "no decision in the period", []
+    shadow = value["by_mode"].get("shadow", 0)
+    return (
+        f"{counted(value['total'], 'decision', 'decisions')}, {percent(value['share_served'])} served"
+        + (
+            f"; {_number(shadow)} in shadow mode, where everything is delivered whatever is decided"
+            if shadow
+            else ""
+        ),
+        [_pairs(value["by_outcome"], "outcome"), _pairs(value["by_reason"], "reason")],
+    )
+
+
+def _over_time(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    names = sorted({name for _, counts in value["counts"] for name in counts})
+    return (
+        f"decisions by {value['step']} over {counted(len(value['counts']), value['step'], value['step'] + 's')} with decisions",
+        [
+            _rows(
+                (value["step"], *names),
+                [(at, *(_number(counts.get(name, 0)) for name in names)) for at, counts in value["counts"]],
+                len(names),
+            )
+        ],
+    )
+
+
+def _settings(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    newest = value["newest"]
+    return (
+        f"budget {percent(newest['alpha'])} by the method {newest['method']}, mode {newest['mode']}, on an alarm {newest['on_alarm']};"
+        f" {counted(len(value['changes']), 'change', 'changes')} of settings in the period"
+        + (", each by name and with a reason" if value["changes"] else ""),
+        [
+            _rows(("setting", "newest value"), [(name, _plain(one)) for name, one in newest.items()]),
+            _rows(
+                ("revision", "at", "by", "reason"),
+                [
+                    (str(one["revision"]), _when(one["created_at"]), one["created_by"], one["reason"])
+                    for one in value["changes"]
+                ],
+            ),
+        ],
+    )
+
+
+def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[Table]]:
+    came = [one for one in value if one["event"] == "activated"]
+    # A gate is closed when it is created, too: until its first run.
+    closed = [one for one in value if one["event"] == "closed" and one["version"] > 1]
+    by = sorted({one["by"] for one in came})
+    said = f"{counted(len(came), 'policy', 'policies')} came into force in the period"
+    if by:
+        said += f", approved by {', '.join(by)}"
+    if closed:
+        said += f"; the gate was closed {counted(len(closed), 'time', 'times')}"
+    rows = [
+        (
+            str(one["version"]), one["event"], _when(one["at"]), one["by"], one["reason"], _cut(one),
+            _plain(one["run_requested_by"]), "yes" if one["signed"] else "no",
+        )
+        for one in value
+    ]  # fmt: skip
+    return said, [
+        _rows(("policy", "event", "at", "by", "reason", "threshold", "run asked for by", "signed"), rows)
+    ]
+
+
+def _cut(policy: Mapping[str, Any]) -> str:
+    return f"above {policy['threshold']:.6g}" if policy["threshold"] is not None else _plain(policy["state"])
+
+
+def _runs(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    rejected = value["rejected"]
+    return (
+        f"{counted(value['total'], 'calibration run', 'calibration runs')} in the period"
+        + (f", asked for by {', '.join(value['requested_by'])}" if value["requested_by"] else "")
+        + (f"; {counted(len(rejected), 'proposal was', 'proposals were')} rejected" if rejected else ""),
+        [
+            _pairs(value["by_outcome"], "became"),
+            _rows(
+                ("rejected run", "at", "by", "reason"),
+                [
+                    (str(one["run"]), _when(one["rejected_at"]), one["rejected_by"], one["reason"])
+                    for one in rejected
+                ],
+            ),
+        ],
+    )
+
+
+def _draws(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    if not value["drawn"]:
+        return "no decision was drawn for labelling", []
+    labelled = value["share_labelled"]
+    return (
+        f"{_number(value['drawn'])} decisions were drawn ({percent(value['share_drawn'])}); of"
+        f" {counted(value['responses_drawn'], 'drawn response', 'drawn responses')} {_number(value['responses_labelled'])} have a label"
+        + (f" ({percent(labelled)})" if labelled is not None else ""),
+        [],
+    )
+
+
+def _labels(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    if not value["total"]:
+        return "no label came in the period", []
+    return (
+        f"{counted(value['total'], 'label', 'labels')} came in the period, by"
+        f" {counted(len(value['by_labeller']), 'labeller', 'labellers')}",
+        [_pairs(value["by_labeller"], "labeller"), _pairs(value["by_source"], "came by")],
+    )
+
+
+def _exposure(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    if value["estimate"] is None:
+        why = (
+            f"{counted(value['shipped_without_a_chance_to_be_drawn'], 'decision', 'decisions')} shipped without a chance to be drawn"
+            if value["shipped_without_a_chance_to_be_drawn"]
+            else "there is no decision in the period"
+        )
+        return f"exposure is not established, because {why}", []
+    missing = value["missing"]
+    return (
+        f"exposure is between {percent(value['lower'])} and {percent(value['upper'])} (confidence {percent(value['confidence'])}),"
+        f" estimate {percent(value['estimate'])}, budget {percent(value['budget'])}; from {counted(value['known'], 'drawn decision', 'drawn decisions')}"
+        " whose harm is known"
+        + (
+            f", and {_number(missing)} whose label is missing, which count 0 below and 1 above and in the estimate"
+            if missing
+            else ""
+        ),
+        [],
+    )
+
+
+def _alerts(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    if not value["raised"]:
+        return "no alert was raised in the period", []
+    said = f"{counted(value['raised'], 'alert was', 'alerts were')} raised, {_number(value['acknowledged'])} acknowledged"
+    if value["acknowledged"]:
+        said += f", after {_seconds(value['median_seconds'])} at the median and {_seconds(value['longest_seconds'])} at most"
+    rows = [
+        (
+            _when(one["raised_at"]), one["level"], one["kind"], one["message"], _when(one["acknowledged_at"]),
+            _plain(one["acknowledged_by"]), _seconds(one["seconds"]),
+        )
+        for one in value["each"]
+    ]  # fmt: skip
+    return said, [_rows(("raised", "level", "kind", "says", "acknowledged", "by", "after"), rows)]
+
+
+def _refused(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    return (
+        f"{counted(value['dead_letters'], 'message was', 'messages were')} refused,"
+        f" {counted(value['conflicts'], 'batch', 'batches')} came again with other content, {_number(value['duplicates'])} came again"
+        f" alike, {counted(len(value['lost']), 'stretch', 'stretches')} of offsets {'was' if len(value['lost']) == 1 else 'were'} lost",
+        [
+            _pairs(value["by_code"], "refused for"),
+            _rows(
+                ("lost of", "partition", "from offset", "to offset"),
+                [tuple(map(str, one)) for one in value["lost"]],
+                2,
+            ),
+        ],
+    )
+
+
+def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[Table]]:
+    ruled = [one for one in value if one["before"] is not None]
+    if not ruled:
+        return "no erasure in the period", []
+    sooner = sum(bool(one["sooner"]) for one in ruled)
+    rows = [
+        (_when(one["at"]), one["by"], one["reason"], _when(one["before"]), "yes" if one["sooner"] else "no")
+        for one in ruled
+    ]
+    return (
+        f"{counted(len(ruled), 'erasure', 'erasures')}, each with who, why and the age from which texts were erased;"
+        f" {_number(sooner)} of what was younger than six months",
+        [_rows(("at", "by", "reason", "erased what is older than", "younger than six months"), rows)],
+    )
+
+
+def _people(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+    accounts, keys, revoked = value["accounts"], value["api_keys"], value["revoked"]
+    return (
+        f"{counted(len(accounts), 'change', 'changes')} of accounts, {counted(len(keys), 'new API key', 'new API keys')},"
+        f" {_number(len(revoked))} revoked",
+        [
+            _rows(
+                ("account", "roles", "at", "by", "reason"),
+                [
+                    (
+                        one["name"],
+                        _plain(one["roles"]),
+                        _when(one["created_at"]),
+                        one["created_by"],
+                        one["reason"],
+                    )
+                    for one in accounts
+                ],
+            ),
+            _rows(
+                ("API key", "may", "gates", "made", "by"),
+                [
+                    (
+                        one["id"],
+                        _plain(one["may"]),
+                        _plain(one["gates"] or "every gate"),
+                        _when(one["created_at"]),
+                        one["created_by"],
+                    )
+                    for one in keys
+                ],
+            ),
+            _rows(
+                ("revoked API key", "at", "by", "reason"),
+                [
+                    (one["id"], _when(one["revoked_at"]), one["revoked_by"], one["revoked_reason"])
+                    for one in revoked
+                ],
+            ),
+        ],
+    )
+
+
+WORDS: dict[str, Callable[[Any], tuple[str, list[Table]]]] = {
+    "record": _record,
+    "checkpoints": _checkpoints,
+    "verification": _verification,
+    "unchecked": _unchecked,
+    "decisions": _decisions,
+    "over_time": _over_time,
+    "settings": _settings,
+    "policies": _policies,
+    "runs": _runs,
+    "draws": _draws,
+    "labels": _labels,
+    "exposure": _exposure,
+    "alerts": _alerts,
+    "refused": _refused,
+    "erasures": _erasures,
+    "people": _people,
+}
+"""A sentence and tables for each family of figures."""
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _when(moment: str | None) -> str:
+    if moment is None:
+        return "–"
+    at = datetime.fromisoformat(moment)
+    return "the beginning" if at.year == 1970 else at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if value >= 2 * length:
+            return f"{value / length:.1f} {unit}"
+    return f"{value:.0f} seconds"

@@ -1,0 +1,138 @@
+"""`audit report`: from a bundle to figures, and from figures to a report that the one-file verifier derives again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from streamer.audit import signing
+from streamer.audit.evidence.document import document_of
+from streamer.audit.evidence.framework import FAMILIES, NEVER_SHOWN, Framework
+from streamer.audit.evidence.page import page_of
+from streamer.audit.standalone.verify_bundle import (
+    REPORT,
+    Bundle,
+    Figures,
+    verified_with,
+    verify_bundle,
+)
+from streamer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+JSON, PAGE, PDF, BUNDLE = "report.json", "report.html", "report.pdf", "bundle.zip"
+"""What the files of a pack are called."""
+
+
+def make_report(
+    bundle: Path,
+    framework: Framework,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    gates: Sequence[str] | None = None,
+    keys: Sequence[bytes] = (),
+    outside: Sequence[bytes] | None = None,
+) -> dict[str, Any]:
+    """Verify a bundle and derive a report from it, and from nothing else: the same bundle gives the same report.
+
+    Parameters
+    ----------
+    since, until : the period of decisions and events, `until` itself not in it; None: from the beginning, until the bundle was
+        made.
+    gates : only these; None: every gate.
+    keys, outside : what the bundle is verified with, as `verify_bundle` takes it.
+
+    Raises
+    ------
+    UsageError
+        When the bundle cannot be read, a gate is not on record, or the period is empty.
+    """
+    try:
+        opened = Bundle(bundle)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"cannot read the bundle {bundle}: {error}") from error
+    begins, ends = moment(since or datetime(1970, 1, 1, tzinfo=UTC)), moment(until or _made_at(opened))
+    if begins >= ends:
+        raise UsageError(f"the period is empty: it begins at {begins} and ends at {ends}")
+    figures = Figures(begins, ends, gates)
+    verifier = verify_bundle(opened, keys, outside, figures=figures, verify_signature=signing.verify)
+    found = figures.result(opened, verifier)
+    unknown = [name for name in gates or () if f"decisions/{name}" not in found]
+    if unknown:
+        raise UsageError(f"the record has no gate {unknown[0]}")
+    return {
+        "format": REPORT,
+        "framework": {
+            "name": framework.name,
+            "title": framework.title,
+            "edition": framework.edition,
+            "applies": framework.applies,
+        },
+        "made_at": opened.manifest["made_at"],
+        "period": {"since": begins, "until": ends},
+        "gates": None if gates is None else sorted(gates),
+        "bundle": opened.digest,
+        "verified_with": verified_with(keys, outside),
+        "clauses": [
+            {
+                "clause": one.number,
+                **{name: value for name, value in asdict(one).items() if name not in ("number", "shows")},
+                "shows": in_order(found, one.shows),
+            }
+            for one in framework.clauses
+        ],
+        "does_not_show": list(NEVER_SHOWN),
+        "figures": found,
+    }
+
+
+def write_report(report: dict[str, Any], folder: Path, *, pdf: bool = True) -> list[Path]:
+    """Write a report into a folder as JSON, HTML and PDF, and return what was written.
+
+    Raises
+    ------
+    UsageError
+        When a file cannot be written, or the package that makes PDF files is missing.
+    """
+    text = json.dumps(report, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    document = document_of(report)
+    files = {JSON: text.encode(), PAGE: page_of(document).encode()}
+    if pdf:
+        from streamer.audit.evidence.pdf import pdf_of
+
+        files[PDF] = pdf_of(document)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+    return [folder / name for name in files]
+
+
+def in_order(figures: dict[str, Any], families: Sequence[str]) -> list[str]:
+    """Name the figures of some families in the order of a report: by family, then by gate."""
+    return [
+        name
+        for family in FAMILIES
+        if family in families
+        for name in sorted(figures)
+        if name.partition("/")[0] == family
+    ]
+
+
+def moment(at: datetime) -> str:
+    """Write a moment as chains do."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _made_at(bundle: Bundle) -> datetime:
+    try:
+        return datetime.fromisoformat(bundle.manifest["made_at"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError("the manifest of the bundle does not say when it was made") from error

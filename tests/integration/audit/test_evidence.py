@@ -1,0 +1,299 @@
+"""The evidence pack: every figure follows from the bundle, and the one file names each that does not."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sqlite3
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.bundle import write_bundle
+from streamer.audit.evidence.frameworks import ALL
+from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
+from streamer.audit.standalone import verify_bundle
+from streamer.audit.standalone.verify_bundle import Bundle, compare_report, complete_lines
+from streamer.errors import UsageError
+from streamer.events.cloudevents import rfc3339
+from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, settings_for
+from tests.integration.audit.tampering_table import make_site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOSTILE = "</script><b>#panic()$\x1b[2J ünïcode"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record with alerts, keys, an erasure and reasons that somebody wants to be markup, and its bundle."""
+    folder = tmp_path_factory.mktemp("evidence")
+    site = make_site(folder)
+    with wiring.open_store(site.settings) as store:
+        scribe = Scribe(store, site.settings)
+        scribe.gate("third", unit="batch", alpha=0.1, audit_probability=0.25)
+        scribe.deliver(event("third", n) for n in range(200, 212))
+        store.policies.close("third", by=HOSTILE, reason=HOSTILE)
+        with store.evidence.snapshot() as snapshot:
+            write_bundle(
+                snapshot, folder / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()), texts=False, salts=False
+            )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> dict[str, Any]:
+    outside = complete_lines((folder / "checkpoints.jsonl").read_bytes())
+    made = make_report(folder / BUNDLE, ALL["eu-ai-act"], since=None, until=None, keys=KEYS, outside=outside)
+    return json.loads(json.dumps(made))
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where each single value stands."""
+    if isinstance(value, dict | list) and value:
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(one, (*path, name))
+    else:
+        yield path
+
+
+def other(value: Any) -> Any:
+    """A value a little different."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 1.000001 + 1e-6
+    return "other" if value is None or value == [] or value == {} else value + "0"
+
+
+def differing(report: dict[str, Any], folder: Path) -> list[str]:
+    bundle = Bundle(folder / BUNDLE)
+    figures = verify_bundle.figures_for(report)
+    outside = complete_lines((folder / "checkpoints.jsonl").read_bytes())
+    verifier = verify_bundle.verify_bundle(bundle, KEYS, outside, figures=figures)
+    given = verify_bundle.verified_with(KEYS, outside)
+    return [name for name, _ in compare_report(report, bundle, figures.result(bundle, verifier), given)]
+
+
+def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, Any]) -> None:
+    rows = sqlite3.connect(folder / "record.db")
+    figures = {name: one["value"] for name, one in report["figures"].items()}
+
+    def one(query: str, *values: object) -> Any:
+        return rows.execute(query, values).fetchone()[0]
+
+    assert set(figures) >= {"decisions/third", "decisions/best", "decisions/each"}
+    for gate in ("best", "each", "third"):
+        outcomes = rows.execute("SELECT outcome, count(*) FROM decisions WHERE gate = ? GROUP BY 1", (gate,))
+        assert figures[f"decisions/{gate}"]["by_outcome"] == dict(outcomes)
+        assert figures[f"draws/{gate}"]["drawn"] == one(
+            "SELECT count(*) FROM decisions WHERE gate = ? AND sampled", gate
+        )
+        assert figures[f"draws/{gate}"]["responses_labelled"] == one(
+            "SELECT count(*) FROM decisions d JOIN batches b ON b.id = d.batch JOIN responses r ON r.batch = b.id"
+            " WHERE d.gate = ? AND d.sampled AND r.drawn AND EXISTS (SELECT 1 FROM label_revisions l WHERE l.gate = d.gate"
+            " AND l.batch_id = b.batch_id AND l.response_id = r.response_id)",
+            gate,
+        )
+        assert figures[f"labels/{gate}"]["total"] == one(
+            "SELECT count(*) FROM label_revisions WHERE gate = ?", gate
+        )
+        assert len(figures[f"policies/{gate}"]) == one(
+            "SELECT count(*) FROM policy_events WHERE gate = ?", gate
+        )
+        assert figures[f"runs/{gate}"]["total"] == one(
+            "SELECT count(*) FROM calibration_runs WHERE gate = ?", gate
+        )
+        alerts = figures[f"alerts/{gate}"]
+        assert alerts["raised"] == one("SELECT count(*) FROM alerts WHERE gate = ?", gate)
+        assert alerts["acknowledged"] == sum(row["acknowledged_by"] == "ana" for row in alerts["each"])
+    assert figures["alerts/best"]["acknowledged"] == one("SELECT count(*) FROM alert_acknowledgements") == 2
+    assert len(figures["erasures"]) == one("SELECT count(*) FROM erasures")
+    assert figures["refused"]["dead_letters"] == one("SELECT count(*) FROM dead_letters") == 2
+    assert len(figures["people"]["api_keys"]) == one("SELECT count(*) FROM api_keys")
+    assert figures["record"]["links"] == one("SELECT count(*) FROM outcomes") + one(
+        "SELECT count(*) FROM control_log"
+    )
+    assert figures["checkpoints"]["links_after"] > 0
+    assert figures["verification"]["faults"] == 0
+
+
+def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str, Any]) -> None:
+    from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
+    from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
+
+    rows = sqlite3.connect(folder / "record.db")
+    decided = rows.execute(
+        "SELECT d.sampling_probability, d.sampled, d.outcome = 'ship', (SELECT avg(l.severity) FROM (SELECT severity,"
+        " row_number() OVER (PARTITION BY labeller ORDER BY effective_at DESC, id DESC) AS n FROM label_revisions"
+        " WHERE gate = d.gate AND batch_id = b.batch_id AND response_id = r.response_id) l WHERE l.n = 1)"
+        " FROM decisions d JOIN batches b ON b.id = d.batch LEFT JOIN responses r ON r.batch = d.batch AND r.drawn"
+        " WHERE d.gate = 'best' ORDER BY d.decided_at, d.batch"
+    ).fetchall()
+    pieces = [
+        AuditedDecision(p, bool(drawn), (severity if ships else 0.0) if drawn else None, float(bool(ships)))
+        for p, drawn, ships, severity in decided
+    ]
+    assert any(one.loss is None and one.sampled for one in pieces)
+    plan = ExposurePlan(delta=0.1, least_probability=min(one.probability for one in pieces), prior_mean=0.2)
+    bounds = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces)).exposure()
+    found = report["figures"]["exposure/best"]["value"]
+    assert (found["estimate"], found["lower"], found["upper"]) == pytest.approx(
+        (bounds.estimate, bounds.lower, bounds.upper), rel=1e-9
+    )
+    assert found["missing"] == bounds.overdue > 0
+
+
+def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:
+    assert differing(report, folder) == []
+    bundle = Bundle(folder / BUNDLE)
+    derived, tried = copy.deepcopy(report["figures"]), 0
+    for name, figure in report["figures"].items():
+        for path in leaves(figure):
+            changed = copy.deepcopy(figure)
+            at = changed
+            for step in path[:-1]:
+                at = at[step]
+            at[path[-1]] = other(at[path[-1]])
+            said = report | {"figures": report["figures"] | {name: changed}}
+            found = [one for one, _ in compare_report(said, bundle, derived, report["verified_with"])]
+            assert found == [name], path
+            tried += 1
+    assert tried > 500
+    for name in report["figures"]:
+        rest = {other: one for other, one in report["figures"].items() if other != name}
+        assert name in differing_from(report | {"figures": rest}, bundle, derived)
+    assert "more" in differing_from(report | {"figures": derived | {"more": {}}}, bundle, derived)
+    assert differing_from(report | {"bundle": "0" * 64}, bundle, derived) == ["bundle"]
+    assert differing_from(report | {"made_at": "2026-01-01"}, bundle, derived) == ["made_at"]
+    clauses = [report["clauses"][0] | {"shows": ["exposure/nobody"]}]
+    assert differing_from(report | {"clauses": clauses}, bundle, derived) == ["clause Article 9(2)(c)"]
+
+
+def differing_from(report: dict[str, Any], bundle: Bundle, derived: dict[str, Any]) -> list[str]:
+    return [one for one, _ in compare_report(report, bundle, derived, report["verified_with"])]
+
+
+def test_the_one_file_derives_a_report_again(
+    folder: Path, report: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "key.pub").write_text(PUBLIC)
+    said = tmp_path / JSON
+
+    def run(*more: str) -> tuple[int, str]:
+        status = verify_bundle.main(
+            [str(folder / BUNDLE), "--public-key", str(tmp_path / "key.pub"), "--report", str(said), *more]
+        )
+        streams = capsys.readouterr()
+        return status, streams.out + streams.err
+
+    outside = ("--checkpoints", str(folder / "checkpoints.jsonl"))
+    said.write_text(json.dumps(report))
+    assert run(*outside)[0] == 0
+    status, printed = run()
+    assert status == 0
+    assert "not checked   the list of what was not checked, in the report" in printed
+    report = copy.deepcopy(report)
+    report["figures"]["decisions/best"]["value"]["served"] += 1
+    report["figures"]["exposure/each"]["value"]["upper"] = 0.0
+    said.write_text(json.dumps(report))
+    status, printed = run(*outside)
+    assert status == 3
+    assert "DOES NOT FIT  report, decisions/best: its value differs" in printed
+    assert "DOES NOT FIT  report, exposure/each: its value differs" in printed
+    for broken in ("", "{}", "[]", json.dumps(report | {"period": None})):
+        said.write_text(broken)
+        assert run()[0] == 2
+
+
+def test_a_period_and_a_gate_alone(folder: Path, report: dict[str, Any]) -> None:
+    from datetime import datetime
+
+    whole = report["figures"]["decisions/best"]["value"]
+    rows = sqlite3.connect(folder / "record.db")
+    moments = [
+        one for (one,) in rows.execute("SELECT decided_at FROM decisions WHERE gate = 'best' ORDER BY 1")
+    ]
+    middle = datetime.fromisoformat(moments[len(moments) // 2] + "+00:00")
+    parts = [
+        make_report(folder / BUNDLE, ALL["soc2"], since=since, until=until, gates=["best"], keys=KEYS)
+        for since, until in ((None, middle), (middle, None))
+    ]
+    totals = [one["figures"]["decisions/best"]["value"]["total"] for one in parts]
+    assert sum(totals) == whole["total"]
+    assert totals[0] == sum(one < moments[len(moments) // 2] for one in moments)
+    assert not any("each" in name for one in parts for name in one["figures"])
+    with pytest.raises(UsageError, match="no gate nobody"):
+        make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None, gates=["nobody"])
+    with pytest.raises(UsageError, match="the period is empty"):
+        make_report(folder / BUNDLE, ALL["soc2"], since=middle, until=middle)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tmp_path: Path) -> None:
+    made = make_report(folder / BUNDLE, ALL[name], since=None, until=None, keys=KEYS)
+    write_report(made, tmp_path / "pack")
+    page = (tmp_path / "pack" / PAGE).read_text("utf-8")
+    pdf = (tmp_path / "pack" / PDF).read_bytes()
+    said = (tmp_path / "pack" / JSON).read_text("utf-8")
+    for clause in ALL[name].clauses:
+        assert f"<h3>{clause.number}: {clause.title}</h3>" in page
+        assert all(escape(one) in page for one in clause.does_not_show)
+    assert "Completeness upstream of Kafka: not established." in page
+    assert "complian" not in (page + said).lower()
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert pdf.startswith(b"%PDF-")
+    assert len(pdf) > 50_000
+    # Nothing but the bundle goes in: whoever has it makes the same report.
+    again = make_report(folder / BUNDLE, ALL[name], since=None, until=None, keys=KEYS)
+    write_report(again, tmp_path / "again")
+    for file in (JSON, PAGE, PDF):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "pack" / file).read_bytes()
+
+
+def test_the_command(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from streamer.cli import main
+
+    settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", settings.database.url)
+    monkeypatch.setenv("STREAMER_AUDIT_PUBLIC_KEYS", PUBLIC)
+    monkeypatch.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", str(folder / "checkpoints.jsonl"))
+    out = tmp_path / "pack"
+
+    def run(*arguments: str) -> int:
+        return main(["audit", "report", *arguments])
+
+    assert run("--framework", "nist-ai-rmf", "--since", "90d", "--out", str(out)) == 0
+    assert sorted(one.name for one in out.iterdir()) == sorted((BUNDLE, JSON, PAGE, PDF))
+    assert json.loads((out / JSON).read_text())["figures"]["verification"]["value"]["faults"] == 0
+    assert run("--framework", "nist-ai-rmf", "--out", str(out)) == 2
+    assert "name a new folder" in capsys.readouterr().err
+    assert run("--framework", "none", "--out", str(tmp_path / "x")) == 2
+    assert "eu-ai-act, iso-42001, nist-ai-rmf, soc2" in capsys.readouterr().err
+    assert run("--framework", "soc2", "--since", "2030-01-01", "--out", str(tmp_path / "x")) == 2
+    assert not (tmp_path / "x").exists()
+    # From a bundle alone, and from one whose record does not verify.
+    assert (
+        run("--framework", "soc2", "--bundle", str(out / BUNDLE), "--no-pdf", "--out", str(tmp_path / "y"))
+        == 0
+    )
+    database = sqlite3.connect(folder / "record.db")
+    copied = sqlite3.connect(tmp_path / "tampered.db")
+    database.backup(copied)
+    for (name,) in copied.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        copied.execute(f'DROP TRIGGER "{name}"')
+    copied.execute("UPDATE responses SET score = score * 0.5 WHERE batch = 3")
+    copied.commit()
+    monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path / 'tampered.db'}")
+    assert run("--framework", "soc2", "--no-pdf", "--out", str(tmp_path / "z")) == 3
+    assert "no figure here can be relied on" in (tmp_path / "z" / PAGE).read_text()
