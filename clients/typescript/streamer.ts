@@ -95,6 +95,8 @@ export interface DecideOptions extends AskOptions {
   readonly embeddingEncoder?: string;
   /** One for each answer, in [0, 1]. */
   readonly scores?: readonly number[];
+  /** The mean log-probability of each answer's tokens, at most 0; null for a blank one. */
+  readonly logprobs?: readonly (number | null)[];
   readonly references?: readonly string[];
   readonly metadata?: Readonly<Record<string, unknown>>;
   /** The gate's decision deadline counts from it. */
@@ -295,8 +297,8 @@ async function orHold(asked: Identity, options: AskOptions, ask: () => Promise<D
 }
 
 function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options: DecideOptions): Json {
-  const { embeddings, scores } = options;
-  for (const values of [embeddings, scores]) {
+  const { embeddings, scores, logprobs } = options;
+  for (const values of [embeddings, scores, logprobs]) {
     if (values !== undefined && values.length !== answers.length) {
       throw new Trouble("invalid_request", `there are ${answers.length} answers and ${values.length} values for them`);
     }
@@ -314,6 +316,7 @@ function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options
         text,
         embedding: embedding === undefined || typeof embedding === "string" ? embedding : Array.from(embedding),
         score: scores?.[i],
+        logprob: logprobs?.[i] ?? undefined,
       };
     }),
     embedding_encoder: options.embeddingEncoder,

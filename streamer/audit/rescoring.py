@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamer.audit.standalone.verify_bundle import decided_as_blank
+from streamer.audit.standalone.verify_bundle import SCORED_BY, decided_as_blank
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.learned import Learned
@@ -94,6 +94,8 @@ class Rescorer:
         scores = [response[1] for response in facts["responses"]]
         if None in scores or not scores:
             return
+        if facts["scorer"] in SCORED_BY:
+            return  # derived from the recorded numbers, whether texts are scored again or not
         if facts["embedding_source"] != "encoder":
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
         elif facts["encoder"] != self._encoder_id:

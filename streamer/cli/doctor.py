@@ -268,7 +268,8 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
     identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
-        if policy.settings.embeddings == "refuse" and policy.settings.encoder not in (NO_ENCODER, identity):
+        embeds = policy.settings.embeds and policy.settings.embeddings == "refuse"
+        if embeds and policy.settings.encoder != identity:
             yield Finding(
                 "fail",
                 f"gate {name}",

@@ -14,12 +14,14 @@ from streamer.gates.settings import (
     EXTERNAL_PREFIX,
     FIRST_PARAMETERS,
     FLAT_NAMES,
+    IN_PLACE,
     NO_ENCODER,
     PARAMETERS,
     GateSettings,
     calibrated_for_another,
     unread,
 )
+from streamer.scoring.registry import EVERY, GRAM
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 
@@ -407,19 +409,20 @@ def chosen_settings(
     chosen |= given
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = None  # only `streamer score adopt` brings one
-    if chosen.get("scorer", "gram") == "external":
-        chosen.setdefault("encoder", NO_ENCODER)
-        if "encoder" not in given:
-            chosen["encoder"] = NO_ENCODER
+    named = EVERY.get(str(chosen.get("scorer", GRAM)))
+    if named is not None and named.in_place is not None:
+        chosen["encoder"] = given.get("encoder", named.in_place)
+        if chosen["encoder"] != named.in_place:
+            raise UsageError(f"--encoder must be {named.in_place} with --scorer {named.name}, or left out")
     elif "encoder" in given:
         chosen["encoder"] = _encoder_id(str(given["encoder"]), settings)
-    elif chosen.get("encoder", NO_ENCODER) == NO_ENCODER:
+    elif chosen.get("encoder", NO_ENCODER) in IN_PLACE:
         chosen["encoder"] = _encoder_id(settings.encoder.name, settings)
     if chosen["encoder"] != present["encoder"]:
         # The choice for another encoder's embeddings does not carry over to this one's.
         default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
         chosen |= default | {name: given[name] for name in default if name in given}
-    if chosen.get("embeddings") == "accept" and chosen["encoder"] != NO_ENCODER:
+    if chosen.get("embeddings") == "accept" and chosen["encoder"] not in IN_PLACE:
         chosen["dimension"] = _dimension_of(chosen["encoder"], chosen["dimension"], settings, known_dimension)
     try:
         return GateSettings(**chosen)
@@ -431,7 +434,7 @@ def _embeddings_of(encoder: str, settings: "Settings") -> "Embeddings":
     """Return the default for embeddings of events: a gate accepts them where no worker makes any."""
     if encoder.startswith(EXTERNAL_PREFIX):
         return "accept"
-    return "accept" if encoder != NO_ENCODER and settings.encoder.name == NO_ENCODER else "refuse"
+    return "accept" if encoder not in IN_PLACE and settings.encoder.name == NO_ENCODER else "refuse"
 
 
 def _dimension_of(

@@ -22,6 +22,7 @@ class Batch(TypedDict, total=False):
 
     `embeddings` : one for each answer, numbers or bytes (little-endian float32).
     `scores` : one for each answer, in [0, 1].
+    `logprobs` : the mean log-probability of each answer's tokens, at most 0; None for a blank one.
     `created_at` : with a zone. The gate's decision deadline counts from it.
     """
 
@@ -30,6 +31,7 @@ class Batch(TypedDict, total=False):
     embeddings: Sequence[Sequence[float] | bytes]
     embedding_encoder: str
     scores: Sequence[float]
+    logprobs: Sequence[float | None]
     references: Sequence[str]
     metadata: Mapping[str, Any]
     created_at: datetime
@@ -68,6 +70,7 @@ def responses_event(
     for name, values in (
         ("embedding", fields.pop("embeddings", None)),
         ("score", fields.pop("scores", None)),
+        ("logprob", fields.pop("logprobs", None)),
     ):
         if values is None:
             continue
@@ -76,6 +79,8 @@ def responses_event(
                 "invalid_request", f"there are {len(responses)} answers and {len(values)} of {name}"
             )
         for response, value in zip(responses, values, strict=True):
+            if value is None:
+                continue
             response[name] = value if isinstance(value, bytes) else _plain(value)
     fields |= {
         "schema": "streamer.responses.v1",

@@ -2,8 +2,8 @@
 
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
-``meta`` object, whose ``label_kind`` says how the severity arose, and an optional ``embedding``, which `streamer evaluate`
-and `streamer gpso` take in the place of an encoder's. Other fields are passed over. Tables are read as clouds too:
+``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
+and `streamer gpso` take in the place of an encoder's, and an optional ``logprob``, the mean log-probability of its tokens. Other fields are passed over. Tables are read as clouds too:
 `streamer.clouds.cloud_files`.
 """
 
@@ -21,6 +21,7 @@ from streamer.clouds.line_files import is_publishable
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
+from streamer.events.responses import LEAST_LOGPROB
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses, encode_responses
 from streamer.scoring.blank import is_blank
@@ -49,6 +50,7 @@ class CloudResponse:
     kind : how severities of this response arise, in the form that gates name it (``lexical``, ``human``).
     embedding : of any length but 0; all responses of a cloud have one, of one dimension, or none has.
     score : of the publisher's own, in [0, 1], higher is safer; all responses of a cloud have one, or none has.
+    logprob : the mean log-probability of its tokens, in [-10000, 0].
     """
 
     id: str
@@ -58,6 +60,7 @@ class CloudResponse:
     meta: Mapping[str, Any] = field(default_factory=dict)
     embedding: tuple[float, ...] | None = None
     score: float | None = None
+    logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class _ResponseLine(msgspec.Struct):
     label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     meta: dict[str, Any] | None = None
     embedding: Annotated[tuple[float, ...], msgspec.Meta(min_length=2)] | None = None
+    logprob: Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=0)] | None = None
 
 
 class _CloudLine(msgspec.Struct):
@@ -170,6 +174,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
                 kind=kind_of_label(response.meta or {}),
                 meta=response.meta or {},
                 embedding=response.embedding,
+                logprob=response.logprob,
             )
             for i, response in enumerate(row.responses)
         ),
@@ -269,7 +274,13 @@ def cloud_to_event(cloud: Cloud, gate: str, *, embeddings_of: str | None = None)
         batch_id=cloud.batch_id,
         prompt=cloud.question,
         responses=tuple(
-            ResponseV1(id=r.id, text=r.text, score=r.score, embedding=r.embedding if embeddings_of else None)
+            ResponseV1(
+                id=r.id,
+                text=r.text,
+                score=r.score,
+                logprob=r.logprob,
+                embedding=r.embedding if embeddings_of else None,
+            )
             for r in cloud.responses
         ),
         references=cloud.references or None,

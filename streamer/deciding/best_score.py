@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 
-def best_score(settings: GateSettings, texts: Sequence[str], encoder: CachedEncoder | None) -> float:
+def best_score(
+    settings: GateSettings,
+    texts: Sequence[str],
+    encoder: CachedEncoder | None,
+    logprobs: Sequence[float | None] = (),
+) -> float:
     """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank.
 
     Parameters
     ----------
     texts : at least 2.
     encoder : it remembers the texts, so that the decision about them does not encode them again. Blocks.
+    logprobs : what a gate's score is made of whose scorer is `logprob`, one for each text.
 
     Raises
     ------
@@ -29,11 +35,16 @@ def best_score(settings: GateSettings, texts: Sequence[str], encoder: CachedEnco
     Unavailable, EncoderGivenUp
         From the encoder.
     """
-    if encoder is None or encoder.identity.id != settings.encoder:
-        raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
     blank = tuple(is_blank(text) for text in texts)
     if all(blank):
         return 0.0
+    if settings.of_event is not None:
+        made = settings.scores_by.of_given(logprobs, blank)
+        if made is None:
+            raise ValueError(f"no answer may lack what the score {settings.scorer} is made of")
+        return max(made[0])
+    if encoder is None or encoder.identity.id != settings.encoder:
+        raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
     (vectors,) = encoder.embed([list(texts)])
     scores = settings.scores_by.with_raw(answer_batch(list(texts), vectors, blank))[0]
     return max(float(score) for score, empty in zip(scores, blank, strict=True) if not empty)

@@ -27,7 +27,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.signing.canonical_json import stored_number
 from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
@@ -71,20 +70,21 @@ class _Pending:
     embeddings: EmbeddingSource = "none"
     rows: NDArray[np.float64] | None = None
     scores: tuple[float, ...] | None = None
-    raw: tuple[float, ...] | None = None
+    raw: tuple[float | None, ...] | None = None
     cloud: tuple[float, ...] | None = None
 
 
 def _keep_scores(p: _Pending, before: Decision) -> None:
     """Take over the scores of an earlier decision of the same event, if the policy still asks for these."""
     settings = p.active.policy.settings
-    asked = (settings.scorer, settings.encoder, p.embeddings)
+    asked = (settings.scorer, _encoder_of(settings, p.embeddings), p.embeddings)
     if p.held is not None or asked != (before.scorer, before.encoder, before.embedding_source):
         return
     scores = tuple(one.score for one in before.responses if one.score is not None)
-    raw = tuple(one.raw_energy for one in before.responses if one.raw_energy is not None)
+    raw = tuple(one.raw_energy for one in before.responses)
     if scores:
-        p.scores, p.raw, p.cloud = scores, raw or None, before.cloud
+        p.scores, p.cloud = scores, before.cloud
+        p.raw = None if all(one is None for one in raw) else raw
 
 
 class BatchDecider:
@@ -213,9 +213,9 @@ class BatchDecider:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
-        elif settings.of_event:
-            if any(response.score is None for response in event.responses):
-                held = "scorer_failed"
+        elif settings.of_event is not None:
+            if settings.scores_by.of_given(_given(event, settings.of_event), blank) is None:
+                held = settings.scores_by.missing
         elif given:
             embeddings = "event"
             if not _accepts(settings, event):
@@ -282,12 +282,12 @@ class BatchDecider:
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
         scorer = p.active.policy.settings.scores_by
-        if scorer.of_event:
-            p.scores = tuple(
-                0.0 if blank else stored_number(round(float(r.score), 6))
-                for r, blank in zip(p.event.responses, p.blank, strict=True)
-                if r.score is not None
-            )
+        if scorer.of_event is not None:
+            made = scorer.of_given(_given(p.event, scorer.of_event), p.blank)
+            if made is None:
+                p.held = scorer.missing
+            else:
+                p.scores, p.raw = made
             return
         if p.embeddings == "event":
             vectors = p.rows
@@ -325,7 +325,7 @@ class BatchDecider:
         responses = _responses(p, judged, drawn)
         # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
-        encoder = NO_ENCODER if source == "none" else settings.encoder
+        encoder = NO_ENCODER if p.scores is None and source == "none" else _encoder_of(settings, source)
         event = action_event(
             record=p.record,
             key=p.key,
@@ -438,6 +438,16 @@ def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[Scor
         )
         for i, r in enumerate(p.event.responses)
     )
+
+
+def _given(event: ResponsesV1, field: str) -> list[float | None]:
+    """What an event says of each response."""
+    return [getattr(response, field) for response in event.responses]
+
+
+def _encoder_of(settings: GateSettings, source: EmbeddingSource) -> str:
+    """What a decision names as the encoder of its scores."""
+    return NO_ENCODER if source == "none" and settings.embeds else settings.encoder
 
 
 def _accepts(settings: GateSettings, event: ResponsesV1) -> bool:

@@ -41,6 +41,7 @@ Reason = Literal[
     "empty_text",
     "encoder_mismatch",
     "scorer_failed",
+    "no_logprob",
     "attempts_exhausted",
     "deadline_passed",
 ]
@@ -93,7 +94,7 @@ class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
         str,
         Meta(
             description="The gate's: name@hash, or `external:` and a name for one that no worker runs. `none` where "
-            "nothing was embedded: for an external scorer, and in a hold before scoring. Who ran it is in "
+            "nothing was embedded: for an external scorer, and in a hold before scoring; `event` for log-probabilities. Who ran it is in "
             "`embedding_source`."
         ),
     ]

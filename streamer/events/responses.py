@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "streamer.responses.v1"
 
+LEAST_LOGPROB = -10_000
+"""Of a response; endpoints write -9999 for a token that they call very unlikely."""
+
 MAX_ATTEMPT = 2**31 - 1
 
 Attempt = Annotated[
@@ -91,6 +94,18 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     score: (
         Annotated[
             float, Meta(ge=0, le=1, description="For gates whose scorer is `external`; higher is safer.")
+        ]
+        | None
+    ) = None
+    logprob: (
+        Annotated[
+            float,
+            Meta(
+                ge=LEAST_LOGPROB,
+                le=0,
+                description="For gates whose scorer is `logprob`: the mean of the natural logarithms of the probabilities that the "
+                "model gave to this response's tokens. A blank response needs none.",
+            ),
         ]
         | None
     ) = None
@@ -202,7 +217,7 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` (a float) where the
+    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats) where the
     response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
@@ -216,6 +231,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
             hashed["embedding"] = hashlib.sha256(numbers).hexdigest()
         if response.score is not None:
             hashed["score"] = response.score
+        if response.logprob is not None:
+            hashed["logprob"] = response.logprob
         responses.append(hashed)
     return hashlib.sha256(
         canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
@@ -268,8 +285,7 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
             _check_text(response, limits)
         if response.embedding is not None:
             embedded += 1
-        if response.score is not None:
-            strings += 1
+        strings += (response.score is not None) + (response.logprob is not None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)
     return strings

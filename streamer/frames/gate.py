@@ -26,7 +26,8 @@ from streamer.gates.rule import Cut, Indicator, ships_nothing
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.scoring.blank import is_blank
-from streamer.scoring.registry import EVERY, GRAM, SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.scorers.external import External
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from streamer.gates.settings import SegmentFallback, Unit
 
 _MOST_DRAWS = 256
-_OWN = next(name for name, one in EVERY.items() if one.of_event)
+_OWN = External.name
 
 
 class UnlabelledWarning(UserWarning):

@@ -65,6 +65,9 @@ _YEAR_10000_MS = 253_402_300_800_000
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
+IN_PLACE = frozenset(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
+"""What gates have in the place of an encoder whose scorers read no embeddings."""
+
 EXTERNAL_PREFIX = "external:"
 """Begins the encoder of a gate whose embeddings no worker makes: ``external:text-embedding-3-small``."""
 
@@ -100,11 +103,11 @@ class GateSettings:
     Attributes
     ----------
     unit : what ships; see `streamer.gates.gate`.
-    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., or `external` (a
-        score in the event), or ``learned@HASH``, that of `model`.
+    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., `external` (a score
+        in the event), `logprob` (made of log-probabilities in the event), or ``learned@HASH``, that of `model`.
     model : what a learned score computes, as JSON (`streamer.scoring.learned`); None for every other scorer.
-    encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs;
-        `NO_ENCODER` for the scorer `external`.
+    encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs; what
+        the scorer has in its place (`Scorer.in_place`) where it reads no embeddings: `NO_ENCODER` for `external`.
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
         (`accept`) if they are named as the encoder's and have its dimension.
     dimension : of the embeddings that are accepted, in 2..4096; None: none are.
@@ -342,10 +345,19 @@ class GateSettings:
         for name, ok, want in (*self._ranges(), *self._names()):
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
-        if self.of_event != (self.encoder == NO_ENCODER):
-            raise ValueError(f"an external scorer goes with encoder {NO_ENCODER!r}, and only that")
+        self._check_encoder()
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
+
+    def _check_encoder(self) -> None:
+        """Refuse an encoder that the scorer does not read, and what stands in its place for another scorer."""
+        wanted = self.scores_by.in_place
+        if wanted is not None and self.encoder != wanted:
+            raise ValueError(f"the scorer {self.scorer} goes with encoder {wanted!r}, and only that")
+        if wanted is None and self.encoder in IN_PLACE:
+            raise ValueError(
+                f"encoder must be one that makes embeddings, for the scorer {self.scorer}, not {self.encoder!r}"
+            )
 
     def _check_model(self) -> None:
         if not is_learned(self.scorer):
@@ -453,8 +465,8 @@ class GateSettings:
             ),
             (
                 "embeddings",
-                self.embeddings == "refuse" or not self.of_event,
-                f"refuse with the scorer {self.scorer}, which reads scores",
+                self.embeddings == "refuse" or self.embeds,
+                f"refuse with the scorer {self.scorer}, which reads none",
             ),
             (
                 "dimension",
@@ -469,9 +481,14 @@ class GateSettings:
         )
 
     @property
-    def of_event(self) -> bool:
-        """Whether events bring the scores."""
-        return not is_learned(self.scorer) and EVERY_SCORER[self.scorer].of_event
+    def of_event(self) -> str | None:
+        """The field of an event's responses that scores are made of; None: events do not bring them."""
+        return self.scores_by.of_event
+
+    @property
+    def embeds(self) -> bool:
+        """Whether scores are made of embeddings."""
+        return self.scores_by.in_place is None
 
     @property
     def scores_by(self) -> Scorer:

@@ -23,8 +23,8 @@ EVERY: Mapping[str, Scorer] = MappingProxyType(
 )
 """All of them, the one that gates use first."""
 
-SCORERS: tuple[Scorer, ...] = tuple(one for one in EVERY.values() if not one.of_event)
-"""Those that are computed from the answers: what `streamer evaluate` ranks."""
+SCORERS: tuple[Scorer, ...] = tuple(one for one in EVERY.values() if one.in_place is None)
+"""Those that are computed from the answers and their embeddings: what `streamer evaluate` ranks."""
 
 SCORER_NAMES = tuple(one.name for one in SCORERS)
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+Given = tuple[tuple[float, ...], tuple[float | None, ...] | None]
+"""n scores, and the n numbers that they were made of where these are kept."""
+
 
 @dataclass(frozen=True, eq=False)
 class AnswerBatch:
@@ -64,8 +67,12 @@ class Scorer(Parametrised, ABC):
     """For tables, in a few words."""
     says: ClassVar[str]
     """What a high score means, in one sentence."""
-    of_event: ClassVar[bool] = False
-    """Whether the event brings the scores, so that nothing is computed."""
+    of_event: ClassVar[str | None] = None
+    """The field of an event's responses that the scores are made of; None: they are not the event's."""
+    in_place: ClassVar[str | None] = None
+    """What a gate has in the place of an encoder, for a scorer that reads no embeddings; None: it reads them."""
+    missing: ClassVar[str] = "scorer_failed"
+    """The reason of a hold, where that which the scores are made of is not there."""
 
     @abstractmethod
     def score(self, batch: AnswerBatch) -> Floats:
@@ -74,6 +81,13 @@ class Scorer(Parametrised, ABC):
     def with_raw(self, batch: AnswerBatch) -> tuple[Floats, Floats | None]:
         """Return the scores, and the quantity that they are made of where it is kept with a decision."""
         return self.score(batch), None
+
+    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
+        """Return the scores of what the event says of each answer, and what is kept with them; None where something is missing.
+
+        Of scorers that have `of_event` alone.
+        """
+        raise NotImplementedError(f"the scorer {self.name} computes its scores")
 
 
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:

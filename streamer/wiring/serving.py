@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.settings import GateSettings
     from streamer.journal import Lease, Partition
+    from streamer.labels.llm.record import Choice
     from streamer.risk.rounds.report import RiskReport
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.serving.chat.counter import ChatCounter
@@ -221,11 +222,15 @@ def run_serving(
 
 
 async def _best_score(
-    executor: Executor, encoder: CachedEncoder | None, settings: GateSettings, texts: Sequence[str]
+    executor: Executor, encoder: CachedEncoder | None, settings: GateSettings, answers: Sequence[Choice]
 ) -> float:
     from streamer.deciding.best_score import best_score
 
-    return await asyncio.get_running_loop().run_in_executor(executor, best_score, settings, texts, encoder)
+    texts = [answer.text for answer in answers]
+    logprobs = [answer.logprob for answer in answers]
+    return await asyncio.get_running_loop().run_in_executor(
+        executor, best_score, settings, texts, encoder, logprobs
+    )
 
 
 async def _run(service: Service, listening: socket, chat: ChatCounter) -> None:

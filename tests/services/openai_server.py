@@ -45,6 +45,7 @@ class ChatReply:
     ----------
     content : the model's text, put into a completion; not used where `raw` is given.
     further : the texts of further choices, for requests that want several.
+    logprobs : for each choice the log-probability of each of its two tokens; none where there are no numbers.
     raw : the response's body as it is.
     after : seconds before the response begins.
     drip : seconds between any two bytes of the body; 0 sends it at once.
@@ -57,6 +58,7 @@ class ChatReply:
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes | None = None
     refusal: str | None = None
+    logprobs: Sequence[float] = ()
     finish_reason: str = "stop"
     usage: Mapping[str, int] | None = field(
         default_factory=lambda: {"prompt_tokens": 400, "completion_tokens": 50, "total_tokens": 450}
@@ -82,6 +84,19 @@ class ChatReply:
                     "index": index,
                     "finish_reason": self.finish_reason,
                     "message": {"role": "assistant", "content": content, "refusal": self.refusal},
+                    "logprobs": {
+                        "content": [
+                            {
+                                "token": token,
+                                "logprob": self.logprobs[index],
+                                "bytes": None,
+                                "top_logprobs": [],
+                            }
+                            for token in ("a", "b")
+                        ]
+                    }
+                    if self.logprobs
+                    else None,
                 }
                 for index, content in enumerate((self.content, *self.further))
             ],

@@ -45,6 +45,12 @@ SEALED_LATER = ("alerts", "alert_acknowledgements")
 LEARNED = "learned@"
 """Begins the name of a learned score; the rest is of its model's SHA-256."""
 
+SCORED_BY: dict[str, Callable[[float], float]] = {
+    "logprob": lambda made_of: round(math.exp(min(made_of, 0.0)), 6),
+    "judge": lambda made_of: round(made_of / 100, 6),
+}
+"""Scores that are made of one number an answer, which the chain has beside the score."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
@@ -1175,6 +1181,22 @@ class Verifier:
                 "order", place, f"it was decided under policy {version}, when policy {newest} was in force"
             )
 
+    def _made_of(self, facts: dict[str, Any], place: str) -> None:
+        """Derive the scores again that are made of one number an answer: the number is on record, in the chain."""
+        scored = SCORED_BY.get(facts["scorer"])
+        if scored is None or not facts["responses"] or facts["responses"][0][1] is None:
+            return
+        for name, score, made_of, *_ in facts["responses"]:
+            # A blank answer scores 0, whatever it brought.
+            derived = 0.0 if made_of is None else scored(made_of)
+            if abs(derived - score) > 2e-6:
+                self.fault(
+                    "score",
+                    place,
+                    f"the score of response {name!r} does not follow from the number it is made of",
+                )
+        self.counts["batches whose scores follow from recorded numbers"] += 1
+
     def _for_runs(self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any]) -> None:
         """Remember a drawn decision for the runs that could read it and did not."""
         if not facts["sampled"] or facts.get("extra_draw") or facts["batch"][2] != 1:
@@ -1192,6 +1214,7 @@ class Verifier:
     ) -> int | bool | None:
         """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
         scores = [response[1] for response in facts["responses"]]
+        self._made_of(facts, place)
         actions = [response[3] for response in facts["responses"]]
         held, best = settings["hold_action"], None
         shipped: list[bool] | None

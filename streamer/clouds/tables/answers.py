@@ -20,7 +20,9 @@ from streamer.clouds.cloud import (
     response_id,
 )
 from streamer.clouds.line_files import is_publishable
+from streamer.clouds.tables.columns import PER_ANSWER
 from streamer.events.excerpts import excerpt
+from streamer.events.responses import LEAST_LOGPROB
 from streamer.security.csv_cells import plain_cell
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Answer:
     text : None where the table has no texts.
     severity : in [0, 1]; None: nobody has said.
     score : its own, in [0, 1].
+    logprob : the mean log-probability of its tokens, in [-10000, 0].
     meta : the numbers in columns that have no role.
     """
 
@@ -62,6 +65,7 @@ class Answer:
     severity: float | None
     kind: str
     score: float | None
+    logprob: float | None
     embedding: tuple[float, ...] | None
     meta: Mapping[str, float]
 
@@ -100,6 +104,7 @@ class AnswerReader:
                 severity=severity,
                 kind=kind,
                 score=score,
+                logprob=self._logprob(place, cells.get("logprob")),
                 embedding=self._embedding(place, cells.get("embedding")),
                 meta=meta,
             )
@@ -194,16 +199,9 @@ class AnswerReader:
         return float(word in _TRUE)
 
     def _share(self, place: int, value: Any, role: Role, meaning: str) -> float | None:
-        value = _plain(value)
-        if value is None:
+        number = self._number(value)
+        if number is None:
             return None
-        number = math.nan
-        if isinstance(value, str):
-            text = value.replace(",", ".", 1) if self._table.decimal_comma else value
-            if _NUMBER.fullmatch(text):
-                number = float(text)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            number = float(value)
         if not 0 <= number <= 1:
             column = ", ".join(self._columns.named.get(role, ())) or role
             hint = "; write it with a point" if isinstance(value, str) and "," in value else ""
@@ -213,6 +211,29 @@ class AnswerReader:
                 place, column, f"{excerpt(str(value))} is not a number from 0 to 1 ({meaning}){hint}"
             )
         return number
+
+    def _logprob(self, place: int, value: Any) -> float | None:
+        number = self._number(value)
+        if number is not None and not LEAST_LOGPROB <= number <= 0:
+            column = ", ".join(self._columns.named.get("logprob", ())) or "logprob"
+            raise self._table.error(
+                place,
+                column,
+                f"{excerpt(str(value))} is not a mean of natural logarithms of probabilities, which lies from "
+                f"{LEAST_LOGPROB:g} to 0",
+            )
+        return number
+
+    def _number(self, value: Any) -> float | None:
+        """Read a number; NaN for what is none."""
+        value = _plain(value)
+        if value is None:
+            return None
+        if isinstance(value, str):
+            text = value.replace(",", ".", 1) if self._table.decimal_comma else value
+            return float(text) if _NUMBER.fullmatch(text) else math.nan
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number else math.nan
 
     def _embedding(self, place: int, value: Any) -> tuple[float, ...] | None:
         column = (self._columns.named.get("embedding") or ("embedding",))[0]
@@ -257,7 +278,7 @@ class AnswerReader:
         return found
 
 
-_PER_ANSWER = frozenset({"answer", "answer_id", "severity", "correct", "score", "embedding"})
+_PER_ANSWER = frozenset(PER_ANSWER)
 
 
 def _plain(value: Any) -> Any:
@@ -387,6 +408,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
                 meta=answer.meta,
                 embedding=answer.embedding,
                 score=answer.score,
+                logprob=answer.logprob,
             )
             for name, answer in zip(ids, answers, strict=True)
         ),

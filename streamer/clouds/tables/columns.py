@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 Role = Literal[
-    "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "embedding", "references", "kind"
+    "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "logprob", "embedding", "references",
+    "kind",
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -25,6 +26,7 @@ MEANINGS: Mapping[Role, str] = {
     "severity": "how bad the answer is: 0 fine, 1 worst",
     "correct": "the reverse: 1 or true is fine, 0 or false is worst",
     "score": "a score of your own in [0, 1], higher is safer",
+    "logprob": "the mean log-probability of the answer's tokens, at most 0",
     "embedding": "an embedding of your own, a list of numbers",
     "references": "known good answers: a text, or a list of texts",
     "kind": "where the severity comes from: human, judge, ...",
@@ -43,6 +45,7 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
     "severity": ("severity", "label"),
     "correct": ("correct", "is_correct", "right", "is_right"),
     "score": ("score", "confidence"),
+    "logprob": ("logprob", "mean_logprob", "avg_logprob"),
     "embedding": ("embedding", "vector"),
     "references": ("references", "reference", "gold", "ground_truth", "expected", "expected_answer", "gold_answer"),
     "kind": ("kind", "severity_kind", "label_kind"),
@@ -54,11 +57,14 @@ _PLURALS: Mapping[Role, tuple[str, ...]] = {
     "severity": ("severities", "labels"),
     "correct": ("corrects",),
     "score": ("scores", "confidences"),
+    "logprob": ("logprobs", "mean_logprobs", "avg_logprobs"),
     "embedding": ("embeddings", "vectors"),
     "answer_id": ("answer_ids", "response_ids", "sample_ids"),
 }  # fmt: skip
 
-PER_ANSWER: tuple[Role, ...] = ("answer", "answer_id", "severity", "correct", "score", "embedding")
+PER_ANSWER: tuple[Role, ...] = (
+    "answer", "answer_id", "severity", "correct", "score", "logprob", "embedding"
+)  # fmt: skip
 """What each answer has one of: in a wide table several columns, or one that holds lists."""
 
 NO_SEVERITIES: Mapping[Role, tuple[str, ...]] = {"severity": (), "correct": ()}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streamer import extras
 from streamer.errors import UsageError
 from streamer.events.excerpts import one_line
+from streamer.events.responses import LEAST_LOGPROB
 from streamer.labels.llm.record import PASSING, Choice, Exchange, TokenUsage
 from streamer.labels.llm.refusals import fitted, refused_parameter
 from streamer.security.redaction import HIDDEN
@@ -351,6 +352,7 @@ def _answered(completion: Any) -> dict[str, Any]:
         "model": text_of(getattr(completion, "model", None)),
         "fingerprint": text_of(getattr(completion, "system_fingerprint", None)),
         "finish_reason": first.finish_reason,
+        "logprob": first.logprob,
         "usage": _usage(getattr(completion, "usage", None)),
         "further": tuple(others),
     }
@@ -366,7 +368,25 @@ def _choice(choice: Any) -> Choice:
     if refusal or finish_reason == "content_filter":
         said = one_line(refusal) if isinstance(refusal, str) and refusal else "stopped by the content filter"
         why = f"the model would not answer this: {said}"
-    return Choice(content if isinstance(content, str) else "", finish_reason, why)
+    return Choice(
+        content if isinstance(content, str) else "",
+        finish_reason,
+        why,
+        _mean_logprob(getattr(choice, "logprobs", None)),
+    )
+
+
+def _mean_logprob(logprobs: Any) -> float | None:
+    """The mean log-probability of a choice's tokens; None where an endpoint gave none, or not one for each."""
+    tokens = getattr(logprobs, "content", None)
+    if not isinstance(tokens, list) or not tokens:
+        return None
+    found = [getattr(token, "logprob", None) for token in tokens]
+    numbers = [float(one) for one in found if isinstance(one, int | float) and math.isfinite(one)]
+    if len(numbers) < len(found):
+        return None
+    # Some endpoints write a rounding error above 0.
+    return min(0.0, max(float(LEAST_LOGPROB), math.fsum(numbers) / len(numbers)))
 
 
 def _usage(usage: Any) -> TokenUsage | None:

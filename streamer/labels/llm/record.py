@@ -72,11 +72,13 @@ class Choice:
     text : the model's text; empty where there is none.
     finish_reason : why it ended (``stop``, ``length``, ...); None where the endpoint did not say.
     refusal : why the model would not answer, in its words or the filter's; None where it did.
+    logprob : the mean log-probability of its tokens, in [-10000, 0]; None where none came, or it has no token.
     """
 
     text: str
     finish_reason: str | None = None
     refusal: str | None = None
+    logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ class Exchange:
     problem : what went wrong, None when nothing did.
     detail : about the problem, one line.
     seconds : from request to reply or problem.
+    logprob : of the first choice; see `Choice`.
     further : the choices after the first, where several were asked for.
     vectors : where vectors were asked for, a row for each message, as they came; None where none came.
     """
@@ -109,6 +112,7 @@ class Exchange:
     problem: FailureCode | None = None
     detail: str | None = None
     seconds: float
+    logprob: float | None = None
     further: tuple[Choice, ...] = ()
     vectors: NDArray[np.float32] | None = None
 
@@ -118,7 +122,7 @@ class Exchange:
         if self.reply is None:
             return ()
         refusal = (self.detail or "") if self.problem == "refused" else None
-        return (Choice(self.reply, self.finish_reason, refusal), *self.further)
+        return (Choice(self.reply, self.finish_reason, refusal, self.logprob), *self.further)
 
 
 def cost_of(exchanges: tuple[Exchange, ...], price: Price | None) -> Decimal | None:

@@ -19,6 +19,7 @@ from streamer.errors import UsageError
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM
+from streamer.scoring.scorers.logprob import Logprob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,7 +147,7 @@ def read_data_set(
     """
     name = "standard input" if str(path) == "-" else str(path)
     clouds = sorted(read_clouds(path, columns, report=report), key=lambda cloud: cloud.batch_id)
-    data = _with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled))
+    data = _with_logprobs(_with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled)))
     marks = _field_scores(data, judge_field)
     if marks is not None:
         data = replace(data.with_scores("judge", marks), judge=f"field {judge_field} of the file")
@@ -187,6 +188,25 @@ def _with_own_scores(data: DataSet) -> DataSet:
             "compared with, is measured among several; to evaluate the scores alone, leave the texts out: --column answer="
         )
     return data.with_scores(OWN_SCORE, scores)
+
+
+def _with_logprobs(data: DataSet) -> DataSet:
+    """Take in the scores that the log-probabilities of a file make; prompts where one is missing are held, as gates do."""
+    scorer = Logprob()
+    made: list[tuple[float | None, ...] | None] = []
+    for cloud in data.clouds:
+        given = scorer.of_given(
+            [one.logprob for one in cloud.responses], [is_blank(text) for text in cloud.texts]
+        )
+        made.append(None if given is None else given[0])
+    if all(one.logprob is None for cloud in data.clouds for one in cloud.responses):
+        return data
+    data = data.with_scores(scorer.name, made)
+    gaps = sum(one is None for one in made)
+    if not gaps:
+        return data
+    note = f"{gaps} prompts have answers without log-probabilities; gates that use these scores hold them."
+    return replace(data, notes=(*data.notes, note))
 
 
 def data_set(name: str, source: str, clouds: Sequence[Cloud], *, unlabelled: Unlabelled = "worst") -> DataSet:

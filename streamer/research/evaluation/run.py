@@ -39,6 +39,7 @@ from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.score_cache import compiled_pattern
 from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
+from streamer.scoring.scorers.logprob import Logprob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,7 +122,7 @@ def check_options(options: Options) -> Options:
     check_unlabelled(options.unlabelled)
     if options.answer_pattern is not None:
         compiled_pattern(options.answer_pattern)
-    taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE})
+    taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE, Logprob.name})
     if taken:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")
     return replace(
@@ -187,7 +188,7 @@ def evaluate_data_sets(
 
 def _scorers(data: DataSet, options: Options) -> list[str]:
     names = [name for name in options.scorers if name in data.scores]
-    own = [name for name in (JUDGE, OWN_SCORE) if name in data.scores]
+    own = [name for name in (JUDGE, OWN_SCORE, Logprob.name) if name in data.scores]
     return [*names, *own, *options.external]
 
 

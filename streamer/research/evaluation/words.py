@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamer.scoring.learned import Learned
 from streamer.scoring.registry import LEARNED, SCORERS
+from streamer.scoring.scorers.logprob import Logprob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ UNIT_TITLES = {
 _LONGEST_NAME = 24
 _SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
     LEARNED: Learned.title,
+    Logprob.name: Logprob.title,
     "judge": "judge (Q_J)",
 }
 _MODE_TITLES = {

@@ -15,6 +15,7 @@ from streamer.events.responses import ResponsesV1, ResponseV1
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import EXTERNAL_PREFIX
 from streamer.journal import RecordedBatch
+from streamer.scoring.scorers.logprob import Logprob
 from streamer.serving.bodies import Batch
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import Sampled, sampling_record
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from streamer.events.limits import Limits
     from streamer.gates.settings import GateSettings
     from streamer.journal import Headers
+    from streamer.labels.llm.record import Choice
     from streamer.serving.chat.sampler import Sampler
     from streamer.serving.deadlines import Deadline
     from streamer.serving.desk import Desk
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
+_LOGPROB = Logprob.of_event
 
 
 class Completed(NamedTuple):
@@ -57,7 +60,7 @@ class ChatCounter:
         desk: Desk,
         samplers: Mapping[str, Sampler],
         *,
-        best_score: Callable[[GateSettings, Sequence[str]], Awaitable[float]],
+        best_score: Callable[[GateSettings, Sequence[Choice]], Awaitable[float]],
         limits: Limits,
         most: int,
         most_bytes: int,
@@ -117,7 +120,10 @@ class ChatCounter:
             self._desk.admit()
             async with self._unless_it_ends():
                 sampled = await sampler.sample(
-                    request.messages, until=deadline.at, best_score=partial(self._best_score, settings)
+                    request.messages,
+                    until=deadline.at,
+                    best_score=partial(self._best_score, settings),
+                    logprobs=settings.of_event == _LOGPROB,
                 )
             batch = self._fitting(key, request, sampled, sampler)
             try:
@@ -167,7 +173,7 @@ class ChatCounter:
                 batch_id=key.batch_id,
                 prompt=request.prompt,
                 responses=tuple(
-                    ResponseV1(id=str(number), text=answer.text)
+                    ResponseV1(id=str(number), text=answer.text, logprob=answer.logprob)
                     for number, answer in enumerate(sampled.answers, start=1)
                 ),
                 metadata={**request.metadata, **own},
@@ -227,7 +233,7 @@ def _check_gate(settings: GateSettings) -> None:
     """Refuse a gate that could ship none of the answers, or whose answers could not be told again."""
     if settings.unit != "best":
         raise _unsuited(f"its unit is {settings.unit}; one answer is selected under the unit best alone")
-    if settings.of_event or settings.encoder.startswith(EXTERNAL_PREFIX):
+    if settings.of_event not in (None, _LOGPROB) or settings.encoder.startswith(EXTERNAL_PREFIX):
         raise _unsuited("its scores or embeddings come with the batch, and sampled answers bring none")
     if not settings.keep_texts:
         raise _unsuited("it keeps no texts, and a repeat could not be answered")

@@ -15,11 +15,13 @@ from streamer.labels.llm.record import Exchange, FailureCode, Message, cost_of
 from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from streamer.labels.llm.record import Choice
     from streamer.serving.chat.upstream import Upstream
     from streamer.tracing import Tracing
+
+    BestScore = Callable[[Sequence[Choice]], Awaitable[float]]
 
 log = structlog.get_logger(__name__)
 
@@ -72,11 +74,13 @@ class Sampler:
         messages: tuple[Message, ...],
         *,
         until: float,
-        best_score: Callable[[Sequence[str]], Awaitable[float]],
+        best_score: BestScore,
+        logprobs: bool = False,
     ) -> Sampled:
         """Ask for answers to these messages, as many as the rule wants, until that time on the event loop's clock.
 
-        `best_score` is asked about the answers so far at each step of the rule but the last one.
+        `best_score` is asked about the answers so far at each step of the rule but the last one. `logprobs`: ask for the
+        log-probabilities of their tokens too.
         """
         if self.upstream.system_prompt is not None:
             messages = (Message("system", self.upstream.system_prompt), *messages)
@@ -86,7 +90,9 @@ class Sampler:
         problem: Problem | None
         try:
             async with asyncio.timeout_at(until):
-                problem = await self._until_sure(messages, answers, looks, calls.append, best_score)
+                problem = await self._until_sure(
+                    messages, answers, looks, calls.append, best_score, {"logprobs": True} if logprobs else {}
+                )
         except TimeoutError:
             problem = "timed_out"
         if problem is not None:
@@ -105,24 +111,25 @@ class Sampler:
         answers: list[Choice],
         looks: list[tuple[int, float]],
         record: Callable[[Exchange], None],
-        best_score: Callable[[Sequence[str]], Awaitable[float]],
+        best_score: BestScore,
+        more: Mapping[str, object],
     ) -> Problem | None:
         """Add answers until the rule has enough; return what went wrong."""
         rule = self.upstream.rule
         *steps, most = rule.sizes
         for size in steps:
-            problem = await self._fill(messages, size, answers, record)
+            problem = await self._fill(messages, size, answers, record, more)
             if problem is not None:
                 return problem
             try:
-                best = await best_score([answer.text for answer in answers])
+                best = await best_score(answers)
             except Exception:
                 log.warning("chat.not_scored", upstream=self.upstream.id, exc_info=True)
                 return "not_scored"
             looks.append((size, best))
             if rule.enough(size, best):
                 return None
-        return await self._fill(messages, most, answers, record)
+        return await self._fill(messages, most, answers, record, more)
 
     async def _fill(
         self,
@@ -130,6 +137,7 @@ class Sampler:
         wanted: int,
         answers: list[Choice],
         record: Callable[[Exchange], None],
+        more: Mapping[str, object],
     ) -> FailureCode | None:
         """Add answers until there are as many as wanted; return what went wrong.
 
@@ -138,7 +146,7 @@ class Sampler:
         at_once = self.upstream.per_request or wanted
         while (missing := wanted - len(answers)) > 0:
             sizes = [min(at_once, missing - start) for start in range(0, missing, at_once)]
-            replies = await asyncio.gather(*(self._ask(messages, size, record) for size in sizes))
+            replies = await asyncio.gather(*(self._ask(messages, size, record, more) for size in sizes))
             for choices, problem in replies:
                 if problem is not None:
                     return problem
@@ -147,9 +155,13 @@ class Sampler:
         return None
 
     async def _ask(
-        self, messages: tuple[Message, ...], size: int, record: Callable[[Exchange], None]
+        self,
+        messages: tuple[Message, ...],
+        size: int,
+        record: Callable[[Exchange], None],
+        more: Mapping[str, object],
     ) -> tuple[tuple[Choice, ...], FailureCode | None]:
-        parameters = self.upstream.parameters | ({"n": size} if size > 1 else {})
+        parameters = {**self.upstream.parameters, **more, **({"n": size} if size > 1 else {})}
         try:
             *_, last = await self._chat.ask(messages, parameters, record=record)
         except UsageError as error:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.settings import NO_ENCODER
 from streamer.scoring.blank import is_blank
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.labels.revisions import Severities
@@ -82,10 +83,12 @@ class Answers:
                 connection, self._read.table(connection, gate), gate, settings.severity_kind
             )
             found = connection.execute(query).mappings()
-            return [_batch(list(rows), severities) for _, rows in groupby(found, key=itemgetter("id"))]
+            return [
+                _batch(list(rows), severities, settings) for _, rows in groupby(found, key=itemgetter("id"))
+            ]
 
 
-def _batch(rows: Sequence[Row], severities: Severities) -> StoredBatch:
+def _batch(rows: Sequence[Row], severities: Severities, settings: GateSettings) -> StoredBatch:
     first = rows[0]
     key = BatchKey(first["gate"], first["batch_id"], first["attempt"])
     return StoredBatch(
@@ -98,7 +101,7 @@ def _batch(rows: Sequence[Row], severities: Severities) -> StoredBatch:
                 id=row["response_id"],
                 text=row["text"],
                 score=row["score"],
-                blank=_blank(row),
+                blank=_blank(row, settings),
                 severity=severities.get(key, row["response_id"])
                 if row["drawn"] or not first["sampled"]
                 else None,
@@ -108,8 +111,15 @@ def _batch(rows: Sequence[Row], severities: Severities) -> StoredBatch:
     )
 
 
-def _blank(row: Row) -> bool:
-    """Without its text a blank answer is known by its raw energy, which is 0 for no other."""
+def _blank(row: Row, settings: GateSettings) -> bool:
+    """Without its text a blank answer is known by its raw energy, which is 0 for no other.
+
+    Where a score is made of another number than embeddings, only a blank answer has none.
+    """
     if row["text"] is not None:
         return is_blank(row["text"])
-    return row["score"] is None or row["raw_energy"] == 0
+    if row["score"] is None:
+        return True
+    if settings.embeds or settings.encoder == NO_ENCODER:
+        return bool(row["raw_energy"] == 0)
+    return row["raw_energy"] is None

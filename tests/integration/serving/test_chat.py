@@ -59,6 +59,8 @@ def sqlite_site(new_site: Callable[..., Site], migrated_sqlite_url: str) -> Site
 
 GATES: dict[str, dict[str, Any]] = {
     GATE: {},
+    "likely": {},
+    "likely-steps": {"answers": 4, "steps": [2], "stop_above": 0.9},
     "away": {"base_url": "http://127.0.0.1:9/v1"},
     "one-by-one": {"per_request": 1, "concurrency": 1},
     "prompted": {"system_prompt": "Short answer first."},
@@ -90,7 +92,13 @@ def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path)
                 "mode": "shadow" if gate.startswith("shadow") else "enforce",
                 "segment_by": "upstream" if gate == "segmented" else None,
             }
-            site.gate(gate, scorer="gram", encoder=ENCODER, **own)
+            likely = gate.startswith("likely")
+            of = (
+                {"scorer": "logprob", "encoder": "event"}
+                if likely
+                else {"scorer": "gram", "encoder": ENCODER}
+            )
+            site.gate(gate, **of, **own)
         yield Plain(site, model, model.serve(site, gates=GATES))
         site.check()
 
@@ -195,6 +203,26 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
     site.check()
     everything = endpoint.log_text() + str(site.rows("SELECT * FROM batches")) + str(endpoint.announced)
     assert KEY not in everything
+
+
+@pytest.mark.parametrize("gate", ["likely", "likely-steps"])
+def test_a_gate_of_log_probabilities_asks_its_upstream_for_them(plain: Plain, gate: str) -> None:
+    plain.model.reply = lambda request: ChatReply(
+        "Maybe.",
+        further=["Surely.", *["Perhaps."] * 2][: request.body["n"] - 1],
+        logprobs=(-2.0, -0.01, -3.0, -4.0),
+    )
+    told = ask(plain.endpoint, gate=gate).streamer
+    assert (told["action"], told["reason"], told["selected"]) == ("ship", "scored", "2")
+    decided = json.loads(plain.site.recorded()[told["batch_id"]])
+    assert decided["responses"][1]["score"] == 0.99005
+    (asked,) = plain.model.asked
+    assert asked.body["logprobs"] is True
+    assert asked.body["n"] == (2 if gate == "likely-steps" else 4)
+    plain.model.reply = differing
+    told = ask(plain.endpoint, gate=gate).streamer
+    wanted = "too_few_responses" if gate == "likely-steps" else "no_logprob"
+    assert (told["action"], told["reason"]) == ("abstain", wanted)
 
 
 def test_usage_is_the_sum_of_all_upstream_calls(plain: Plain) -> None:
