@@ -21,9 +21,14 @@ from streamer.clouds.line_files import is_publishable
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
-from streamer.events.responses import LEAST_LOGPROB
+from streamer.events.responses import (
+    LEAST_LOGPROB,
+    ResponsesV1,
+    ResponseV1,
+    decode_responses,
+    encode_responses,
+)
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
-from streamer.events.responses import ResponsesV1, ResponseV1, decode_responses, encode_responses
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
