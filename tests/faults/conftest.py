@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.matrix import LONG, Matrix
+from tests.faults.recalibrators import Place
 from tests.faults.site import Site, a_site
 
 if TYPE_CHECKING:
@@ -38,6 +39,15 @@ def own_site(
     url = own_postgres_server.create_database()
     with ExitStack() as stack, a_site(own_kafka_broker, url, "own.", tmp_path, stack) as one:
         yield one
+
+
+@pytest.fixture
+def place(
+    kafka_broker: KafkaBroker, migrated_database_url: str, topic_prefix: str, tmp_path: Path
+) -> Iterator[Place]:
+    """A record with one labelled gate, for recalibrators; once on each database."""
+    with ExitStack() as stack:
+        yield Place(migrated_database_url, kafka_broker, topic_prefix, tmp_path, stack)
 
 
 @pytest.fixture

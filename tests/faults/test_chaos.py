@@ -22,8 +22,8 @@ from sqlalchemy.engine import make_url
 from streamer import wiring
 from streamer.stream.exits import WorkerExit
 from tests.faults.matrix import LONG
+from tests.faults.recalibrators import leaders
 from tests.faults.site import GATE, put_in_force, wait_until
-from tests.faults.test_recalibrators import leaders
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from sqlalchemy.engine import make_url
 
 from tests.faults.matrix import LONG
 from tests.faults.oracle import Findings
+from tests.faults.recalibrators import Place, leaders, opened
 from tests.faults.site import wait_until
-from tests.faults.test_recalibrators import Place, leaders, opened
 from tests.services.stalling_proxy import StallingProxy
 
 if TYPE_CHECKING:

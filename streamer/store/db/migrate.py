@@ -57,8 +57,9 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """A database's revision. `revision` is None before the first migration; `drift` names each difference
-    between its tables and this version's, as Alembic describes it. `before` is where a migration found it.
+    """A database's revision. `revision` is None before the first migration. `drift` names each difference between its
+    tables and this version's, as Alembic describes it; at another revision than `head` nothing is compared and it is
+    empty. `before` is where a migration found it.
     """
 
     revision: str | None
@@ -219,11 +220,13 @@ def _known_revision(connection: sa.Connection) -> str | None:
 
 
 def _state(database: Database) -> SchemaState:
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
     with database.reading() as connection:
         revision = _known_revision(connection)
+        if revision != head():
+            return SchemaState(revision, head(), ())
+        from alembic.autogenerate import compare_metadata
+        from alembic.migration import MigrationContext
+
         context = MigrationContext.configure(connection, opts=COMPARED)
         drift = tuple(str(difference) for difference in compare_metadata(context, metadata))
     return SchemaState(revision, head(), drift)
