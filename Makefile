@@ -4,8 +4,8 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Half of the time of tests is waiting for real services: four at once keep two cores busy, with one thread of arithmetic each.
-PROCESSES ?= 4
+# Tests of services wait two thirds of their time: six at once keep two cores busy, with one thread of arithmetic each.
+PROCESSES ?= 6
 
 # Tests on PostgreSQL once more, through PgBouncer in transaction mode: some of them always, all with `make faults`.
 POOLED = STREAMER_TEST_POOLER=pgbouncer $(BIN)/pytest -m postgres
@@ -50,7 +50,7 @@ demo: $(DEMO)  ## Create the environment if need be and run the whole thing insi
 check: $(INSTALLED)  ## What to run before each commit, about two minutes: lint, and the quick unit tests with few examples
 	@$(MAKE) --silent lint
 	@OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q -m "not slow" --hypothesis-profile=quick \
-		--numprocesses=$(PROCESSES) --dist=worksteal $(ARGS)
+		--numprocesses=logical --dist=worksteal $(ARGS)
 
 test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \

@@ -104,6 +104,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
         if quick:
             _take_few_examples(item)
+    _mix(items)
+
+
+_COMPUTING = {"unit", "validity"}
+"""The folders of tests whose time is the processor's; all others wait for services, two thirds of theirs."""
+
+
+def _mix(items: list[pytest.Item]) -> None:
+    """Spread the files that compute evenly among those that wait, so that several processes always have both at hand.
+
+    Each kind keeps its order, but the wheel's file, which is long, comes early; each file keeps its own.
+    """
+    kinds: dict[bool, list[Path]] = {True: [], False: []}
+    for file in dict.fromkeys(item.path for item in items):
+        kinds[_folder(file) in _COMPUTING].append(file)
+    kinds[False].sort(key=lambda file: _folder(file) != "packaging")
+    place = {file: (number + 0.5) / len(kind) for kind in kinds.values() for number, file in enumerate(kind)}
+    items.sort(key=lambda item: place[item.path])
+
+
+def _folder(file: Path) -> str:
+    return file.relative_to(ROOT / "tests").parts[0] if file.is_relative_to(ROOT / "tests") else ""
 
 
 def function_of(node_id: str) -> str:
