@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from tests.faults import oracle
 from tests.faults.agreement import disagreements
 from tests.faults.worker_process import WorkerProcess
 from tests.promql import RULE_FILES, expressions
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,14 +80,11 @@ class World:
     def streamer(self, *arguments: str) -> list[Any]:
         """Run a command as a person would, with `--json`, and return the lines that it printed."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
-        done = subprocess.run(
-            [sys.executable, "-m", "streamer", *arguments, "--json"],
-            cwd=self.directory,
-            env=environment | self.environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
+        done = FORKS.run(
+            [*arguments, "--json"],
+            environment=environment | self.environment,
+            folder=self.directory,
+            seconds=240,
         )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,8 +22,10 @@ from streamer.recalibration.run import CalibrationRun
 from streamer.settings.settings import Settings, load_settings
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import ExitStack
     from pathlib import Path
@@ -67,15 +67,12 @@ class Site:
     def command(
         self, *arguments: str, status: int = 0, seconds: float = 240, **settings: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run `streamer ...` with the site's settings, and those given, in a process of its own; it must succeed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "streamer", *arguments],
-            cwd=self.directory,
-            env=self.whole_environment() | settings,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
+        """Run `streamer ...` with the site's settings, and those given, forked as services are; it must succeed."""
+        done = FORKS.run(
+            arguments,
+            environment=self.whole_environment() | settings,
+            folder=self.directory,
+            seconds=seconds,
         )
         assert done.returncode == status, done.stderr
         return done
@@ -201,12 +198,14 @@ def wait_until(
     reached: Callable[[], bool], what: str, seconds: float = 240, *, progress: Callable[[], int] | None = None
 ) -> None:
     """Ask until it is so, for so many seconds; with `progress`, for so many after what it counts last moved."""
-    deadline, seen = time.monotonic() + seconds, None
+    began, seen = time.monotonic(), None
+    deadline = began + seconds
     while not reached():
         if progress is not None and (now := progress()) != seen:
             deadline, seen = time.monotonic() + seconds, now
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what} (stands at {seen})"
-        time.sleep(0.05 if progress is None else 0.25)
+        # Asking costs a query: the longer it has waited, the less often.
+        time.sleep(0.25 if progress is not None else min(0.25, 0.05 + (time.monotonic() - began) / 20))
 
 
 def event(number: int, **changes: Any) -> bytes:

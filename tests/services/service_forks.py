@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -30,9 +31,16 @@ PRELOADED = (
     "faust.assignor.leader_assignor",
     "faust.tables.manager",
     "tokenizers",
+    "streamer.audit.signing",
     "streamer.cli.app",
+    "streamer.cli.audit",
+    "streamer.cli.dead_letters",
+    "streamer.cli.doctor",
+    "streamer.cli.gate",
+    "streamer.cli.recalibrate",
     "streamer.cli.serve",
     "streamer.cli.services",
+    "streamer.cli.threshold",
     "streamer.deciding.decider",
     "streamer.recalibration.service",
     "streamer.risk.rounds.watch",
@@ -124,6 +132,26 @@ class ServiceForks:
         finally:
             os.close(writing)
         return ForkedService(self, answer["pid"], reading)
+
+    def run(
+        self, arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, seconds: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `streamer` with these arguments to its end, which is a kill after so many seconds."""
+        with tempfile.TemporaryFile() as errors:
+            started = self.start(arguments, environment=environment, folder=folder, stderr=errors.fileno())
+            too_long = threading.Timer(seconds, started.kill)
+            too_long.start()
+            try:
+                with started.stdout:
+                    out = started.stdout.read()
+                status = started.wait()
+            finally:
+                too_long.cancel()
+                started.kill()
+            errors.seek(0)
+            return subprocess.CompletedProcess(
+                ["streamer", *arguments], status, out.decode(), errors.read().decode()
+            )
 
     def ask(self, request: Mapping[str, Any], files: tuple[int, ...] = ()) -> Any:
         """Send a request, with open files, and return the answer."""
