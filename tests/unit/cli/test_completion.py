@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from streamer.cli import main
+
 BIN = Path(sys.executable).parent
 NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 """Makes the options take the name of the shell, in place of looking at the process above."""
-SHOW = f"{NAMED}=1 streamer --show-completion bash"
 
 
 def environment_of(folder: Path) -> dict[str, str]:
@@ -33,11 +36,20 @@ def streamer(folder: Path, *words: str, **environment: str) -> subprocess.Comple
     )
 
 
+@cache
+def shown_to_bash() -> str:
+    """The script that the command shows for bash to read."""
+    with tempfile.TemporaryDirectory() as folder:
+        shown = streamer(Path(folder), "--show-completion", "bash", **{NAMED: "1"})
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout
+
+
 def completed(folder: Path, line: str) -> list[str]:
     """What bash offers for the last word of the line, which may be empty, after it has read the shown script."""
     words = line.split(" ")
     program = (
-        f'eval "$({SHOW})"; COMP_WORDS=({" ".join(word or repr("") for word in words)}); COMP_CWORD={len(words) - 1}; '
+        f"{shown_to_bash()}\nCOMP_WORDS=({' '.join(word or repr('') for word in words)}); COMP_CWORD={len(words) - 1}; "
         'handler=$(complete -p streamer | sed "s/.*-F \\([^ ]*\\) .*/\\1/"); $handler streamer; echo "${COMPREPLY[@]}"'
     )
     asked = subprocess.run(
@@ -68,14 +80,14 @@ def test_commands_options_and_topics_are_completed(tmp_path: Path, line: str, of
     assert sorted(completed(tmp_path, line)) == sorted(offered)
 
 
-def test_gates_are_completed_by_name(tmp_path: Path) -> None:
+def test_gates_are_completed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = "streamer publish answers.jsonl --gate s"
     assert completed(tmp_path, line) == []  # and no database is made for the asking
     assert list(tmp_path.iterdir()) == []
-    assert streamer(tmp_path, "db", "upgrade").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["db", "upgrade"]) == 0
     for name in ("support", "other"):
-        made = streamer(tmp_path, "gate", "create", name, "--scorer", "external", "--encoder", "none")
-        assert made.returncode == 0, made.stderr
+        assert main(["gate", "create", name, "--scorer", "external", "--encoder", "none"]) == 0
     assert completed(tmp_path, line) == ["support"]
     assert sorted(completed(tmp_path, "streamer simulate --gate ")) == ["other", "support"]
     assert completed(tmp_path, "streamer gate show s") == ["support"]
