@@ -1,6 +1,8 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
+import gc
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -140,7 +142,7 @@ def verify(
     with wiring.open_store(settings) as store:
         rescorer = wiring.rescorer(settings, tolerance) if rescore else None
         total = _outcomes(store) if since is None else None
-        with store.evidence.snapshot() as snapshot, progress("verify", total) as done:
+        with store.evidence.snapshot() as snapshot, progress("verify", total) as done, _few_collections():
             report = verify_record(
                 snapshot,
                 keys=keys,
@@ -189,6 +191,19 @@ def verify(
         )
     if report.faults:
         raise typer.Exit(FOUND)
+
+
+@contextmanager
+def _few_collections() -> "Iterator[None]":
+    """Let the collector look for cycles rarely: row after row makes many objects and none, and it took a sixth of the time."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _policies(store: "Store") -> "Iterator[PolicyVersion]":

@@ -32,6 +32,7 @@ _canonical = json.JSONEncoder(
 )
 _fast = msgspec.json.Encoder(order="sorted")
 _STR = frozenset({str})
+_INTEGERS = 2**63
 _ALIKE = frozenset({str, bool, type(None)})
 
 
@@ -55,24 +56,26 @@ def canonical_json(value: object) -> bytes:
 
 def _written_alike(value: object) -> bool:
     """Whether the fast writer gives the same bytes: it writes exponents in another way, and takes what is not JSON."""
-    members: Iterable[Any]
-    if type(value) is float:
-        return 1e-4 <= abs(value) < 1e16 or value == 0
-    if type(value) is int:
-        return value.bit_length() < 64
-    if type(value) is list or type(value) is tuple:
-        members = value
-    elif type(value) is dict and {*map(type, value)} <= _STR:
-        members = value.values()
-    else:
-        return type(value) in _ALIKE
-    for member in members:
-        # Most members are one of these, and a call for each would take longer than to write it.
-        kind = type(member)
-        if kind in _ALIKE or (kind is float and 1e-4 <= member < 1e16):
-            continue
-        if not _written_alike(member):
-            return False
+    waiting: list[Iterable[Any]] = [(value,)]
+    for members in waiting:  # grows meanwhile: a call for each container would take longer than to write it
+        for member in members:
+            kind = type(member)
+            if kind in _ALIKE:
+                continue
+            if kind is float:
+                if 1e-4 <= member < 1e16 or member == 0 or 1e-4 <= -member < 1e16:
+                    continue
+                return False
+            if kind is int:
+                if -_INTEGERS < member < _INTEGERS:
+                    continue
+                return False
+            if kind is list or kind is tuple:
+                waiting.append(member)
+            elif kind is dict and {*map(type, member)} <= _STR:
+                waiting.append(member.values())
+            else:
+                return False
     return True
 
 

@@ -26,9 +26,11 @@ import unicodedata
 import uuid
 import zipfile
 from array import array
+from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,14 @@ SCORED_BY: dict[str, Callable[[float], float]] = {
     "judge": lambda made_of: round(made_of / 100, 6),
 }
 """Scores that are made of one number an answer, which the chain has beside the score."""
+
+_OF_DECISION = itemgetter("gate", "batch_id", "attempt", "unit", "action", "reason", "selected")
+_OF_RESPONSE = itemgetter("id", "score", "action")
+_OF_POLICY = itemgetter("version", "alpha", "method")
+_OF_AUDIT = itemgetter("sampled", "probability", "label")
+_OF_SOURCE = itemgetter("topic", "partition", "offset")
+_OF_SCORER = itemgetter("name", "encoder", "embedding_source")
+"""What of an action event is compared with the record."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
@@ -102,11 +112,11 @@ def sha256(data: bytes) -> str:
 
 
 def _decoded(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+    return None if text is None else a2b_base64(text)
 
 
 def _hex(text: str | None) -> str | None:
-    return None if text is None else base64.b64decode(text).hex()
+    return None if text is None else a2b_base64(text).hex()
 
 
 # -- Ed25519 (RFC 8032, section 5.1), verification alone ----------------------------------------------------------
@@ -215,6 +225,13 @@ def is_overdue(deadline_ms: int | None, now: str) -> bool:
     )
 
 
+def _named(name: bytes) -> str:
+    """The action's id: a UUID of version 5 in its namespace, which `uuid.uuid5` takes several times as long to make."""
+    text = hashlib.sha1(ACTION_NAMESPACE.bytes + name, usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
+
+
 def keyed_number(salt: bytes, *parts: str) -> int:
     """Map names to 64 bits by HMAC-SHA256 under a gate's salt; each part is preceded by its length."""
     encoded = [part.encode() for part in parts]
@@ -287,6 +304,9 @@ _UNSEEN_OTHERS = frozenset(
 
 def is_blank(text: str) -> bool:
     """Report whether a text has nothing that a reader could see."""
+    first = text[:1]
+    if first.isascii() and first.isalnum():  # as nearly every text begins
+        return False
     return not any(
         unicodedata.category(character) not in _UNSEEN_CATEGORIES and character not in _UNSEEN_OTHERS
         for character in text
@@ -429,7 +449,7 @@ class Verifier:
     Parameters
     ----------
     keys : public keys, 32 bytes each, that checkpoints may be signed with.
-    verify_signature, derive, canonical : replaceable by faster or fuller ones of the same form.
+    verify_signature, derive, canonical, parse : replaceable by faster or fuller ones of the same form.
 
     Attributes
     ----------
@@ -445,11 +465,13 @@ class Verifier:
         verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
         derive: Callable[..., Derived | None] = derive_action,
         canonical: Callable[[object], bytes] = canonical_json,
+        parse: Callable[[bytes], Any] = json.loads,
     ) -> None:
         self._keys = {sha256(key): key for key in keys}
         self._verify_signature = verify_signature
         self._derive = derive
         self._canonical = canonical
+        self._parse = parse
         self.faults: list[dict[str, str]] = []
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -1125,7 +1147,7 @@ class Verifier:
                 untrusted and (name != "mode" or facts[name] == "enforce")
             ):
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")
-        if facts["action_id"] != str(uuid.uuid5(ACTION_NAMESPACE, canonical_json(facts["batch"]).decode())):
+        if facts["action_id"] != _named(self._canonical(facts["batch"])):
             self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
         overdue = is_overdue(facts.get("deadline_ms"), facts["decided_at"])
         if overdue and facts["outcome"] in ("ship", "mixed"):
@@ -1354,18 +1376,17 @@ class Verifier:
         place: str,
     ) -> None:
         """Compare the published event with what was recorded of the decision."""
-        event = json.loads(_decoded(line["action"]["value"]) or b"null")
+        event = self._parse(_decoded(line["action"]["value"]) or b"null")
+        under = event["policy"]
         said = {
-            "decision": [
-                event[n] for n in ("gate", "batch_id", "attempt", "unit", "action", "reason", "selected")
-            ],
+            "decision": _OF_DECISION(event),
             "action_id": event["action_id"],
             "enforced": event["enforced"],
-            "responses": [[one["id"], one["score"], one["action"]] for one in event["responses"]],
-            "policy": [event["policy"][n] for n in ("version", "alpha", "method")],
-            "audit": [event["audit"]["sampled"], event["audit"]["probability"], event["audit"]["label"]],
-            "source": [event["source"][n] for n in ("topic", "partition", "offset")],
-            "cut": [event["policy"].get(n) for n in ("state", "lambda", "segment")],
+            "responses": [_OF_RESPONSE(one) for one in event["responses"]],
+            "policy": _OF_POLICY(under),
+            "audit": _OF_AUDIT(event["audit"]),
+            "source": _OF_SOURCE(event["source"]),
+            "cut": (under.get("state"), under.get("lambda"), under.get("segment")),
         }
         # what scores at or below a label floor is drawn, and never asked for
         floor = settings.get("label_floor")
@@ -1375,26 +1396,28 @@ class Verifier:
             if one[4] and (floor is None or one[1] is None or one[1] > floor)
         ]
         recorded = {
-            "decision": [*facts["batch"], facts["unit"], facts["outcome"], facts["reason"], facts["selected"]],
+            "decision": (*facts["batch"], facts["unit"], facts["outcome"], facts["reason"], facts["selected"]),
             "action_id": facts["action_id"],
             "enforced": facts["mode"] == "enforce",
-            "responses": [[one[0], one[1], one[3]] for one in facts["responses"]],
-            "policy": [policy["version"], settings["alpha"], settings["method"]],
-            "audit": [facts["sampled"], facts["sampling_probability"], asked],
-            "source": line["source"][1:],
-            "cut": [
+            "responses": [(one[0], one[1], one[3]) for one in facts["responses"]],
+            "policy": (policy["version"], settings["alpha"], settings["method"]),
+            "audit": (facts["sampled"], facts["sampling_probability"], asked),
+            "source": tuple(line["source"][1:]),
+            "cut": (
                 facts.get("cut_state", policy["state"]),
                 facts.get("cut_threshold", None if "cut_state" in facts else policy["threshold"]),
                 facts.get("segment"),
-            ],
+            ),
         }  # fmt: skip
         if "embedding_source" in event["scorer"]:  # younger than the event itself
-            said["scorer"] = [event["scorer"][n] for n in ("name", "encoder", "embedding_source")]
-            recorded["scorer"] = [facts[n] for n in ("scorer", "encoder", "embedding_source")]
+            said["scorer"] = _OF_SCORER(event["scorer"])
+            recorded["scorer"] = (facts["scorer"], facts["encoder"], facts["embedding_source"])
         if decided_without_trust(facts):
-            recorded["cut"] = ["closed", None, None]
+            recorded["cut"] = ("closed", None, None)
         if datetime.fromisoformat(event["decided_at"]) != datetime.fromisoformat(facts["decided_at"]):
             self.fault("action", place, "the published event says another moment of decision")
+        if said == recorded:
+            return
         for name, value in recorded.items():
             if said[name] != value:
                 self.fault("action", place, f"the published event says another {name}")

@@ -145,7 +145,7 @@ class OutcomeRows:
     def __init__(self, connection: sa.Connection, page: Sequence[Row]) -> None:
         decided = {row["batch"] for row in page if row["kind"] == "decision"}
         self.batches = _by(connection, batches.c.id, {row["batch"] for row in page})
-        self.decisions = _by(connection, decisions.c.batch, decided)
+        self.decisions = _by(connection, decisions.c.batch, decided, without=("cloud",))
         self.letters = _by(connection, dead_letters.c.id, {row["dead_letter"] for row in page})
         self.labels = _by(connection, label_revisions.c.id, {row["label"] for row in page})
         self.signatures = _by(connection, label_signatures.c.id, {row["label_signature"] for row in page})
@@ -201,9 +201,13 @@ class OutcomeRows:
         return None
 
 
-def _by(connection: sa.Connection, column: sa.Column[Any], values: Iterable[int | None]) -> dict[int, Row]:
+def _by(
+    connection: sa.Connection,
+    column: sa.Column[Any],
+    values: Iterable[int | None],
+    *,
+    without: Sequence[str] = (),
+) -> dict[int, Row]:
     keys = [(value,) for value in sorted(value for value in values if value is not None)]
-    return {
-        row[column.name]: row
-        for row in bulk_insert.look_up(connection, sa.select(column.table), [column], keys)
-    }
+    query = sa.select(*(one for one in column.table.columns if one.name not in without))
+    return {row[column.name]: row for row in bulk_insert.look_up(connection, query, [column], keys)}

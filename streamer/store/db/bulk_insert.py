@@ -34,6 +34,8 @@ _DRAW_SQLITE = sa.text(
 )
 _LOOKUP = 2_000
 """Keys in one look-up: far below both databases' limits on parameters."""
+_AT_ONCE = 1_000
+"""Rows that are fetched at a time."""
 
 
 class Statement(NamedTuple):
@@ -212,7 +214,8 @@ def look_up(
 ) -> Iterator[sa.RowMapping]:
     """Run `query` for those rows whose `columns` equal one of `keys`."""
     for found in _looked_up(connection, query, columns, keys):
-        yield from found.mappings()
+        for part in found.mappings().partitions(_AT_ONCE):  # many times quicker than one by one
+            yield from part
 
 
 def look_up_rows(

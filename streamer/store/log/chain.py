@@ -204,7 +204,9 @@ def signature_facts(signature: Row | None) -> dict[str, Any]:
 
 def instant(moment: datetime | None) -> str | None:
     """Write a moment as chains hash it: UTC, always with microseconds."""
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")
 
 
 def _hex(data: bytes | None) -> str | None:

@@ -33,6 +33,7 @@ Row: TypeAlias = Mapping[Any, Any]
 """A table's row by column names: about to be written, or read back."""
 
 _headers = msgspec.json.Encoder()
+_read_headers = msgspec.json.Decoder(tuple[tuple[str, bytes | None], ...])
 
 HASH_BYTES = 32
 """Length of SHA-256 digests, HMAC-SHA256 tags and salts."""
@@ -77,6 +78,10 @@ def encode_headers(headers: Headers) -> str:
 
 def decode_headers(text: str) -> Headers:
     """Read what `encode_headers` wrote."""
+    try:
+        return _read_headers.decode(text)
+    except msgspec.MsgspecError:  # it reads no lone surrogates
+        pass
     return tuple(
         (name, None if value is None else base64.b64decode(value)) for name, value in json.loads(text)
     )

