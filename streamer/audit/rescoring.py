@@ -28,7 +28,7 @@ _BATCHES_A_CALL = 64
 
 
 class StoredTexts:
-    """Scores stored texts by any scorer that computes its scores; implements `streamer.whatif.asking.Scores`.
+    """Scores stored texts by any scorer that computes its scores; implements `streamer.whatif.ports.Scores`.
 
     Parameters
     ----------

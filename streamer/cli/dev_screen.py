@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from streamer.dev.look import Line, Look
-    from streamer.telemetry.live_numbers import GateNumbers, Interval
+    from streamer.telemetry.live_numbers import GateNumbers, ShownInterval
 
 _SCALE = 24
 """Characters of the picture of a risk against its budget."""
@@ -115,7 +115,7 @@ def _exposure(gate: GateNumbers) -> Text:
     return text
 
 
-def bar(risk: Interval, alpha: float) -> Text:
+def bar(risk: ShownInterval, alpha: float) -> Text:
     """Draw an interval and its estimate on a scale from 0 to twice the budget, the budget in the middle."""
 
     def place(value: float) -> int:
@@ -135,7 +135,7 @@ def bar(risk: Interval, alpha: float) -> Text:
     return text
 
 
-def _bounds(risk: Interval) -> str:
+def _bounds(risk: ShownInterval) -> str:
     return f"{risk.estimate:.3f} ({risk.lower:.3f} to {risk.upper:.3f})"
 
 

@@ -12,7 +12,8 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.gate_options import with_settings
 from streamer.gates.settings import PARAMETERS
-from streamer.whatif.asking import SETTINGS, Change
+from streamer.whatif.answers import Change
+from streamer.whatif.asking import SETTINGS
 from streamer.wording.numbers import counted, when
 from streamer.wording.policies import guarantee_text
 from streamer.wording.verdicts import interval_text
@@ -20,7 +21,7 @@ from streamer.wording.what_if import answer_rows, basis_sentence, caveats, in_fo
 
 if TYPE_CHECKING:
     from streamer.gates.rule import Cut
-    from streamer.whatif import Answer, Changed
+    from streamer.whatif import Changed, WhatIfAnswer
 
 _SHOWN_ANSWERS = 10
 _LONGEST = 36_500 * 86_400.0
@@ -137,7 +138,7 @@ def _cut(text: str) -> "Cut":
         raise UsageError(f"--threshold must be a score like 0.7, or open, or closed, not {text!r}") from None
 
 
-def _show(answer: "Answer", change: Change, *, most: int, explain: bool) -> None:
+def _show(answer: "WhatIfAnswer", change: Change, *, most: int, explain: bool) -> None:
     from streamer.cli.console import note, print_table, say, warn
 
     say(sentence(answer, change))
@@ -186,7 +187,7 @@ def _show_changed(what: str, found: "Changed", *, most: int) -> None:
 # -- as JSON -------------------------------------------------------------------------------------------------
 
 
-def answer_json(answer: "Answer", change: Change) -> dict[str, Any]:
+def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
     """Return an answer as JSON values; a `lambda` is null unless its state is cut."""
     from streamer.gates.rule import rule_to_json
 

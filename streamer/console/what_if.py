@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.store import Store
-    from streamer.whatif import Answer, Changed
+    from streamer.whatif import Changed, WhatIfAnswer
 
 DAYS: Final = (1, 7, 30, 90, 365)
 MOST_PROMPTS: Final = 20_000
@@ -108,7 +108,7 @@ class Questions:
         self._asked[(gate, days)] = made = _Asked(asking, version, monotonic(), threading.Lock())
         return made
 
-    def _told(self, gate: str, answer: Answer, change: Change) -> dict[str, Any]:
+    def _told(self, gate: str, answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         judged = [
             (one.selective if answer.promised == "selective" else one.exposure)
             for one in (answer.recorded, answer.asked)

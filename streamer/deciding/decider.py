@@ -19,7 +19,7 @@ from streamer.events.responses import content_hash, decode_responses, dimension_
 from streamer.events.topics import HTTP_LABELS
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.policy_gate import PolicyGate, segment_of
-from streamer.gates.rule import Cut, Segments, Transductive
+from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
@@ -365,9 +365,7 @@ class BatchDecider:
             ),
             action_id=event.action_id,
             newest_seen=p.active.newest_seen,
-            cut=judged.cut
-            if isinstance(policy.rule, Transductive | Segments) and p.scores is not None
-            else None,
+            cut=judged.cut if isinstance(policy.rule, BatchCut | Segments) and p.scores is not None else None,
             segment=judged.segment,
             audit_rate=rate,
             extra_draw=extra,

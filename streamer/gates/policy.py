@@ -49,7 +49,7 @@ class Policy:
     gate_revision : the revision whose settings this policy carries.
     state : `closed` (ship nothing), `cut` (ship what passes lambda) or `open` (ship all).
     threshold : lambda; None unless `state` is `cut`.
-    rule : how lambda is to be read. Under `Transductive` lambda is the strictest that a batch can get; under
+    rule : how lambda is to be read. Under `BatchCut` lambda is the strictest that a batch can get; under
         `Segments` state and lambda are those of every segment that has none of its own.
     calibration_run : the run that found the threshold; None for a policy that no run made.
     calibrated : False until a calibration has decided for these settings; such a policy is `closed`

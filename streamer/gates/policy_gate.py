@@ -12,7 +12,7 @@ import numpy as np
 from streamer.calibration.calibrators.transductive import TransductiveRule
 from streamer.calibration.shapes import Ramp, Smooth, rank_scores
 from streamer.gates.gate import BatchGate, gate_batch
-from streamer.gates.rule import Chance, Cut, Rank, Segments, Transductive
+from streamer.gates.rule import BatchCut, Chance, Cut, Rank, Segments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class PolicyGate:
         self._cut = cut
         self._rule = rule
         self._segments = dict(rule.own) if isinstance(rule, Segments) else {}
-        self._window = _window(rule) if isinstance(rule, Transductive) else None
+        self._window = _window(rule) if isinstance(rule, BatchCut) else None
 
     @classmethod
     def of(cls, policy: Policy) -> PolicyGate:
@@ -158,7 +158,7 @@ def segment_of(metadata: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) and len(value) <= LONGEST_SEGMENT else ""
 
 
-def _window(rule: Transductive) -> tuple[TransductiveRule, float]:
+def _window(rule: BatchCut) -> tuple[TransductiveRule, float]:
     window = TransductiveRule(
         alpha=rule.alpha,
         method="mean",

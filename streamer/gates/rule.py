@@ -112,7 +112,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Transductive:
+class BatchCut:
     """Find a new lambda for each batch, from its own scores and this window of the summed calibration loss.
 
     Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`. S(l) is `totals[i]`
@@ -164,7 +164,7 @@ class Segments:
             raise ValueError("segments must be sorted, each there once")
 
 
-Rule = Indicator | Chance | Quantile | Rank | Transductive | Segments
+Rule = Indicator | Chance | Quantile | Rank | BatchCut | Segments
 
 
 def ships_nothing(state: ThresholdState, rule: Rule) -> bool:
@@ -184,7 +184,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
         parameters = {"width": rule.width}
     elif isinstance(rule, Quantile):
         parameters = {"quantile": rule.quantile}
-    elif isinstance(rule, Transductive):
+    elif isinstance(rule, BatchCut):
         parameters = {
             "alpha": rule.alpha,
             "groups": rule.groups,
@@ -224,7 +224,7 @@ def rule_from_json(document: Mapping[str, Any]) -> Rule:
             return Rank()
         if kind == "transductive":
             labelled, floor = parameters["labelled"], parameters["floor"]
-            return Transductive(
+            return BatchCut(
                 alpha=_number(parameters["alpha"]),
                 groups=_whole(parameters["groups"]),
                 labelled=None if labelled is None else _whole(labelled),

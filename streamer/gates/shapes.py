@@ -20,7 +20,7 @@ from streamer.calibration.soft import soft_by_scheme
 from streamer.calibration.specification import Parametrised, all_ranges, made, parameter
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
-from streamer.gates.rule import Chance, Indicator, Quantile, Rank, Transductive
+from streamer.gates.rule import BatchCut, Chance, Indicator, Quantile, Rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ class IndicatorShape(GateShape):
         found, window = calibrator.calibrate(sample)
         rule: Rule = Indicator()
         if window is not None:
-            rule = Transductive(
+            rule = BatchCut(
                 alpha=window.alpha,
                 groups=window.groups,
                 labelled=sample.drawn,

@@ -13,7 +13,7 @@ import numpy as np
 from streamer.calibration.loss_curve import budget_limit
 from streamer.calibration.shapes import Ramp, Smooth
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import Chance, Cut, Quantile, Segments, Transductive
+from streamer.gates.rule import BatchCut, Chance, Cut, Quantile, Segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def direction(before: Reading, after: Reading) -> Direction:
         return "tighter"
     if before.ships_nothing:
         return "looser"
-    if isinstance(before.rule, Transductive) and isinstance(after.rule, Transductive):
+    if isinstance(before.rule, BatchCut) and isinstance(after.rule, BatchCut):
         return "tighter" if _window_holds_more(before.rule, after.rule) else "looser"
     if not _comparable(before.rule, after.rule):
         return "looser"
@@ -126,7 +126,7 @@ def shipped(
     reading: Reading, unit: Unit, groups: Sequence[SampledGroup], sizes: Sequence[int]
 ) -> NDArray[np.float64]:
     """The chance that each item ships, the groups one after the other."""
-    if isinstance(reading.rule, Transductive):
+    if isinstance(reading.rule, BatchCut):
         gate = PolicyGate(unit=unit, cut=reading.cut, rule=reading.rule)
         return np.concatenate(
             [
@@ -178,7 +178,7 @@ def _own(reading: Reading) -> dict[str, float]:
     return {name: cut.value for name, cut in reading.rule.own}
 
 
-def _window_holds_more(before: Transductive, after: Transductive) -> bool:
+def _window_holds_more(before: BatchCut, after: BatchCut) -> bool:
     """Whether no batch can get a lower lambda from `after` than from `before`.
 
     A batch passes level l if its charge, at most 1, is within the slack limit - S(l): less slack everywhere is a higher
@@ -190,7 +190,7 @@ def _window_holds_more(before: Transductive, after: Transductive) -> bool:
     return all(_slack(after, level) <= _slack(before, level) for level in {*before.levels, *after.levels})
 
 
-def _slack(rule: Transductive, level: float) -> float:
+def _slack(rule: BatchCut, level: float) -> float:
     position = bisect.bisect_right(rule.levels, level) - 1
     if position < 0:
         return -math.inf

@@ -55,7 +55,7 @@ class Refused(Exception):
         self.code = code
 
 
-class _Handler(Protocol):
+class _Answering(Protocol):
     def __call__(self, session: Session, message: Any) -> Mapping[str, object]: ...
 
 
@@ -95,7 +95,7 @@ def review_app(
         answer.set_cookie(cookie_name, cookie, path="/", httponly=True, samesite="strict")
         return answer
 
-    def answering(kind: type[T], handler: _Handler, *, nameless: bool = False) -> Callable[[Request], Any]:
+    def answering(kind: type[T], handler: _Answering, *, nameless: bool = False) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             session = access.session(
                 request.cookies.get(cookie_name, ""), request.headers.get(KEY_HEADER, "")

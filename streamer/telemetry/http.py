@@ -54,7 +54,7 @@ class TelemetryServer:
         port: int = 0,
     ) -> None:
         try:
-            self._server = _Server((host, port), _Handler)
+            self._server = _Server((host, port), _Request)
         except OSError as error:
             raise UsageError(
                 f"cannot serve metrics on {host}:{port}: {error.strerror or error}; "
@@ -110,7 +110,7 @@ class _Server(ThreadingHTTPServer):
         """A client that closed the connection is not logged."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Request(BaseHTTPRequestHandler):
     server: _Server
     server_version = "streamer"
     sys_version = ""

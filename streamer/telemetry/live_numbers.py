@@ -58,7 +58,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class ShownInterval:
     """A risk with its bounds, each in [0, 1]."""
 
     lower: float
@@ -93,8 +93,8 @@ class GateNumbers:
     batches: int
     served_ratio: float | None
     verdict: int | None
-    exposure: Interval | None
-    selective: Interval | None
+    exposure: ShownInterval | None
+    selective: ShownInterval | None
     labels_pending: int | None
     alarms: tuple[str, ...]
 
@@ -178,11 +178,11 @@ def _gate(worker: Samples, recalibrator: Samples, gate: str) -> GateNumbers:
     )
 
 
-def _interval(recalibrator: Samples, name: str, gate: str) -> Interval | None:
+def _interval(recalibrator: Samples, name: str, gate: str) -> ShownInterval | None:
     for over in ("policy", "period"):
         estimate, lower, upper = (
             recalibrator.one(f"{name}{part}_ratio", gate=gate, over=over) for part in ("", "_lower", "_upper")
         )
         if estimate is not None and lower is not None and upper is not None:
-            return Interval(lower=lower, estimate=estimate, upper=upper)
+            return ShownInterval(lower=lower, estimate=estimate, upper=upper)
     return None

@@ -5,16 +5,17 @@
     answer = asking.ask(Change(cut=Cut.at(0.7)))  # the past is read once: a slider may ask as often as it likes
 
 `past` holds what is read, `replay` decides it again by `streamer.gates`, `figures` weighs labels by the audit draw, `asking`
-puts them together.
+puts them together; `answers` has the values, `ports` what else is read.
 """
 
-from streamer.whatif.asking import Answer, Basis, Change, Changed, Scores, WhatIf
+from streamer.whatif.answers import Basis, Change, Changed, WhatIfAnswer
+from streamer.whatif.asking import WhatIf
 from streamer.whatif.figures import Figures
 from streamer.whatif.past import Past, PastReader
+from streamer.whatif.ports import Scores
 from streamer.whatif.replay import Difference
 
 __all__ = [
-    "Answer",
     "Basis",
     "Change",
     "Changed",
@@ -24,4 +25,5 @@ __all__ = [
     "PastReader",
     "Scores",
     "WhatIf",
+    "WhatIfAnswer",
 ]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
-from streamer.gates.rule import Chance, Cut, Indicator, Rank
+from streamer.gates.rule import Chance, Indicator, Rank
 from streamer.gates.settings import PARAMETERS
 from streamer.recalibration import age_cut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.run import AuditSample, NothingToCalibrate, calibrate_gate
+from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST
 from streamer.whatif.remembered import RememberedSample
@@ -27,15 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.calibration.specification import Risk
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.age_cut import AgeCut
-    from streamer.recalibration.run import CalibrationRun, Since
+    from streamer.recalibration.run import CalibrationRun
     from streamer.risk.states import RiskInterval
-    from streamer.whatif.figures import Figures
     from streamer.whatif.past import Past, PastReader
+    from streamer.whatif.ports import PastPolicies, PastSample, Scores, WaitingProposal
     from streamer.whatif.replay import Difference
 
 Flags = NDArray[np.bool_]
@@ -64,218 +64,6 @@ class NothingToJudge(TryLater):
     """Nothing was decided in the period that could be judged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What is asked about; nothing at all asks for the gate's own settings, calibrated anew.
-
-    Attributes
-    ----------
-    settings : to put in place of the gate's, by the names of `GateSettings` (see `SETTINGS`; alpha in (0, 1)). The threshold
-        is what a calibration finds for them.
-    cut : a threshold on the score in place of a calibrated one: `Cut.at(0.7)`, `Cut("open", None)`, `Cut("closed", None)`. It
-        serves every segment alike.
-    policy : the version of an earlier policy in place of both.
-    proposal : the threshold that waits for a person in place of all.
-    """
-
-    settings: Mapping[str, object] = field(default_factory=dict)
-    cut: Cut | None = None
-    policy: int | None = None
-    proposal: bool = False
-
-    def __post_init__(self) -> None:
-        named = (self.cut is not None) + (self.policy is not None) + self.proposal
-        if named > 1:
-            raise ValueError("ask about a threshold, a policy or the proposal, one at a time")
-        if self.settings and (self.policy is not None or self.proposal):
-            raise ValueError(
-                "a policy and a proposal have settings of their own: ask about these without others"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
-    """Where the threshold comes from, and whether the labels that chose it also judge it.
-
-    Attributes
-    ----------
-    source : `calibrated` now, `given` by whoever asks, or that of a `policy` or `proposal`.
-    before : labels of prompts decided from here on had no part in it; None: no labels had, or see `in_sample`.
-    prompts, labelled : of the calibration that was made now; 0 where none was.
-    drawn, missing : responses of these prompts, and those that counted as severity 1 for want of a label.
-    in_sample : it is judged on the prompts that chose it, and so looks better than it is.
-    moved : the period begins later than was asked for, so that it is not.
-    guarantee : what the calibration, policy or proposal promises; empty for a given threshold.
-    """
-
-    source: Literal["calibrated", "given", "policy", "proposal"]
-    before: datetime | None = None
-    prompts: int = 0
-    labelled: int = 0
-    drawn: int = 0
-    missing: int = 0
-    in_sample: bool = False
-    moved: bool = False
-    guarantee: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedAnswer:
-    """An answer that one of the two ships and the other holds.
-
-    Attributes
-    ----------
-    score : its score, in [0, 1], by the scorer that was asked about.
-    severity : by its label, in [0, 1]; None where it has none.
-    drawn : by the audit; other labels enter no figure.
-    """
-
-    batch_id: str
-    response_id: str
-    decided_at: datetime
-    score: float
-    severity: float | None
-    drawn: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
-    """The answers that would have got through, or would have been held instead.
-
-    Attributes
-    ----------
-    answers : in the order of decisions.
-    prompts : how many prompts they are of.
-    selective : the error rate among those of judged prompts, by the audit draw.
-    """
-
-    answers: tuple[ChangedAnswer, ...]
-    prompts: int
-    selective: RiskInterval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What would have come of it.
-
-    Attributes
-    ----------
-    settings : that were asked about.
-    reading : the threshold that would have served.
-    basis : where that comes from.
-    since, until : when the first and the last prompt was decided.
-    prompts : of the period, old and young; `more` and `less` are of all of them.
-    judged : those of them old enough for their labels: figures and intervals are over these.
-    age : from which age on they are.
-    unscored : of the judged: prompts held without scores, in the record and here.
-    closed : of the judged: prompts decided while the gate shipped nothing.
-    shadow : of the judged: prompts decided in shadow mode.
-    unaudited : of the judged: prompts that no interval is about because the audit could not draw them.
-    left_out : prompts of the period that are not counted, by reason.
-    versions : the oldest and the newest policy among those that decided.
-    recorded, asked : the figures of the record, and of what was asked about.
-    more, less : what would have got through, and what would have been held instead.
-    differences : decisions of the record that their own policies do not come to again; there should be none.
-    delta : chance that an interval is wrong, for one question; the two intervals of a column fail together.
-    """
-
-    gate: GateRevision
-    settings: GateSettings
-    reading: Reading
-    basis: Basis
-    since: datetime
-    until: datetime
-    prompts: int
-    judged: int
-    age: AgeCut | None
-    unscored: int
-    closed: int
-    shadow: int
-    unaudited: int
-    left_out: Mapping[str, int]
-    versions: tuple[int, int]
-    recorded: Figures
-    asked: Figures
-    more: Changed
-    less: Changed
-    differences: tuple[Difference, ...]
-    delta: float
-
-    @property
-    def budget(self) -> float:
-        """The budget of one attempt under what was asked about."""
-        return budget_of(self.settings)
-
-    @property
-    def promised(self) -> Risk:
-        """What that budget is on: `exposure` or `selective` risk."""
-        return self.settings.calibrator.risk
-
-
-def budget_of(settings: GateSettings) -> float:
-    """The budget of one attempt, in (0, 1)."""
-    return round(settings.alpha / settings.max_attempts, 15)
-
-
-class Sample(AuditSample, Protocol):
-    """Where calibrations read."""
-
-    def alarm_closure(self, gate: str) -> Since | None:
-        """Return where the newest alarm that closed the gate, or should have, restarts its sample; None: nowhere."""
-        ...
-
-    def proposal(self, gate: str) -> Proposed | None:
-        """Return the threshold that waits for a person; None: there is none."""
-        ...
-
-
-class Proposed(Protocol):
-    """A threshold that a run found and that is not in force."""
-
-    @property
-    def run(self) -> int: ...
-    @property
-    def settings(self) -> GateSettings: ...
-    @property
-    def cut(self) -> Cut: ...
-    @property
-    def rule(self) -> Rule: ...
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def guarantee(self) -> str: ...
-
-
-class Policies(Protocol):
-    """Where policies are."""
-
-    def get(self, gate: str, version: int) -> Policy:
-        """Return one version. Raises `UsageError` when it does not exist."""
-        ...
-
-    def list(self, gate: str) -> Sequence[Policy]:
-        """Return every version that is trusted, the oldest first."""
-        ...
-
-
-class Scores(Protocol):
-    """Scores stored texts again."""
-
-    @property
-    def encoder(self) -> str:
-        """The encoder that it embeds with, ``name@hash``."""
-        ...
-
-    def score(
-        self, scorer: str, batches: Sequence[Sequence[str]], *, model: str | None = None
-    ) -> Sequence[tuple[float, ...] | None]:
-        """Score batches of texts; None for one that cannot be scored. A blank text scores 0.
-
-        `model` : of a learned score, as JSON.
-        """
-        ...
-
-
 class WhatIf:
     """Questions about one gate's past. What is read is kept, so that further questions cost a replay only.
 
@@ -294,8 +82,8 @@ class WhatIf:
         gate: GateRevision,
         *,
         past: PastReader,
-        sample: Sample,
-        policies: Policies,
+        sample: PastSample,
+        policies: PastPolicies,
         since: datetime,
         now: datetime,
         most: int = MOST,
@@ -316,7 +104,7 @@ class WhatIf:
         self._rescored: dict[tuple[str | None, str], tuple[Past, Flags]] = {}
         self._differences: tuple[Difference, ...] | None = None
 
-    def ask(self, change: Change, *, in_sample: bool = False, delta: float | None = None) -> Answer:
+    def ask(self, change: Change, *, in_sample: bool = False, delta: float | None = None) -> WhatIfAnswer:
         """Say what would have come of a change.
 
         A threshold is judged on prompts that had no part in finding it. One that is calibrated now reads the prompts decided
@@ -366,7 +154,7 @@ class WhatIf:
             interval = risk(kept, flags, unit=unit, alpha=budget, delta=chance, judged=judged).selective()
             return _changed(kept, flags, interval)
 
-        return Answer(
+        return WhatIfAnswer(
             gate=self._gate,
             settings=settings,
             reading=reading,
@@ -422,7 +210,7 @@ class WhatIf:
             )
         return wanted
 
-    def _proposed(self) -> Proposed:
+    def _proposed(self) -> WaitingProposal:
         found = self._proposal(self._gate.gate)
         if found is None:
             raise UsageError(f"nothing is proposed for gate {self._gate.gate!r}")

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from streamer.calibration.registry import every
-from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.wording.numbers import SERVED, counted, percent
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def cut_text(cut: Cut, rule: Rule) -> str:
     if cut.threshold is None:
         return cut.state
     level = f"{cut.threshold:.6g}"
-    if isinstance(rule, Transductive):
+    if isinstance(rule, BatchCut):
         return f"by batch, at most {level}"
     if isinstance(rule, Chance):
         return f"{rule.kind} at {level}, width {rule.width:g}"
@@ -87,7 +87,7 @@ def status_text(policy: Policy) -> str:
 
 def _what_ships(policy: Policy) -> str:
     rule, level = policy.rule, f"{policy.threshold:.6g}"
-    if isinstance(rule, Transductive):
+    if isinstance(rule, BatchCut):
         return f"cuts each batch by a threshold of its own, none above {level}"
     if isinstance(rule, Chance):
         return f"ships with a probability that rises with the score ({rule.kind}, width {rule.width:g}, at {level})"

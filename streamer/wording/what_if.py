@@ -11,10 +11,10 @@ from streamer.wording.verdicts import interval_text
 
 if TYPE_CHECKING:
     from streamer.risk.states import RiskInterval
-    from streamer.whatif import Answer, Change
+    from streamer.whatif import Change, WhatIfAnswer
 
 
-def sentence(answer: Answer, change: Change) -> str:
+def sentence(answer: WhatIfAnswer, change: Change) -> str:
     """Say in one sentence what would have come of it, beside what came."""
     asked, was = answer.asked, answer.recorded
     unit = answer.settings.unit
@@ -26,7 +26,7 @@ def sentence(answer: Answer, change: Change) -> str:
     )
 
 
-def _asked(answer: Answer, change: Change) -> str:
+def _asked(answer: WhatIfAnswer, change: Change) -> str:
     """Name what was asked about: ``with a budget of 10 %, method selective``."""
     if change.proposal:
         return "with the proposed threshold"
@@ -56,7 +56,7 @@ def _estimate(interval: RiskInterval) -> str:
     return "not known" if interval.estimate is None else percent(interval.estimate)
 
 
-def basis_sentence(answer: Answer) -> str:
+def basis_sentence(answer: WhatIfAnswer) -> str:
     """Say where the threshold comes from, and on which prompts it is judged."""
     basis, threshold = answer.basis, cut_text(answer.reading.cut, answer.reading.rule)
     if basis.source == "given":
@@ -87,13 +87,13 @@ def basis_sentence(answer: Answer) -> str:
     )
 
 
-def in_force(answer: Answer) -> str:
+def in_force(answer: WhatIfAnswer) -> str:
     """Name the policies that decided."""
     first, last = answer.versions
     return f"policy {first}, in force" if first == last else f"policies {first} to {last}, in force"
 
 
-def answer_rows(answer: Answer) -> list[tuple[str, ...]]:
+def answer_rows(answer: WhatIfAnswer) -> list[tuple[str, ...]]:
     """Put what is in force and what was asked about side by side: what, the one, the other."""
     both = (answer.recorded, answer.asked)
     rows: list[tuple[str, ...]] = [
@@ -111,7 +111,7 @@ def answer_rows(answer: Answer) -> list[tuple[str, ...]]:
     return rows
 
 
-def caveats(answer: Answer) -> list[str]:
+def caveats(answer: WhatIfAnswer) -> list[str]:
     """Say what the figures do not say."""
     said = [
         f"Intervals hold with {percent(1 - answer.delta)}, each column for itself, at all times at once. A threshold for all of "

@@ -17,7 +17,7 @@ from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events import codes
 from streamer.events.actions import decode_action
-from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
@@ -76,7 +76,7 @@ a_gate(
 )
 a_gate(
     "window",
-    rule=Transductive(alpha=0.05, groups=3, labelled=3, levels=(0.3, 0.5), totals=(0.1, 0.0)),
+    rule=BatchCut(alpha=0.05, groups=3, labelled=3, levels=(0.3, 0.5), totals=(0.1, 0.0)),
     cut=1.0,
     unit="response",
     method="transductive",

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from streamer.gates.rule import (
     INDICATOR,
+    BatchCut,
     Chance,
     Cut,
     Quantile,
     Rank,
     Rule,
     Segments,
-    Transductive,
     rule_from_json,
     rule_of_text,
     rule_text,
@@ -32,12 +32,12 @@ cuts = st.one_of(
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> Transductive:
+def windows(draw: st.DrawFn) -> BatchCut:
     levels = sorted(draw(st.sets(finite, min_size=1, max_size=20)))
     totals = sorted(draw(st.lists(finite, min_size=len(levels), max_size=len(levels))), reverse=True)
     if draw(st.booleans()):
         levels[0] = -math.inf
-    return Transductive(
+    return BatchCut(
         alpha=draw(st.floats(0.01, 0.99)),
         groups=draw(st.integers(0, 10**6)),
         labelled=draw(st.none() | st.integers(1, 256)),

@@ -16,7 +16,7 @@ from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy_gate import PolicyGate, segment_of
-from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.gates.settings import UNITS
 from streamer.gates.uniforms import uniforms_for
 
@@ -103,7 +103,7 @@ def test_each_batch_has_the_cut_that_its_scores_allow(
         for g, items in enumerate(groups)
     ]
     window = prepare_transductive(labelled, alpha=alpha, labelled=3, seed=0)
-    rule = Transductive(
+    rule = BatchCut(
         alpha=alpha, groups=len(groups), labelled=3, levels=window.levels, totals=window.totals, floor=floor
     )
     found = PolicyGate(unit=unit, cut=Cut("cut", 1.0), rule=rule).decide(scores)
@@ -128,7 +128,7 @@ def test_each_batch_has_the_cut_that_its_scores_allow(
 
 
 def test_a_closed_gate_stays_closed_whatever_its_rule() -> None:
-    window = Transductive(alpha=0.5, groups=9, labelled=None, levels=(-math.inf,), totals=(0.0,))
+    window = BatchCut(alpha=0.5, groups=9, labelled=None, levels=(-math.inf,), totals=(0.0,))
     closed = Cut("closed", None)
     for rule in (INDICATOR, Rank(), window, Quantile(None), Chance("smooth", 1.0)):
         gate = PolicyGate(unit="response", cut=closed, rule=rule)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamer.research.gpso.methods import settled
-from streamer.research.gpso.scatter import unit_rows
+from streamer.research.gpso.scatter import directions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,11 +33,11 @@ class LogisticRegression:
 
     def prepare(self, rows: Floats) -> Any:
         """Take the rows at unit length."""
-        return unit_rows(rows)
+        return directions(rows)
 
     def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
         """Fit on the training rows of one question; nothing here is random."""
-        return self.fit_across([unit_rows(good)], [unit_rows(bad)])
+        return self.fit_across([directions(good)], [directions(bad)])
 
     def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
         """Fit on all rows of all batches."""

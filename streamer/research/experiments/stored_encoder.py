@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER, embedded_texts
-from streamer.scoring.encoders.ctranslate2_encoder import unit_rows
+from streamer.scoring.encoders.ctranslate2_encoder import normalized
 from streamer.scoring.encoders.registry import find_encoder, load_encoder
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class StoredEncoder:
         if self._files is None:
             return np.split(lengths, splits)
         if self._files.bert is not None:
-            return np.split(unit_rows(lengths), splits)
+            return np.split(normalized(lengths), splits)
         import torch
 
         rows = torch.from_numpy(lengths)

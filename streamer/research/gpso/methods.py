@@ -12,7 +12,7 @@ from streamer.research.gpso.classifier import DEFAULT_RANK_CAP, Classifier, fit_
 from streamer.research.gpso.diagnostics import Diagnostics, diagnose
 from streamer.research.gpso.projectors import spectrum
 from streamer.research.gpso.prototypes import DEFAULT_REPLICATES
-from streamer.research.gpso.scatter import PIPELINES, Pipeline, scatter_factor, unit_rows
+from streamer.research.gpso.scatter import PIPELINES, Pipeline, directions, scatter_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,11 +159,11 @@ class NearestMean:
 
     def prepare(self, rows: Floats) -> Any:
         """Take the rows at unit length."""
-        return unit_rows(rows)
+        return directions(rows)
 
     def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
         """Take the class means."""
-        return self.fit_across([unit_rows(good)], [unit_rows(bad)])
+        return self.fit_across([directions(good)], [directions(bad)])
 
     def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
         """Take the class means over all rows of all batches."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.research.gpso.projectors import Spectrum, distance, gaps, spectrum
-from streamer.research.gpso.scatter import Pipeline, scatter_factor, unit_rows
+from streamer.research.gpso.scatter import Pipeline, directions, scatter_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +81,7 @@ def bootstrap(
     if replicates < 1:
         raise ValueError(f"a prototype needs at least 1 replicate, not {replicates}")
     if pipeline.unit_rows:  # once for all draws
-        rows, pipeline = unit_rows(rows), replace(pipeline, unit_rows=False)
+        rows, pipeline = directions(rows), replace(pipeline, unit_rows=False)
     return [_replicate(rows, pipeline, rank, rng) for _ in range(replicates)]
 
 

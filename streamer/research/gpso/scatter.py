@@ -73,7 +73,7 @@ def scatter_factor(rows: ArrayLike, pipeline: Pipeline, copies: ArrayLike | None
     ValueError
         If the array has another shape or holds what is not finite, or a row is zero and the pipeline normalises.
     """
-    prepared = unit_rows(rows) if pipeline.unit_rows else _checked(rows)
+    prepared = directions(rows) if pipeline.unit_rows else _checked(rows)
     counts = np.ones(len(prepared)) if copies is None else np.asarray(copies, dtype=np.float64)
     n = counts.sum()
     if pipeline.centred:
@@ -84,7 +84,7 @@ def scatter_factor(rows: ArrayLike, pipeline: Pipeline, copies: ArrayLike | None
     return factor
 
 
-def unit_rows(rows: ArrayLike) -> Floats:
+def directions(rows: ArrayLike) -> Floats:
     """Return rows divided by their length, shape (n, d). Raises `ValueError` as `scatter_factor` does."""
     checked = _checked(rows)
     largest = np.abs(checked).max(axis=1)

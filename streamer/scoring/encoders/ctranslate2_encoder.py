@@ -33,7 +33,7 @@ _PROBE_WORDS = (0, 1, 4, 5, 12, 24, 60, 400)
 _PROBE_ROWS = (2, 3, 7, 20)
 
 
-def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def normalized(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """`rows` at length 1, shape kept; a row of zeros stays. Each row by itself, to the last bit."""
     made: NDArray[np.float32] = rows / np.maximum(
         np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12)
@@ -122,7 +122,7 @@ class CTranslate2Encoder:
         filled = [*tokens, *([tokens[-1]] * missing)]
         hidden = np.asarray(self._model.forward_batch(filled).last_hidden_state)[: len(tokens)]
         rows: NDArray[np.float32] = hidden.sum(axis=1) / np.float32(length)
-        return unit_rows(rows) if self._unit else rows
+        return normalized(rows) if self._unit else rows
 
     def _check(self) -> None:
         """Run the model: wrong files are reported at start, and whether passes may be shared is found out."""

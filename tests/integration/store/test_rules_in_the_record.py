@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
-from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.recalibration.run import calibrate_gate
 from tests.integration.store.conftest import START
 
@@ -25,7 +25,7 @@ GATES: dict[str, tuple[dict[str, Any], type]] = {
     "smooth": ({"shape": "smooth", "width": 0.01}, Chance),
     "quantile": ({"shape": "quantile"}, Quantile),
     "rank": ({"shape": "rank", "unit": "response"}, Rank),
-    "transductive": ({"method": "transductive", "unit": "response", "audit_draws": 2}, Transductive),
+    "transductive": ({"method": "transductive", "unit": "response", "audit_draws": 2}, BatchCut),
     "segments": ({"segment_by": "language"}, Segments),
 }
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from streamer.audit import signing
 from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import UsageError
-from streamer.gates.rule import Cut, Segments, Transductive
+from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.signing.policies import PolicyKeys, PolicySignature
 from streamer.store import open_store
 from streamer.store.db.schema import control_head, gate_revisions, gates, policies
@@ -146,7 +146,7 @@ def test_every_way_to_mint_signs_and_what_is_stored_verifies(place: Place) -> No
     cut(
         store,
         0.25,
-        rule=Transductive(
+        rule=BatchCut(
             alpha=0.1,
             groups=3,
             labelled=None,

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from streamer.cli.dev_screen import bar, draw
 from streamer.dev.look import Line, Look
-from streamer.telemetry.live_numbers import GateNumbers, Interval, LiveNumbers
+from streamer.telemetry.live_numbers import GateNumbers, LiveNumbers, ShownInterval
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -16,8 +16,8 @@ def gate(**changes: object) -> GateNumbers:
     fields: dict[str, object] = {
         "gate": "support-bot", "version": 7, "state": "cut", "threshold": 0.8312, "alpha": 0.1,
         "activated_at": (NOW - timedelta(hours=2)).timestamp(), "batches": 41234, "served_ratio": 0.64,
-        "verdict": 0, "exposure": Interval(lower=0.08, estimate=0.093, upper=0.11),
-        "selective": Interval(lower=0.12, estimate=0.14, upper=0.17), "labels_pending": 12, "alarms": (),
+        "verdict": 0, "exposure": ShownInterval(lower=0.08, estimate=0.093, upper=0.11),
+        "selective": ShownInterval(lower=0.12, estimate=0.14, upper=0.17), "labels_pending": 12, "alarms": (),
     }  # fmt: skip
     return GateNumbers(**(fields | changes))  # type: ignore[arg-type]
 
@@ -74,14 +74,14 @@ def test_only_the_newest_lines_are_shown_and_markup_is_text() -> None:
 @pytest.mark.parametrize(
     ("risk", "picture"),
     [
-        (Interval(lower=0.0, estimate=0.1, upper=0.2), "━" * 12 + "●" + "━" * 12),
-        (Interval(lower=0.15, estimate=0.3, upper=0.9), "·" * 12 + "│" + "·" * 5 + "━" * 6 + "●"),
-        (Interval(lower=0.0, estimate=0.0, upper=0.05), "●" + "━" * 6 + "·" * 5 + "│" + "·" * 12),
+        (ShownInterval(lower=0.0, estimate=0.1, upper=0.2), "━" * 12 + "●" + "━" * 12),
+        (ShownInterval(lower=0.15, estimate=0.3, upper=0.9), "·" * 12 + "│" + "·" * 5 + "━" * 6 + "●"),
+        (ShownInterval(lower=0.0, estimate=0.0, upper=0.05), "●" + "━" * 6 + "·" * 5 + "│" + "·" * 12),
         (
-            Interval(lower=0.05, estimate=0.075, upper=0.15),
+            ShownInterval(lower=0.05, estimate=0.075, upper=0.15),
             "·" * 6 + "━" * 3 + "●" + "━" * 2 + "┿" + "━" * 6 + "·" * 6,
         ),
     ],
 )
-def test_the_picture_of_a_risk_has_the_budget_in_the_middle(risk: Interval, picture: str) -> None:
+def test_the_picture_of_a_risk_has_the_budget_in_the_middle(risk: ShownInterval, picture: str) -> None:
     assert bar(risk, 0.1).plain == picture

@@ -11,7 +11,7 @@ import pytest
 from streamer.events.actions import decode_action
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Segments, Transductive
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.gates.uniforms import uniforms_for
 from tests.unit.deciding.test_decider import World, active, batch, raw
 
@@ -63,14 +63,14 @@ def test_random_numbers_are_recorded_and_decide(unit: str) -> None:
 
 
 def test_a_transductive_gate_records_the_cut_of_the_batch() -> None:
-    rule = Transductive(alpha=0.25, groups=3, labelled=3, levels=(0.3, 0.5), totals=(0.5, 0.0))
+    rule = BatchCut(alpha=0.25, groups=3, labelled=3, levels=(0.3, 0.5), totals=(0.5, 0.0))
     decision = decided(rule, unit="response", method="transductive", cut=("cut", 1.0), audit_draws=3)
     # limit .25 x 4 = 1: at .5 the sum is 0 and c = 2/3; from .3 on it is .5 and c = 1, too much
     assert decision.cut == Cut("cut", 0.5)
     assert shipped(decision) == [True, False, True]
     event = decode_action(decision.action.value)
     assert (event.policy.state, event.policy.threshold) == ("cut", 0.5)
-    everything = Transductive(alpha=0.5, groups=3, labelled=3, levels=(-math.inf,), totals=(0.0,))
+    everything = BatchCut(alpha=0.5, groups=3, labelled=3, levels=(-math.inf,), totals=(0.0,))
     decision = decided(everything, unit="response", method="transductive", cut=("open", None), audit_draws=3)
     assert decision.cut == Cut("open", None)
     assert decision.outcome == "ship"

@@ -11,7 +11,7 @@ from scipy.stats import ortho_group
 
 from streamer.research.gpso.diagnostics import scatter_difference
 from streamer.research.gpso.projectors import distance, eigengap_rank, overlap, spectrum
-from streamer.research.gpso.scatter import PIPELINES, scatter_factor, unit_rows
+from streamer.research.gpso.scatter import PIPELINES, directions, scatter_factor
 
 ROWS = hnp.arrays(
     np.float64,
@@ -199,4 +199,4 @@ def test_a_zero_row_has_no_direction_but_a_place():
 
 def test_rows_of_any_size_can_be_normalised():
     rows = np.array([[3e300, 4e300], [3e-300, 4e-300]])
-    assert unit_rows(rows) == pytest.approx(np.array([[0.6, 0.8], [0.6, 0.8]]))
+    assert directions(rows) == pytest.approx(np.array([[0.6, 0.8], [0.6, 0.8]]))

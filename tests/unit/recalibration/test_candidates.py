@@ -18,7 +18,7 @@ from streamer.calibration.selective_grid import even_grid
 from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
 from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import Chance, Cut, Indicator, Quantile, Rank, Segments, Transductive
+from streamer.gates.rule import BatchCut, Chance, Cut, Indicator, Quantile, Rank, Segments
 from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
 from streamer.recalibration.candidates import (
     MOST_SEGMENTS,
@@ -120,7 +120,7 @@ def test_the_kind_of_rule_follows_from_the_settings() -> None:
         ({"shape": "ramp"}, Chance),
         ({"shape": "quantile"}, Quantile),
         ({"shape": "rank", "unit": "response"}, Rank),
-        ({"method": "transductive", "unit": "response"}, Transductive),
+        ({"method": "transductive", "unit": "response"}, BatchCut),
         ({"segment_by": "language"}, Segments),
     ):
         found = decide(settings(**changes), sample(segments=("de", "en")))
@@ -198,7 +198,7 @@ def test_policies_stay_small_enough_for_a_message() -> None:
     assert isinstance(found.rule, Segments)
     assert len(found.rule.own) == MOST_SEGMENTS
     long = decide(settings(method="transductive", unit="response"), sample(20_000, alpha=0.5))
-    assert isinstance(long.rule, Transductive)
+    assert isinstance(long.rule, BatchCut)
     assert len(long.rule.levels) <= CURVE_POINTS
     for one in (found, long):
         chosen = settings(alpha=0.5, unit="response")
@@ -211,7 +211,7 @@ def test_transductive_charges_by_the_fewest_draws() -> None:
     labelled = {}
     for fewest in (1, 2, 4):
         rule = decide(chosen, replace(drawn, fewest_draws=fewest)).rule
-        assert isinstance(rule, Transductive)
+        assert isinstance(rule, BatchCut)
         labelled[fewest] = rule.labelled
     assert labelled == {1: 1, 2: 2, 4: 4}
     assert (

@@ -11,7 +11,7 @@ from streamer.calibration import LabelledGroup
 from streamer.calibration.shapes import Smooth
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import INDICATOR, Chance, Cut, Quantile, Rank, Rule, Segments, Transductive
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Rule, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.candidates import RunSample, candidates
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
@@ -128,7 +128,7 @@ def test_a_transductive_rule_is_tighter_only_if_no_batch_can_get_a_lower_lambda(
     severities = (rng.random((200, 4)) < 0.3).astype(float)
     worse = np.maximum(severities, (rng.random((200, 4)) < 0.1).astype(float))
     present, tight = window(severities, 0.15), window(worse, 0.15)
-    assert isinstance(present.rule, Transductive)
+    assert isinstance(present.rule, BatchCut)
     assert direction(present, tight) == "tighter"
     assert direction(tight, present) == "looser"
     gates = [PolicyGate(unit="response", cut=one.cut, rule=one.rule) for one in (present, tight)]

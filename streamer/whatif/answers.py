@@ -1,0 +1,173 @@
+"""What may be asked about the past, and what comes of it: values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from streamer.calibration.specification import Risk
+    from streamer.gates.policy import GateRevision
+    from streamer.gates.rule import Cut
+    from streamer.gates.settings import GateSettings
+    from streamer.recalibration.age_cut import AgeCut
+    from streamer.recalibration.comparison import Reading
+    from streamer.risk.states import RiskInterval
+    from streamer.whatif.figures import Figures
+    from streamer.whatif.replay import Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is asked about; nothing at all asks for the gate's own settings, calibrated anew.
+
+    Attributes
+    ----------
+    settings : to put in place of the gate's, by the names of `GateSettings` (see `SETTINGS`; alpha in (0, 1)). The threshold
+        is what a calibration finds for them.
+    cut : a threshold on the score in place of a calibrated one: `Cut.at(0.7)`, `Cut("open", None)`, `Cut("closed", None)`. It
+        serves every segment alike.
+    policy : the version of an earlier policy in place of both.
+    proposal : the threshold that waits for a person in place of all.
+    """
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    cut: Cut | None = None
+    policy: int | None = None
+    proposal: bool = False
+
+    def __post_init__(self) -> None:
+        named = (self.cut is not None) + (self.policy is not None) + self.proposal
+        if named > 1:
+            raise ValueError("ask about a threshold, a policy or the proposal, one at a time")
+        if self.settings and (self.policy is not None or self.proposal):
+            raise ValueError(
+                "a policy and a proposal have settings of their own: ask about these without others"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """Where the threshold comes from, and whether the labels that chose it also judge it.
+
+    Attributes
+    ----------
+    source : `calibrated` now, `given` by whoever asks, or that of a `policy` or `proposal`.
+    before : labels of prompts decided from here on had no part in it; None: no labels had, or see `in_sample`.
+    prompts, labelled : of the calibration that was made now; 0 where none was.
+    drawn, missing : responses of these prompts, and those that counted as severity 1 for want of a label.
+    in_sample : it is judged on the prompts that chose it, and so looks better than it is.
+    moved : the period begins later than was asked for, so that it is not.
+    guarantee : what the calibration, policy or proposal promises; empty for a given threshold.
+    """
+
+    source: Literal["calibrated", "given", "policy", "proposal"]
+    before: datetime | None = None
+    prompts: int = 0
+    labelled: int = 0
+    drawn: int = 0
+    missing: int = 0
+    in_sample: bool = False
+    moved: bool = False
+    guarantee: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedAnswer:
+    """An answer that one of the two ships and the other holds.
+
+    Attributes
+    ----------
+    score : its score, in [0, 1], by the scorer that was asked about.
+    severity : by its label, in [0, 1]; None where it has none.
+    drawn : by the audit; other labels enter no figure.
+    """
+
+    batch_id: str
+    response_id: str
+    decided_at: datetime
+    score: float
+    severity: float | None
+    drawn: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """The answers that would have got through, or would have been held instead.
+
+    Attributes
+    ----------
+    answers : in the order of decisions.
+    prompts : how many prompts they are of.
+    selective : the error rate among those of judged prompts, by the audit draw.
+    """
+
+    answers: tuple[ChangedAnswer, ...]
+    prompts: int
+    selective: RiskInterval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfAnswer:
+    """What would have come of it.
+
+    Attributes
+    ----------
+    settings : that were asked about.
+    reading : the threshold that would have served.
+    basis : where that comes from.
+    since, until : when the first and the last prompt was decided.
+    prompts : of the period, old and young; `more` and `less` are of all of them.
+    judged : those of them old enough for their labels: figures and intervals are over these.
+    age : from which age on they are.
+    unscored : of the judged: prompts held without scores, in the record and here.
+    closed : of the judged: prompts decided while the gate shipped nothing.
+    shadow : of the judged: prompts decided in shadow mode.
+    unaudited : of the judged: prompts that no interval is about because the audit could not draw them.
+    left_out : prompts of the period that are not counted, by reason.
+    versions : the oldest and the newest policy among those that decided.
+    recorded, asked : the figures of the record, and of what was asked about.
+    more, less : what would have got through, and what would have been held instead.
+    differences : decisions of the record that their own policies do not come to again; there should be none.
+    delta : chance that an interval is wrong, for one question; the two intervals of a column fail together.
+    """
+
+    gate: GateRevision
+    settings: GateSettings
+    reading: Reading
+    basis: Basis
+    since: datetime
+    until: datetime
+    prompts: int
+    judged: int
+    age: AgeCut | None
+    unscored: int
+    closed: int
+    shadow: int
+    unaudited: int
+    left_out: Mapping[str, int]
+    versions: tuple[int, int]
+    recorded: Figures
+    asked: Figures
+    more: Changed
+    less: Changed
+    differences: tuple[Difference, ...]
+    delta: float
+
+    @property
+    def budget(self) -> float:
+        """The budget of one attempt under what was asked about."""
+        return budget_of(self.settings)
+
+    @property
+    def promised(self) -> Risk:
+        """What that budget is on: `exposure` or `selective` risk."""
+        return self.settings.calibrator.risk
+
+
+def budget_of(settings: GateSettings) -> float:
+    """The budget of one attempt, in (0, 1)."""
+    return round(settings.alpha / settings.max_attempts, 15)

@@ -1,0 +1,75 @@
+"""What a question about the past reads, beside the past itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.recalibration.run import AuditSample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.gates.policy import Policy
+    from streamer.gates.rule import Cut, Rule
+    from streamer.gates.settings import GateSettings
+    from streamer.recalibration.run import Since
+
+
+class PastSample(AuditSample, Protocol):
+    """Where calibrations read."""
+
+    def alarm_closure(self, gate: str) -> Since | None:
+        """Return where the newest alarm that closed the gate, or should have, restarts its sample; None: nowhere."""
+        ...
+
+    def proposal(self, gate: str) -> WaitingProposal | None:
+        """Return the threshold that waits for a person; None: there is none."""
+        ...
+
+
+class WaitingProposal(Protocol):
+    """A threshold that a run found and that is not in force."""
+
+    @property
+    def run(self) -> int: ...
+    @property
+    def settings(self) -> GateSettings: ...
+    @property
+    def cut(self) -> Cut: ...
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def guarantee(self) -> str: ...
+
+
+class PastPolicies(Protocol):
+    """Where policies are."""
+
+    def get(self, gate: str, version: int) -> Policy:
+        """Return one version. Raises `UsageError` when it does not exist."""
+        ...
+
+    def list(self, gate: str) -> Sequence[Policy]:
+        """Return every version that is trusted, the oldest first."""
+        ...
+
+
+class Scores(Protocol):
+    """Scores stored texts again."""
+
+    @property
+    def encoder(self) -> str:
+        """The encoder that it embeds with, ``name@hash``."""
+        ...
+
+    def score(
+        self, scorer: str, batches: Sequence[Sequence[str]], *, model: str | None = None
+    ) -> Sequence[tuple[float, ...] | None]:
+        """Score batches of texts; None for one that cannot be scored. A blank text scores 0.
+
+        `model` : of a learned score, as JSON.
+        """
+        ...
